@@ -1,0 +1,48 @@
+"""Everything that storagelab says no with.
+
+    StoragelabError            exit code 2 unless it says otherwise
+    ├── SpecError              the spec: file, key path, what is allowed
+    ├── PreflightError         this machine or server can't run the spec: what, where, the way out
+    ├── StoreError             the results folder: in use, of another spec, of a newer version
+    └── RunFailed              one run broke; it is stored as `failed` and the next ones go on
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StoragelabError(Exception):
+    """An error a person can act on. `str()` of it is the whole message: printed once, never with a traceback."""
+
+    exit_code = 2
+
+
+class SpecError(StoragelabError):
+    """A spec that can't be used.
+
+    Says `FILE: KEY: PROBLEM. WAY OUT`, so that a tired reader finds the line at once.
+    """
+
+    def __init__(self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "") -> None:
+        self.problem, self.file, self.key, self.hint = problem, file, key, hint
+        where = "".join(f"{part}: " for part in (file, key) if part)
+        super().__init__(f"{where}{problem}" + (f"\n  {hint}" if hint else ""))
+
+
+class PreflightError(StoragelabError):
+    """The spec is sound but can't run here. Raised before anything is touched."""
+
+    def __init__(self, problem: str, *, key: str | None = None, hint: str = "") -> None:
+        self.problem, self.key, self.hint = problem, key, hint
+        super().__init__((f"{key}: " if key else "") + problem + (f"\n  {hint}" if hint else ""))
+
+
+class StoreError(StoragelabError):
+    """The results folder can't be used as asked."""
+
+
+class RunFailed(StoragelabError):
+    """One run could not be measured; `str()` is the reason that is stored with it."""
+
+    exit_code = 1

@@ -1,0 +1,169 @@
+"""What analysis concludes, as values. No sentence stands here: the words are report's.
+
+Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from storagelab.model import Factor, Provenance
+from storagelab.values import Frozen, JsonValue
+from storagelab.waits import Category, WaitStat
+
+
+class Estimate(Frozen):
+    """A figure with its interval at `confidence`. `low` and `high` are None where too few runs allow none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    confidence: float = 0.95
+
+
+class Point(Frozen):
+    """One run's value, by repetition."""
+
+    repetition: int
+    value: float
+
+
+class Sample(Frozen):
+    """One quantity over the runs of a cell. `mean` has a 95 % t interval; `sd` is None for a single run."""
+
+    mean: Estimate
+    median: float
+    sd: float | None
+    minimum: float
+    maximum: float
+    points: tuple[Point, ...]
+
+
+class CellSummary(Frozen):
+    """One cell over its repetitions. Samples are None while the cell has no usable run."""
+
+    cell_id: str
+    levels: dict[str, JsonValue]
+    provenance: Provenance | None
+    runs_planned: int
+    runs_ok: int
+    runs_unverified: int
+    runs_failed: int
+    connections: int
+    data_files: int
+    elapsed_s: Sample | None = None
+    rows_per_s: Sample | None = None
+    checkpoint_s: Sample | None = None
+    waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
+    available_s: float | None = Field(None, description="connections x elapsed of the mean run")
+    explained: float | None = Field(None, description="share of it that waits + CPU account for")
+
+
+class Comparison(Frozen):
+    """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons."""
+
+    cell_id: str
+    best_cell_id: str
+    ratio: Estimate
+    p_value: float | None = Field(None, description="adjusted for all comparisons made")
+    distinguishable: bool
+
+
+class Effect(Frozen):
+    """What one level of a factor does against the factor's baseline (its first listed level).
+
+    `at` fixes other factors; empty = over all cells where both levels stand with the rest equal. `ratio` of elapsed times.
+    """
+
+    factor: str
+    level: JsonValue
+    baseline: JsonValue
+    at: dict[str, JsonValue] = Field(default_factory=dict)
+    ratio: Estimate
+    pairs: int
+    distinguishable: bool
+
+
+class WaitChange(Frozen):
+    """One wait type in the best and the worst cell, as shares of connections x elapsed (0..1) and seconds of the mean run."""
+
+    wait_type: str
+    analogue: str
+    category: Category
+    best_s: float
+    worst_s: float
+    best_share: float
+    worst_share: float
+
+
+class WaitTrend(Frozen):
+    """How one wait type's share of connections x elapsed (0..1) moves along an ordered factor, other levels in `at` fixed."""
+
+    wait_type: str
+    analogue: str
+    category: Category
+    factor: str
+    at: dict[str, JsonValue]
+    levels: tuple[JsonValue, ...]
+    shares: tuple[float | None, ...]
+
+
+CautionKind = Literal[
+    "failed-runs",
+    "missing-runs",
+    "unverified",
+    "single-repetition",
+    "few-repetitions",
+    "short-runs",
+    "outlier",
+    "drift",
+    "observer-cost",
+    "conservation",
+    "no-split",
+    "few-wait-samples",
+    "busy-machine",
+    "cpu-saturated",
+    "virtual-disk",
+    "durability-off",
+    "shared-device",
+]
+
+
+class Caution(Frozen):
+    """A doubt about the measurement itself. `figures` holds what the wording needs, units last in names."""
+
+    kind: CautionKind
+    severity: Literal["note", "caution"]
+    cells: tuple[str, ...] = Field((), description="cell_ids it concerns; empty = the whole experiment")
+    figures: dict[str, str | int | float] = Field(default_factory=dict)
+
+
+class Findings(Frozen):
+    """All that is concluded of one experiment.
+
+    `best` holds the fastest cell's id first when there is a verdict at all; `tied` those that can't be told apart from it.
+    `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
+    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
+    """
+
+    experiment: str
+    question: str
+    provenance: Provenance | None
+    factors: tuple[Factor, ...]
+    runs_planned: int
+    runs_stored: int
+    verdict: Literal["winner", "best-set", "indistinguishable", "too-few-runs", "single-cell"]
+    best: tuple[str, ...]
+    tied: tuple[str, ...]
+    worst: str | None
+    cells: tuple[CellSummary, ...]
+    comparisons: tuple[Comparison, ...]
+    effects: tuple[Effect, ...]
+    wait_changes: tuple[WaitChange, ...]
+    wait_trends: tuple[WaitTrend, ...]
+    cautions: tuple[Caution, ...]
+
+    def cell(self, cell_id: str) -> CellSummary:
+        return next(cell for cell in self.cells if cell.cell_id == cell_id)

@@ -1,0 +1,267 @@
+"""The values that flow through the pipe, all frozen.
+
+    spec -> Experiment -> Plan (blocks of cells) -> Target.run -> Measurement -> Run -> Store -> Findings -> Report
+
+Inside storagelab sizes are bytes and times are seconds (or integer nanoseconds where a kernel counts them); only `report`
+formats them. Raw counts are kept here; everything else is derived from them at read time.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from storagelab.values import Frozen, JsonValue, Scalar
+from storagelab.waits import RawWaits
+
+Provenance = Literal["measured", "simulated"]
+Status = Literal["ok", "failed", "unverified"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a spec says of one cell
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class TargetConfig(Frozen):
+    """The server under test. With neither `dsn` nor `dsn_env`, storagelab starts a private one."""
+
+    engine: Literal["postgres"]
+    dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
+    dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
+    bin_dir: str | None = Field(None, description="folder of the server's binaries")
+    settings: dict[str, Scalar] = Field(default_factory=dict, description="any setting of the server")
+
+    @property
+    def attached(self) -> bool:
+        return self.dsn is not None or self.dsn_env is not None
+
+
+class VolumeConfig(Frozen):
+    """A place on a file system. storagelab makes, and later removes, a folder of its own inside it."""
+
+    path: str
+
+
+class LayoutConfig(Frozen):
+    """Data files + volumes + log place."""
+
+    data: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="volumes that the data files go round robin over; default: every volume of the spec"
+    )
+    data_files: int = Field(1, ge=1, le=1024)
+    log: str | None = Field(None, description="volume of the log; default: the first data volume")
+
+
+class WorkloadConfig(Frozen):
+    """What the connections do, inside the server."""
+
+    kind: Literal["random-insert", "sequential-insert"] = "random-insert"
+    connections: int = Field(16, ge=1, le=4096)
+    rows_per_connection: int = Field(20_000, ge=1, le=10**10)
+    rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
+
+    @property
+    def rows(self) -> int:
+        """Rows that one run inserts, over all connections."""
+        return self.connections * self.rows_per_connection
+
+
+class BetweenRunsConfig(Frozen):
+    """What is done before a run is timed, so that no run inherits from the one before."""
+
+    checkpoint: bool = Field(True, description="checkpoint and sync before the clock starts")
+    drop_page_cache: bool = Field(False, description="drop the kernel's page cache (needs root)")
+    pause_s: float = Field(0.0, ge=0, le=3600, description="rest before each run, for drives that need it")
+
+
+class MeasureConfig(Frozen):
+    """How much is observed. Observation is on by default; its own cost is measured and reported."""
+
+    waits: bool = Field(True, description="sample what every connection waits for")
+    sample_hz: float = Field(50.0, gt=0, le=200)
+
+
+class Config(Frozen):
+    """Everything that a target needs to know of one cell: the spec with the cell's levels put in."""
+
+    target: TargetConfig
+    volumes: dict[str, VolumeConfig] = Field(default_factory=dict)
+    layout: LayoutConfig = LayoutConfig()
+    workload: WorkloadConfig = WorkloadConfig()
+    between_runs: BetweenRunsConfig = BetweenRunsConfig()
+    measure: MeasureConfig = MeasureConfig()
+
+    @property
+    def data_volumes(self) -> tuple[str, ...]:
+        """Names of the volumes that hold data files, in round-robin order; empty = where the server keeps its own."""
+        return self.layout.data if self.layout.data is not None else tuple(self.volumes)
+
+    @property
+    def log_volume(self) -> str | None:
+        """Name of the volume that holds the log; None = where the server keeps it."""
+        return self.layout.log or next(iter(self.data_volumes), None)
+
+    def volume_of_data_file(self, index: int) -> str | None:
+        """Name of the volume of data file `index` (from 0), round robin."""
+        volumes = self.data_volumes
+        return volumes[index % len(volumes)] if volumes else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Experiment and plan
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Level(Frozen):
+    """One setting of a factor. `sets` maps spec paths to values; `value` is what reports and exports call it."""
+
+    value: JsonValue
+    sets: dict[str, JsonValue]
+
+
+class Factor(Frozen):
+    """What is varied. `name` is a spec path, or a free name when its levels are labelled and set several keys."""
+
+    name: str
+    levels: tuple[Level, ...]
+
+
+class Experiment(Frozen):
+    """A checked spec. `base` is the spec's tables with defaults left out; `canonical` is what two specs are compared by."""
+
+    name: str
+    question: str = ""
+    repetitions: int = Field(3, ge=1, le=10_000)
+    order: Literal["randomised", "as-listed"] = "randomised"
+    seed: int = Field(1, ge=0, lt=2**63)
+    costly: tuple[str, ...] = Field((), description="factors to change least often, by name")
+    source: str = Field("", description="the spec's file, as the user named it")
+    text: str = Field("", description="the spec's text, comments and all")
+    sha256: str = Field("", description="hash of the canonical content, comments and blanks apart")
+    canonical: dict[str, object] = Field(default_factory=dict)
+    base: dict[str, object] = Field(default_factory=dict)
+    factors: tuple[Factor, ...] = ()
+    excludes: tuple[dict[str, JsonValue], ...] = ()
+
+
+class Cell(Frozen):
+    """One combination of levels: `levels` maps factor name to the level's value or label."""
+
+    cell_id: str
+    levels: dict[str, JsonValue]
+    config: Config
+
+
+class PlannedRun(Frozen):
+    """One repetition of one cell, at its place in the order. `block` counts formattings of the drives, from 0."""
+
+    sequence: int
+    block: int
+    cell_id: str
+    repetition: int
+    seed: int
+
+
+class Plan(Frozen):
+    """The matrix, expanded: cells as listed, runs in the order they will be made."""
+
+    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
+
+    def cell(self, cell_id: str) -> Cell:
+        return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a run leaves behind
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Check(Frozen):
+    """One thing asked of the server or file system, and what was read back. `ok` is None where it could not be read."""
+
+    name: str
+    asked: str
+    got: str
+    ok: bool | None
+    read_from: str
+
+
+class WaitingTask(Frozen):
+    """What sessions were seen waiting for at one moment: `sessions` of them on one resource."""
+
+    at_s: float = Field(description="seconds since the start of the run")
+    wait_type: str
+    resource: str = Field(description='decoded, e.g. "extension of my_big_table_p3 (data file 3)"')
+    sessions: int
+    data_file: int | None = None
+    held_by: str = Field("", description="what the holder was doing, where it could be seen")
+
+
+class TimeSeries(Frozen):
+    """Once a second: columns of equal length. `at_s` is the end of each interval, `columns` maps a name with its unit last
+    (`rows_per_s`, `volume.a.write_bytes_per_s`) to values over that interval."""
+
+    at_s: tuple[float, ...] = ()
+    columns: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
+
+
+class ObserverCost(Frozen):
+    """What observing cost: CPU seconds of the sampler and of its own server session (None where it can't be read)."""
+
+    sampler_cpu_s: float
+    session_cpu_s: float | None
+    ticks: int
+    late_ticks: int = 0
+
+
+class Measurement(Frozen):
+    """One run as a target hands it over. `elapsed_s` = first start to last finish by the server's clock; the checkpoint
+    after it is timed apart. `counters` are differences over the run, `group -> name -> value`, units last in names."""
+
+    provenance: Provenance
+    elapsed_s: float
+    rows: int
+    checkpoint_s: float | None = None
+    connection_s: tuple[float, ...] = Field((), description="start to finish of each connection")
+    waits: RawWaits | None = None
+    waiting_tasks: tuple[WaitingTask, ...] = ()
+    counters: dict[str, dict[str, float]] = Field(default_factory=dict)
+    series: TimeSeries = TimeSeries()
+    environment: dict[str, object] = Field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    observer: ObserverCost | None = None
+    setup_s: float | None = None
+    teardown_s: float | None = None
+
+    @property
+    def unverified(self) -> tuple[Check, ...]:
+        """What was not got as asked, or could not be read back."""
+        return tuple(check for check in self.checks if check.ok is not True)
+
+
+class Run(Frozen):
+    """One run in the store. `measurement` is None when the run failed before there was one."""
+
+    cell_id: str
+    repetition: int
+    attempt: int = 1
+    sequence: int
+    block: int = 0
+    seed: int = 0
+    status: Status
+    reason: str = ""
+    started_at: str = Field(description="ISO 8601, UTC")
+    finished_at: str
+    wall_s: float
+    levels: dict[str, JsonValue]
+    config: Config
+    measurement: Measurement | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Has figures that analysis may use: ok, or measured but with something not as asked."""
+        return self.measurement is not None and self.status != "failed"
+

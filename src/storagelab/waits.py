@@ -1,0 +1,342 @@
+"""Wait statistics in one normal form for every engine, and its arithmetic. Pure.
+
+A target hands over raw counts: `SampledWaits` where the engine only shows what each session waits for *now*, `CountedWaits`
+where it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` makes of those the nine columns
+that DBAs know. Everywhere
+
+    wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
+
+and a split that can't be had is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from storagelab.values import Frozen
+
+NS = 1e-9
+NO_EVENT = ""
+"""The wait type of a sample in which the engine named no wait."""
+RUNNABLE_NO_EVENT = "RUNNABLE_NO_EVENT"
+ON_CPU = "ON_CPU"
+ON_CPU_OR_RUNNABLE = "ON_CPU_OR_RUNNABLE"
+UNSAMPLED = "UNSAMPLED"
+
+Category = Literal[
+    "data-read", "data-write", "commit", "log-buffer", "allocation", "file-growth", "page-latch", "latch", "lock",
+    "cpu-queue", "cpu", "network", "other",
+]  # fmt: skip
+"""What wait types are joined by across engines."""
+Method = Literal["counter", "sampled", "derived"]
+"""Where a figure comes from: the engine's own exact counter; samples; or other figures (a residual, a kernel counter)."""
+
+
+class EventTicks(Frozen):
+    """How often sessions were seen in one wait. `blocked` and `runnable` count session samples by the kernel's view of the
+    session at that moment; `unknown` those whose kernel state could not be read. `timeslices` counts the times a session
+    was put on a CPU while the event was being read: a rough measure of how many waits ended."""
+
+    wait_type: str
+    analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
+    category: Category = "other"
+    in_io: bool = Field(False, description="the engine counts CPU burnt inside this call as the wait too")
+    blocked: int = Field(0, ge=0)
+    runnable: int = Field(0, ge=0)
+    unknown: int = Field(0, ge=0)
+    timeslices: int = Field(0, ge=0)
+
+    @property
+    def ticks(self) -> int:
+        return self.blocked + self.runnable + self.unknown
+
+
+class SampledWaits(Frozen):
+    """Samples of one run, with exact totals of the kernel where it could be asked.
+
+    `busy_s` is the sum over connections of start to finish; `cpu_s` and `runqueue_s` are the kernel's totals of the same
+    sessions over the same time, None where they can't be had (`no_split_reason` says why).
+    """
+
+    form: Literal["sampled"] = "sampled"
+    connections: int = Field(ge=1)
+    elapsed_s: float = Field(ge=0)
+    busy_s: float = Field(ge=0)
+    passes: int = Field(ge=0, description="how many times all sessions were looked at")
+    events: tuple[EventTicks, ...]
+    cpu_s: float | None = None
+    runqueue_s: float | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    no_split_reason: str = ""
+
+
+class CountedWait(Frozen):
+    """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None where the engine doesn't split."""
+
+    wait_type: str
+    analogue: str = ""
+    category: Category = "other"
+    wait_ns: int = Field(ge=0)
+    signal_ns: int | None = Field(None, ge=0)
+    wait_count: int = Field(ge=0)
+
+
+class CountedWaits(Frozen):
+    """Exact counters of one run: differences over the run, summed over its connections."""
+
+    form: Literal["counted"] = "counted"
+    connections: int = Field(ge=1)
+    elapsed_s: float = Field(ge=0)
+    busy_s: float = Field(ge=0)
+    rows: tuple[CountedWait, ...]
+    cpu_s: float | None = None
+
+
+RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
+
+
+class WaitStat(Frozen):
+    """One row of wait statistics, uncut. `is_wait` is False for CPU time, which is kept beside the waits for the audit."""
+
+    wait_type: str
+    analogue: str = ""
+    category: Category = "other"
+    method: Method
+    wait_s: float
+    resource_s: float | None
+    signal_s: float | None
+    wait_count: float | None
+    is_wait: bool = True
+
+
+class Conservation(Frozen):
+    """The audit of one run: does waiting + CPU add up to connections x elapsed?
+
+    `seen_s` is what was observed independently of the total (sampled event time, or counters, plus CPU), so that its share
+    of `available_s` can fail. `finished_early_s` is time after a connection had done its part while others still worked.
+    """
+
+    available_s: float
+    finished_early_s: float
+    seen_s: float | None
+
+    @property
+    def explained(self) -> float | None:
+        """Share of connections x elapsed that is accounted for; about 1. None where CPU time can't be had."""
+        if self.seen_s is None or self.available_s <= 0:
+            return None
+        return (self.seen_s + self.finished_early_s) / self.available_s
+
+
+class TableRow(Frozen):
+    """The nine columns. `percentage` is of all waits of the run, before the cut."""
+
+    wait_type: str
+    wait_s: float
+    resource_s: float | None
+    signal_s: float | None
+    wait_count: float | None
+    percentage: float
+    avg_wait_s: float | None
+    avg_resource_s: float | None
+    avg_signal_s: float | None
+    analogue: str = ""
+    category: Category = "other"
+    method: Method = "sampled"
+
+
+def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
+    """Raw counts to uncut rows, largest wait first, CPU last. Ties are broken by name, so that results repeat."""
+    rows = _from_counters(raw) if isinstance(raw, CountedWaits) else _from_samples(raw)
+    return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
+
+
+def _from_counters(raw: CountedWaits) -> list[WaitStat]:
+    rows = [
+        WaitStat(
+            wait_type=row.wait_type,
+            analogue=row.analogue or row.wait_type,
+            category=row.category,
+            method="counter",
+            wait_s=row.wait_ns * NS,
+            resource_s=None if row.signal_ns is None else (row.wait_ns - row.signal_ns) * NS,
+            signal_s=None if row.signal_ns is None else row.signal_ns * NS,
+            wait_count=row.wait_count,
+        )
+        for row in raw.rows
+    ]
+    return rows if raw.cpu_s is None else [*rows, _cpu_row(raw.cpu_s)]
+
+
+def _from_samples(raw: SampledWaits) -> list[WaitStat]:
+    if raw.cpu_s is None or raw.runqueue_s is None:
+        return _from_samples_alone(raw)
+    return _raked(raw, raw.cpu_s, raw.runqueue_s)
+
+
+def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
+    """Without the kernel's totals a sample's share is all there is: no split, and CPU can't be told from its queue."""
+    total = sum(event.ticks for event in raw.events)
+    rows = []
+    for event in raw.events:
+        wait_s = raw.busy_s * event.ticks / total if total else 0.0
+        if event.wait_type == NO_EVENT:
+            rows.append(_cpu_row(wait_s, ON_CPU_OR_RUNNABLE, "sampled"))
+        else:
+            rows.append(_sampled_row(event, wait_s, None, None, None))
+    return rows
+
+
+def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
+    """Samples give the shares, the kernel gives the totals.
+
+    Sampled states alone are biased: the sampler queues for the same CPUs as the sessions, so it sees too many sleepers.
+    Each column of the table event x (blocked | runnable) is therefore scaled to its exact total: blocked = busy - CPU -
+    run queue, runnable = CPU + run queue. A session seen asleep without an event was in truth on its way (no such state
+    lasts), so it counts as runnable. Inside I/O calls part of the runnable time is CPU; of locks and latches all is queueing.
+    """
+    blocked_s = max(0.0, raw.busy_s - cpu_s - runqueue_s)
+    runnable_s = cpu_s + runqueue_s
+    blocked_ticks = sum(event.blocked for event in raw.events if event.wait_type != NO_EVENT)
+    runnable_ticks = sum(
+        event.runnable + (event.blocked if event.wait_type == NO_EVENT else 0) for event in raw.events
+    )
+    named = [event for event in raw.events if event.wait_type != NO_EVENT]
+
+    resource = [blocked_s * event.blocked / blocked_ticks if blocked_ticks else 0.0 for event in named]
+    queued_share = runqueue_s / runnable_s if runnable_s else 0.0
+    signal = [
+        runnable_s * event.runnable / runnable_ticks * (queued_share if event.in_io else 1.0) if runnable_ticks else 0.0
+        for event in named
+    ]
+    # The run queue is an exact total: rows can't hold more of it than there was.
+    excess = sum(signal) / runqueue_s if runqueue_s > 0 else float("inf")
+    if excess > 1:
+        signal = [value / excess for value in signal]
+
+    slices = sum(event.timeslices for event in named)
+    counts = [
+        raw.voluntary_switches * event.timeslices / slices if raw.voluntary_switches is not None and slices else None
+        for event in named
+    ]
+    rows = [
+        _sampled_row(event, resource_s + signal_s, resource_s, signal_s, count)
+        for event, resource_s, signal_s, count in zip(named, resource, signal, counts, strict=True)
+    ]
+    if blocked_s > 0 and not blocked_ticks:
+        rows.append(_derived_row(UNSAMPLED, "", "other", blocked_s, 0.0, None))
+    queue_s = max(0.0, runqueue_s - sum(signal))
+    rows.append(
+        _derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", 0.0, queue_s, raw.involuntary_switches)
+    )
+    return [*rows, _cpu_row(cpu_s)]
+
+
+def _sampled_row(
+    event: EventTicks, wait_s: float, resource_s: float | None, signal_s: float | None, count: float | None
+) -> WaitStat:
+    return WaitStat(
+        wait_type=event.wait_type, analogue=event.analogue, category=event.category, method="sampled",
+        wait_s=wait_s, resource_s=resource_s, signal_s=signal_s, wait_count=count,
+    )  # fmt: skip
+
+
+def _derived_row(
+    wait_type: str, analogue: str, category: Category, resource_s: float, signal_s: float, count: int | None
+) -> WaitStat:
+    return WaitStat(
+        wait_type=wait_type, analogue=analogue, category=category, method="derived", wait_s=resource_s + signal_s,
+        resource_s=resource_s, signal_s=signal_s, wait_count=count,
+    )  # fmt: skip
+
+
+def _cpu_row(cpu_s: float, wait_type: str = ON_CPU, method: Method = "derived") -> WaitStat:
+    return WaitStat(
+        wait_type=wait_type, analogue="(CPU)", category="cpu", method=method, wait_s=cpu_s, resource_s=None,
+        signal_s=None, wait_count=None, is_wait=False,
+    )  # fmt: skip
+
+
+def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
+    """The audit of one run (see `Conservation`)."""
+    available_s = raw.connections * raw.elapsed_s
+    seen_s: float | None = None
+    if raw.cpu_s is not None:
+        seen_s = raw.cpu_s + _observed_wait_s(raw)
+    return Conservation(
+        available_s=available_s, finished_early_s=max(0.0, available_s - raw.busy_s), seen_s=seen_s
+    )
+
+
+def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float:
+    if isinstance(raw, CountedWaits):
+        return sum(row.wait_ns for row in raw.rows) * NS
+    total = sum(event.ticks for event in raw.events)
+    in_event = sum(event.ticks for event in raw.events if event.wait_type != NO_EVENT)
+    sampled_s = raw.busy_s * in_event / total if total else 0.0
+    queue_s = next((row.wait_s for row in _from_samples(raw) if row.wait_type == RUNNABLE_NO_EVENT), 0.0)
+    return sampled_s + queue_s
+
+
+def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
+    """The mean run of a cell: each wait type averaged over all runs, absent = 0; a split missing in any run stays None."""
+    by_type: dict[str, list[WaitStat]] = {}
+    for run in runs:
+        for row in run:
+            by_type.setdefault(row.wait_type, []).append(row)
+    rows = [_mean_row(rows, len(runs)) for rows in by_type.values()]
+    return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
+
+
+def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = list(values)
+        return None if any(value is None for value in known) else sum(value or 0.0 for value in known) / runs
+
+    return rows[0].model_copy(
+        update={
+            "wait_s": mean(row.wait_s for row in rows) or 0.0,
+            "resource_s": mean(row.resource_s for row in rows),
+            "signal_s": mean(row.signal_s for row in rows),
+            "wait_count": mean(row.wait_count for row in rows),
+        }
+    )
+
+
+def wait_table(
+    stats: Iterable[WaitStat], *, share: float = 0.95, benign: frozenset[str] = frozenset()
+) -> tuple[TableRow, ...]:
+    """The nine columns of the waits that make up the top `share` of all waits; `share=1` shows all.
+
+    The rule of the well-known script (sqlskills.com, "SQL Server Wait Statistics"): benign waits are left out first, the
+    denominator is what is left, and a row stays if the total before it is below the share, so the row that crosses it is
+    shown and one row always survives.
+    """
+    waits = sorted(
+        (row for row in stats if row.is_wait and row.wait_s > 0 and row.wait_type not in benign),
+        key=lambda row: (-row.wait_s, row.wait_type),
+    )
+    total_s = sum(row.wait_s for row in waits)
+    shown, before_s = [], 0.0
+    for row in waits:
+        if before_s >= share * total_s and share < 1:
+            break
+        before_s += row.wait_s
+        shown.append(_table_row(row, total_s))
+    return tuple(shown)
+
+
+def _table_row(row: WaitStat, total_s: float) -> TableRow:
+    def average(total: float | None) -> float | None:
+        return None if total is None or not row.wait_count else total / row.wait_count
+
+    return TableRow(
+        wait_type=row.wait_type, wait_s=row.wait_s, resource_s=row.resource_s, signal_s=row.signal_s,
+        wait_count=row.wait_count, percentage=100 * row.wait_s / total_s, avg_wait_s=average(row.wait_s),
+        avg_resource_s=average(row.resource_s), avg_signal_s=average(row.signal_s), analogue=row.analogue,
+        category=row.category, method=row.method,
+    )  # fmt: skip
