@@ -1,0 +1,120 @@
+# Everything a newcomer types. All of it stays in this checkout: .venv (Python), target (Rust), results (what was measured).
+# `make setup PYTHON=python3.12` picks an interpreter; ARGS="..." is handed to pytest or to the bench.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+PIP_INSTALL := $(PIP) install --root-user-action=ignore
+RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) $(shell find crates -name '*.rs')
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+.PHONY: help
+help: ## say what can be made
+	@echo 'make TARGET, where TARGET is one of:'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: setup ## measure data-file layouts on this machine's disk, and write a report (a minute or two)
+	@$(BIN)/storagelab run experiments/quickstart.toml
+
+.PHONY: test
+test: lint test-rust test-python ## everything: linters, floors, types, Rust and Python tests
+
+.PHONY: check
+check: lint test-rust test-quick ## as test, without the slow tests
+
+.PHONY: bench
+bench: setup-dev ## what storagelab itself costs, as paired ratios
+	@$(BIN)/python -m bench $(ARGS)
+
+# --- Setting up: each step leaves a stamp, and is done again only when what it was made from has changed -------------
+
+.PHONY: setup
+setup: $(STAMPS)/package ## install storagelab into .venv, from requirements.lock
+
+.PHONY: setup-dev
+setup-dev: setup $(STAMPS)/dev ## the same, and what linters and tests need
+
+# A checkout that was copied or moved holds a .venv that still points at its old place: it is made again.
+ifneq ($(shell cat $(STAMPS)/venv 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMPS)/venv
+endif
+$(STAMPS)/venv:
+	@echo 'making a virtual environment in $(VENV) ...'
+	@PYTHON='$(PYTHON)' tools/make-venv.sh $(VENV)
+	@mkdir -p $(STAMPS) && echo "$(CURDIR)" > $@
+
+$(STAMPS)/runtime: requirements.lock $(STAMPS)/venv
+	@echo 'installing pinned packages into $(VENV) ...'
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements.lock
+	@touch $@
+
+# PATH: the build backend is found there, since it is installed in .venv and not in a throw-away environment.
+$(STAMPS)/package: $(RUST_SOURCES) pyproject.toml $(STAMPS)/runtime
+	@echo 'building the Rust extension and installing storagelab into $(VENV) ...'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/dev: requirements-dev.lock $(STAMPS)/runtime | $(STAMPS)/package
+	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
+	@touch $@
+
+.PHONY: test-tools
+test-tools:
+	@tools/install-test-tools.sh
+
+# --- Linters and tests, one target each, so that they can be typed alone and run side by side -------------------------
+
+.PHONY: lint lint-style lint-types lint-floors lint-rust
+lint: lint-style lint-types lint-floors lint-rust ## linters, formats, types and floors only
+
+lint-style: setup-dev
+	@echo 'ruff ...'
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+
+lint-types: setup-dev
+	@echo 'mypy --strict ...'
+	@$(BIN)/mypy --no-error-summary
+
+lint-floors: setup-dev
+	@echo 'import floors ...'
+	@$(BIN)/lint-imports --no-logo > $(VENV)/floors.log || { cat $(VENV)/floors.log; exit 1; }
+
+lint-rust: setup-dev
+	@echo 'cargo fmt, cargo clippy ...'
+	@cargo fmt --check && cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+
+.PHONY: test-rust test-python test-quick
+test-rust: setup-dev ## the simulator's own tests
+	@echo 'cargo test ...'
+	@cargo test --quiet --locked --package storagelab-sim
+
+test-python: setup-dev test-tools ## the Python tests; ARGS="-k waits" for some of them
+	@echo 'pytest ...'
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-quick: setup-dev
+	@echo 'pytest, slow tests left out ...'
+	@$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+
+# --- Upkeep ----------------------------------------------------------------------------------------------------------
+
+.PHONY: format
+format: setup-dev ## put all sources into the house's form
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . && cargo fmt
+
+.PHONY: lock
+lock: ## pin again what requirements*.in and pyproject.toml allow (needs uv; ARGS=--upgrade for newer versions)
+	@tools/lock.sh $(ARGS)
+
+.PHONY: clean
+clean: ## remove what was built and installed here; results stay
+	@rm -rf $(VENV) target build src/storagelab/_sim*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

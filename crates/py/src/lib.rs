@@ -1,0 +1,39 @@
+//! `storagelab._sim`: the only place where Rust and Python meet. It converts arguments and nothing else; what it offers is
+//! described for Python in `src/storagelab/_sim.pyi`.
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use storagelab_sim::rng;
+
+/// The simulator of storagelab, in Rust.
+#[pymodule]
+mod _sim {
+    #[pymodule_export]
+    use super::{permutation, stream_seed, version};
+}
+
+/// The version of the extension, the same as the package's.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// The seed of the random stream called `stream` under `seed`.
+#[pyfunction]
+fn stream_seed(seed: u64, stream: &str) -> u64 {
+    rng::stream_seed(seed, stream)
+}
+
+/// The whole numbers from 0 to n - 1 in the random order that stream `stream` gives under `seed`.
+#[pyfunction]
+fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<u32>> {
+    let mut items = Vec::new();
+    items
+        .try_reserve_exact(n as usize)
+        .map_err(|_| PyMemoryError::new_err(format!("no memory for a permutation of {n} items")))?;
+    py.detach(|| {
+        items.extend(0..n);
+        rng::Rng::stream(seed, stream).shuffle(&mut items);
+    });
+    Ok(items)
+}

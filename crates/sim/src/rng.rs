@@ -1,0 +1,156 @@
+//! The simulator's own random numbers, the same on every machine and in every version.
+//!
+//! Each component of a simulation (a drive, a connection, an order of runs) draws from a stream of its own, named by that
+//! component. A component that draws one number more then changes nothing for the others, so two scenarios that differ in
+//! one place can be compared draw by draw.
+//!
+//! - [`Rng`] is xoshiro256++ 1.0: D. Blackman and S. Vigna, "Scrambled linear pseudorandom number generators",
+//!   ACM Transactions on Mathematical Software 47(4), 2021. Its period is 2^256 - 1.
+//! - [`SplitMix64`] turns one 64-bit seed into as many well mixed words as are wanted: G. L. Steele, D. Lea and
+//!   C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. The authors of xoshiro advise it for
+//!   filling their state.
+//!
+//! None of this is fit for secrets.
+
+/// What `SplitMix64` adds at each step: the odd number nearest to 2^64 divided by the golden ratio.
+const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// 2^-53: the distance between two neighbouring values of [`Rng::unit`].
+const UNIT_STEP: f64 = f64::EPSILON / 2.0;
+
+/// A generator of 64-bit words with 64 bits of state; here it only seeds and hashes.
+#[derive(Clone, Debug)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    /// Starts the sequence of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next word.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(GOLDEN_GAMMA);
+        mix(self.state)
+    }
+}
+
+/// The output function of `SplitMix64`: a one-to-one map in which each bit of the input moves about half of the output's.
+fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// The seed of the stream called `stream` under `seed`.
+///
+/// The name's bytes are absorbed eight at a time, and its length last, so that names which differ only in trailing zero
+/// bytes differ in their streams too.
+#[must_use]
+pub fn stream_seed(seed: u64, stream: &str) -> u64 {
+    let absorb = |hash: u64, word: u64| SplitMix64::new(hash ^ word).next_u64();
+    let words = stream.as_bytes().chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    let hash = words.fold(SplitMix64::new(seed).next_u64(), absorb);
+    absorb(hash, stream.len() as u64)
+}
+
+/// One stream of random numbers: xoshiro256++.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: [u64; 4],
+}
+
+impl Rng {
+    /// The stream called `stream` under `seed`. Streams of different names, or of different seeds, are independent.
+    #[must_use]
+    pub fn stream(seed: u64, stream: &str) -> Self {
+        let mut words = SplitMix64::new(stream_seed(seed, stream));
+        // Never four zeros, the one state that xoshiro can't leave: SplitMix64 gives each word once in its period.
+        Self {
+            state: std::array::from_fn(|_| words.next_u64()),
+        }
+    }
+
+    /// 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        let [a, b, c, d] = &mut self.state;
+        let word = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
+        let shifted = *b << 17;
+        *c ^= *a;
+        *d ^= *b;
+        *b ^= *c;
+        *a ^= *d;
+        *c ^= shifted;
+        *d = d.rotate_left(45);
+        word
+    }
+
+    /// A whole number from 0 up to, but not including, `bound`, each equally likely.
+    ///
+    /// By multiplication and rejection: D. Lemire, "Fast random integer generation in an interval", ACM Transactions on
+    /// Modeling and Computer Simulation 29(1), 2019. A remainder would favour the small numbers.
+    ///
+    /// # Panics
+    /// If `bound` is 0: there is no such number.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0, "no whole number is below 0");
+        let mut product = self.times(bound);
+        if low_half(product) < bound {
+            let rejected_below = bound.wrapping_neg() % bound;
+            while low_half(product) < rejected_below {
+                product = self.times(bound);
+            }
+        }
+        (product >> 64) as u64
+    }
+
+    /// A number in [0, 1): one of the 2^53 multiples of 2^-53 there, each equally likely.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float exactly")]
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 * UNIT_STEP
+    }
+
+    /// A number from the exponential distribution of mean `mean`, in the unit of `mean`: never negative, always finite.
+    ///
+    /// # Panics
+    /// If `mean` is negative or not finite.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        assert!(
+            mean >= 0.0 && mean.is_finite(),
+            "a mean must be finite and not negative, got {mean}"
+        );
+        // 1 - u lies in (0, 1], so its logarithm is finite and at most 0.
+        -mean * (1.0 - self.unit()).ln()
+    }
+
+    /// Puts `items` into a random order, each order equally likely.
+    ///
+    /// R. Durstenfeld, "Algorithm 235: Random permutation", Communications of the ACM 7(7), 1964.
+    #[expect(clippy::cast_possible_truncation, reason = "an index of a slice fits usize")]
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(last as u64 + 1) as usize;
+            items.swap(last, other);
+        }
+    }
+
+    /// The 128-bit product of a random word and `bound`: its upper half is the candidate, its lower half says if it is fair.
+    fn times(&mut self, bound: u64) -> u128 {
+        u128::from(self.next_u64()) * u128::from(bound)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the upper half is left out on purpose")]
+fn low_half(product: u128) -> u64 {
+    product as u64
+}
+
+#[cfg(test)]
+mod tests;

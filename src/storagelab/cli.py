@@ -1,0 +1,295 @@
+"""The verbs. Prints errors once and owns the exit codes: 0 done, 1 some runs failed, 2 the user's mistake, 130 interrupted.
+
+Data goes to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+import storagelab
+from storagelab import analysis, doctor, matrix, report, runner, spec
+from storagelab.errors import SpecError, StoragelabError, StoreError
+from storagelab.estimate import estimate
+from storagelab.findings import Findings
+from storagelab.model import Experiment, Plan, Run
+from storagelab.progress import LOG_FILE, RunProgress
+from storagelab.report import terminal
+from storagelab.report.abilities import print_abilities
+from storagelab.report.plan_text import PlanFacts, VolumeFacts
+from storagelab.store import Store, StoreChanged
+from storagelab.targets import Preflight, Site, preflight, server_abilities, sweep
+
+app = typer.Typer(
+    help="Which storage layout is fastest for this database, by how much, and why?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment's TOML file.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An experiment's name, or its spec file.")]
+ResultsOption = Annotated[
+    Path, typer.Option("--results", envvar="STORAGELAB_RESULTS", help="Folder that holds results, one subfolder each.")
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file (charts: folder).")]
+DEFAULT_RESULTS = Path("results")
+
+
+def _out() -> Console:
+    return Console(soft_wrap=False, highlight=False)
+
+
+def _err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def plan(spec_file: SpecArgument, results: ResultsOption = DEFAULT_RESULTS) -> None:
+    """Show what a spec would do: cells, runs, order, disk space, time. Touches nothing."""
+    experiment = spec.load(spec_file)
+    expanded = matrix.expand(experiment)
+    folder = results / experiment.name
+    found = preflight(experiment, expanded, _site(experiment, folder))
+    terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment))
+
+
+@app.command()
+def run(
+    spec_file: SpecArgument,
+    results: ResultsOption = DEFAULT_RESULTS,
+    again: Annotated[bool, typer.Option("--again", help="Make runs that failed once more.")] = False,
+) -> None:
+    """Run an experiment, or go on with it; then print the findings and write the report."""
+    experiment = spec.load(spec_file)
+    expanded = matrix.expand(experiment)
+    folder = results / experiment.name
+    site = _site(experiment, folder)
+    found = preflight(experiment, expanded, site)
+    try:
+        with Store.writing(folder, experiment) as store:
+            failed = _run_pending(expanded, store, site, found, again)
+            runs = store.runs()
+    except StoreChanged as error:
+        changes = spec.differences(error.stored.canonical, experiment.canonical)
+        raise StoreChanged(error.file, error.stored, changes) from None
+    _conclude(experiment, expanded, runs, folder)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("report")
+def report_(
+    name: NameArgument,
+    results: ResultsOption = DEFAULT_RESULTS,
+    format_: Annotated[
+        Literal["html", "md", "csv", "json", "png", "svg"], typer.Option("--format", help="What to write.")
+    ] = "html",
+    output: OutputOption = None,
+) -> None:
+    """Write the report again from what is stored: html (a file), md, csv or json (to stdout), or the charts as png or svg."""
+    folder, experiment, expanded, runs, findings = _stored(name, results)
+    if format_ in ("png", "svg"):
+        files = report.write_charts(output or folder / "charts", format_, findings, runs)
+        for file in files:
+            _say(str(file), stdout=True)
+    elif format_ == "html" and output is None:
+        _say(str(report.write_report(folder, experiment, expanded, runs, findings)), stdout=True)
+    else:
+        _write(report.render(format_, experiment, expanded, runs, findings), output)
+
+
+@app.command()
+def waits(
+    name: NameArgument,
+    cells: Annotated[list[str] | None, typer.Argument(metavar="[CELL]...", help="Cell ids; default: all.")] = None,
+    results: ResultsOption = DEFAULT_RESULTS,
+    uncut: Annotated[bool, typer.Option("--uncut", help="All waits, not only the top 95 %.")] = False,
+) -> None:
+    """Print the wait tables of cells."""
+    _, _, _, _, findings = _stored(name, results)
+    known = [cell.cell_id for cell in findings.cells]
+    for cell_id in cells or []:
+        if cell_id not in known:
+            raise SpecError(f"there is no cell {cell_id!r}", key="CELL", hint=f"cells: {', '.join(known)}")
+    terminal.print_waits(_out(), findings, cells or known, uncut)
+
+
+@app.command()
+def export(
+    name: NameArgument,
+    results: ResultsOption = DEFAULT_RESULTS,
+    format_: Annotated[Literal["json", "csv", "waits-csv"], typer.Option("--format", help="What to write.")] = "json",
+    output: OutputOption = None,
+) -> None:
+    """Everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
+    _, experiment, expanded, runs, findings = _stored(name, results)
+    _write(report.render(format_, experiment, expanded, runs, findings), output)
+
+
+@app.command("doctor")
+def doctor_(
+    spec_file: Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="Also look at this spec's volumes.")] = None,
+    results: ResultsOption = DEFAULT_RESULTS,
+) -> None:
+    """Say what this machine can and can't measure, and how to mend it."""
+    volumes: dict[str, Path] = {}
+    if spec_file is not None:
+        experiment = spec.load(spec_file)
+        site = _site(experiment, results / experiment.name)
+        for cell in matrix.expand(experiment).cells:
+            volumes.update(site.volume_paths(cell.config))
+    print_abilities(_out(), (*server_abilities(), *doctor.abilities(volumes, results)))
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        _say(f"storagelab {storagelab.__version__}", stdout=True)
+        raise typer.Exit
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _site(experiment: Experiment, folder: Path) -> Site:
+    identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+    return Site(
+        experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent
+    )
+
+
+def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:
+    attempts: dict[tuple[str, int], tuple[int, str]] = {}
+    durations: list[tuple[str, float]] = []
+    warnings = list(found.notes)
+    try:
+        with Store.reading(folder) as store:
+            if store.experiment().sha256 == experiment.sha256:
+                attempts, durations = store.attempts(), store.durations()
+            else:
+                warnings.append(f"{folder} holds results of another spec under this name; `run` would refuse")
+    except StoreError:
+        pass  # nothing is stored yet: the plan is for all runs
+    pending = runner.pending(expanded, attempts)
+    time = estimate(expanded, pending, durations)
+    basis = f"learned from {time.learned_from} finished runs" if time.learned_from else "a guess before the first run"
+    return PlanFacts(
+        server=found.server,
+        volumes=tuple(VolumeFacts(**need.model_dump()) for need in found.volumes),
+        estimate_s=time.seconds,
+        estimate_basis=basis,
+        runs_stored=len(expanded.runs) - len(pending),
+        warnings=tuple(warnings),
+    )
+
+
+def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, again: bool) -> int:
+    """Make the runs that are left; how many failed."""
+    attempts = store.attempts()
+    pending = runner.pending(expanded, attempts, again=again)
+    console = _err()
+    for line in sweep(expanded, site):
+        console.print(line, highlight=False, soft_wrap=True)
+    with RunProgress(expanded, pending, store.durations(), console, store.folder) as progress, _interruptible():
+        stored = len(expanded.runs) - len(pending)
+        progress.say(f"{found.server}")
+        progress.say(
+            f"{len(pending)} runs to make, {stored} stored already; log: {store.folder / LOG_FILE}"
+            if stored
+            else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
+        )
+        try:
+            runner.run_all(expanded, store, site, progress, again=again)
+        except KeyboardInterrupt:
+            progress.say(
+                f"interrupted: {stored + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
+            )
+            raise
+        return progress.failed
+
+
+class _interruptible:  # noqa: N801 - reads as a word in a with statement
+    """The first Ctrl-C or SIGTERM stops cleanly; further ones can't break the cleaning up."""
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        for other in self._before:
+            signal.signal(other, lambda *_: _say("stopping: the server is being shut down and its files removed"))
+        raise KeyboardInterrupt
+
+
+def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
+    findings = analysis.analyse(experiment, expanded, runs)
+    terminal.print_findings(_out(), findings)
+    file = report.write_report(folder, experiment, expanded, runs, findings)
+    _say(f"report: {file}")
+
+
+def _stored(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
+    """What is stored of an experiment, named by its name or its spec file."""
+    file = Path(name)
+    if file.suffix == ".toml" and file.exists():
+        name = spec.load(file).name
+    folder = results / name
+    if not folder.is_dir():
+        known = sorted(place.name for place in results.glob("*") if place.is_dir())
+        raise StoreError(
+            f"{folder} does not exist: no experiment {name!r} has been run here\n"
+            f"  {'experiments with results: ' + ', '.join(known) if known else 'run one: storagelab run SPEC'}"
+        )
+    with Store.reading(folder) as store:
+        experiment, runs = store.experiment(), store.runs()
+    expanded = matrix.expand(experiment)
+    return folder, experiment, expanded, runs, analysis.analyse(experiment, expanded, runs)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    else:
+        report.write_atomically(output, text)
+        _say(f"written: {output}")
+
+
+def _say(text: str, *, stdout: bool = False) -> None:
+    print(text, file=sys.stdout if stdout else sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Run the command line; the only place that turns errors into messages and exit codes."""
+    try:
+        app(standalone_mode=True)
+    except StoragelabError as error:
+        _say(f"storagelab: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has had enough (`| head`): that is no error. Keep Python from flushing into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

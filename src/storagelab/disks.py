@@ -1,0 +1,293 @@
+"""From a folder down to the disks under it, as the kernel shows them.
+
+    folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
+
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. What can't
+be read (no Linux, no /sys, a container) is empty, never an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Kernel(NamedTuple):
+    """Where the kernel shows itself."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+
+
+HERE = Kernel()
+
+
+def read_text(path: Path) -> str:
+    """The file's text without the blanks around it; "" where it can't be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Mounts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Mount(NamedTuple):
+    """One line of /proc/self/mountinfo. `options` are the mount's, `super_options` its file system's."""
+
+    mount_point: str
+    device_numbers: str
+    filesystem: str
+    source: str
+    options: tuple[str, ...]
+    super_options: tuple[str, ...]
+
+    @property
+    def read_only(self) -> bool:
+        return "ro" in self.options or "ro" in self.super_options
+
+    @property
+    def all_options(self) -> tuple[str, ...]:
+        """The mount's own options, then those that only the file system names."""
+        return self.options + tuple(option for option in self.super_options if option not in {*self.options, "rw"})
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """Mounts in the text of a mountinfo file, in its order. Lines of another form are left out."""
+    mounts = []
+    for line in text.splitlines():
+        head, dash, tail = line.partition(" - ")
+        left, right = head.split(" "), tail.split(" ")
+        if not dash or len(left) < 6 or len(right) < 2:
+            continue
+        super_options = tuple(right[2].split(",")) if len(right) > 2 else ()
+        mounts.append(
+            Mount(_unescape(left[4]), left[2], right[0], _unescape(right[1]), tuple(left[5].split(",")), super_options)
+        )
+    return tuple(mounts)
+
+
+def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
+    """Mounts that this process sees; none where there is no /proc."""
+    return parse_mounts(read_text(kernel.proc / "self" / "mountinfo"))
+
+
+def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount that `path` (or the nearest folder above it that exists) lies on; None where no mount is known.
+
+    The device number decides first, as a longer prefix may be hidden under a later mount; the prefix alone decides
+    where numbers don't match, as with btrfs, which gives every subvolume a number of its own.
+    """
+    real = os.path.realpath(path)
+    above = [mount for mount in mounts if _is_under(real, mount.mount_point)]
+    numbers = device_numbers_of(real)
+    candidates = [mount for mount in above if mount.device_numbers == numbers] or above
+    # Of equal prefixes the last one mounted is on top; max() would keep the first.
+    return max(reversed(candidates), key=lambda mount: len(mount.mount_point), default=None)
+
+
+def device_numbers_of(path: str | Path) -> str:
+    """ "major:minor" of the file system that holds `path` or the nearest folder above it; "" where it can't be told."""
+    try:
+        device = os.stat(nearest_existing(path)).st_dev
+    except OSError:
+        return ""
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+def nearest_existing(path: str | Path) -> Path:
+    """`path` itself, or the nearest folder above it that exists."""
+    real = Path(os.path.realpath(path))
+    return next((folder for folder in (real, *real.parents) if os.path.lexists(folder)), Path(real.anchor))
+
+
+def _is_under(path: str, mount_point: str) -> bool:
+    return path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Block devices
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
+    """Kernel names of the block devices that the mount's file system sits on: one, several for btrfs, or none."""
+    by_number = kernel.sys / "dev" / "block" / mount.device_numbers
+    if by_number.exists():
+        return (by_number.resolve().name,)
+    if not mount.source.startswith("/dev/"):
+        return ()
+    name = Path(os.path.realpath(mount.source)).name
+    if not node_of(name, kernel).exists():
+        return ()
+    for pool in sorted((kernel.sys / "fs" / "btrfs").glob("*/devices")):
+        members = _names_in(pool)
+        if name in members:
+            return members
+    return (name,)
+
+
+def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
+    """`names` and every block device below them, from the file system down, each once."""
+    stack: list[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in stack:
+            stack.append(name)
+            waiting.extend(_below(name, kernel))
+    return tuple(stack)
+
+
+def whole_disks(stack: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
+    """Those of `stack` with nothing below them: the disks themselves."""
+    return tuple(name for name in stack if not _below(name, kernel))
+
+
+def _below(name: str, kernel: Kernel) -> tuple[str, ...]:
+    node = node_of(name, kernel)
+    if slaves := _names_in(node / "slaves"):
+        return slaves
+    if (node / "partition").exists():
+        return (node.resolve().parent.name,)
+    if backing_file := read_text(node / "loop" / "backing_file"):
+        mount = mount_of(backing_file, mounts_here(kernel))
+        return block_devices_of(mount, kernel) if mount else ()
+    return ()
+
+
+def node_of(name: str, kernel: Kernel = HERE) -> Path:
+    """Folder of /sys about one block device, whole or part."""
+    return kernel.sys / "class" / "block" / name
+
+
+def _names_in(folder: Path) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(folder)))
+    except OSError:
+        return ()
+
+
+def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
+    """What the kernel says of one block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and `queue`."""
+    node = node_of(name, kernel)
+    # An NVMe disk's own device is its controller, which has the driver one step further on.
+    drivers = (node / "device" / "driver", node / "device" / "device" / "driver")
+    return {
+        "model": read_text(node / "device" / "model") or read_text(node / "device" / "name"),
+        "vendor": read_text(node / "device" / "vendor"),
+        "firmware": read_text(node / "device" / "firmware_rev") or read_text(node / "device" / "rev"),
+        "driver": next((driver.resolve().name for driver in drivers if driver.exists()), ""),
+        "queue": describe_queue(name, kernel),
+    }
+
+
+def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
+    """The device's request queue; a key that can't be read is None, and all of it is empty without a queue.
+
+    `rotational` is what the kernel was told, and says nothing of the medium behind a virtual disk.
+    """
+    queue = node_of(name, kernel) / "queue"
+    if not queue.is_dir():
+        return {}
+    rotational, read_ahead_kib = _integer(queue / "rotational"), _integer(queue / "read_ahead_kb")
+    return {
+        "scheduler": chosen(read_text(queue / "scheduler")) or None,
+        "write_cache": read_text(queue / "write_cache") or None,
+        "rotational": None if rotational is None else bool(rotational),
+        "logical_block_bytes": _integer(queue / "logical_block_size"),
+        "physical_block_bytes": _integer(queue / "physical_block_size"),
+        "nr_requests": _integer(queue / "nr_requests"),
+        "read_ahead_bytes": None if read_ahead_kib is None else read_ahead_kib * 1024,
+        "discard_max_bytes": _integer(queue / "discard_max_bytes"),
+    }
+
+
+def chosen(text: str) -> str:
+    """The one of several choices that the kernel shows in brackets: "none [mq-deadline] kyber" -> "mq-deadline"."""
+    match = re.search(r"\[([^\]]+)\]", text)
+    return match[1] if match else text
+
+
+def _integer(path: Path) -> int | None:
+    text = read_text(path)
+    return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Is it what it seems?
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def is_in_memory(mount: Mount | None, stack: tuple[str, ...]) -> bool:
+    """Do the files live in memory only: tmpfs, ramfs, zram, a RAM disk?"""
+    if mount is not None and mount.filesystem in {"tmpfs", "ramfs", "devtmpfs"}:
+        return True
+    return any(re.fullmatch(r"(zram|ram|pmem-mem)\d+", name) for name in stack)
+
+
+_CACHE = "its cache may acknowledge writes before they are durable, and `rotational` says nothing of the medium"
+_MEMORY = "memory posing as a disk: nothing in it is durable"
+_FILE_SYSTEMS = {
+    r"tmpfs|ramfs|devtmpfs": _MEMORY,
+    r"overlay|aufs": "a container's layered file system: the disk below can't be seen from here; use a mounted volume",
+    r"nfs\d?|cifs|smb3?|ceph|glusterfs|lustre|afs": "a file system over the network: the disks are another machine's",
+    r"9p|virtiofs|vboxsf|prl_fs|fuse(\..*)?": "a shared or user-space file system: its disk can't be seen from here",
+}
+_NAMES = {
+    r"z?ram\d+": _MEMORY,
+    r"loop\d+": f"a file posing as a disk: {_CACHE}",
+    r"vd[a-z]+": f"a virtual disk (virtio): {_CACHE}",
+    r"xvd[a-z]+": f"a virtual disk (Xen): {_CACHE}",
+    r"nbd\d+|rbd\d+": f"a disk over the network: {_CACHE}",
+}
+_MODELS = {
+    r"qemu|virtio|red hat": "QEMU",
+    r"vmware": "VMware",
+    r"vbox|virtualbox": "VirtualBox",
+    r"msft|virtual disk": "Hyper-V",
+    r"amazon elastic block store": "Amazon EBS",
+    r"persistentdisk|nvme_card-pd": "Google Persistent Disk",
+    r"\bdo volume": "DigitalOcean",
+    r"\bbhyve": "bhyve",
+    r"\bxen": "Xen",
+    r"lio-org|truenas|iscsi": "iSCSI",
+    r"\bperc\b|megaraid|smart array|logical volume|\braid": "a RAID controller",
+}
+
+
+def virtual_disk(
+    mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
+) -> tuple[bool | None, str]:
+    """Is the disk something other than a drive of this machine, and by which sign? None = no sign either way."""
+    if mount is None:
+        return None, "what lies under it can't be told on this system"
+    for pattern, reason in _FILE_SYSTEMS.items():
+        if re.fullmatch(pattern, mount.filesystem):
+            return True, reason
+    for name in stack:
+        if reason := _virtual_by_name_or_model(name, kernel):
+            return True, f"{name}: {reason}"
+    if not stack:
+        return None, "no block device is seen under it"
+    if on_virtual_machine is not False:
+        return None, f"{stack[-1]}: this may be a virtual machine, so the drive may be the host's or a virtual one"
+    return False, ""
+
+
+def _virtual_by_name_or_model(name: str, kernel: Kernel) -> str:
+    disk = describe_disk(name, kernel)
+    text = f"{disk['vendor']} {disk['model']}".lower()
+    by_name = (reason for pattern, reason in _NAMES.items() if re.fullmatch(pattern, name))
+    by_model = (f"a virtual disk ({who}): {_CACHE}" for pattern, who in _MODELS.items() if re.search(pattern, text))
+    return next(by_name, "") or next(by_model, "")

@@ -1,0 +1,124 @@
+"""How the Linux kernel sees one task: what state it is in, how long it ran and queued, how often it was switched.
+
+A task is a process or one thread of it. Everything here works on the same machine and in the same PID namespace only.
+The meaning of the files is the kernel's: proc_pid_stat(5), and scheduler/sched-stats.rst for `schedstat`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import NamedTuple
+
+RUNNABLE = "R"
+GONE = ""
+_STATES_OF_THE_DEAD = frozenset("ZXx")
+_READ_BYTES = 4096
+
+
+class SchedStat(NamedTuple):
+    """Totals since the task began. A task that is on a CPU right now has its current turn not yet counted."""
+
+    cpu_ns: int
+    runqueue_ns: int
+    timeslices: int
+
+
+class Switches(NamedTuple):
+    """How often the task gave up its CPU by itself (it had to wait), and how often the CPU was taken from it."""
+
+    voluntary: int
+    involuntary: int
+
+
+class TaskView:
+    """The kernel's files of one task, kept open, so that looking costs a few microseconds.
+
+    Where the limit of open files is reached, files are opened anew at each look instead: slower, never an error. A task
+    that has ended reads as None, or as `GONE`.
+    """
+
+    __slots__ = ("_folder", "_schedstat", "_stat", "pid", "tid")
+
+    def __init__(self, pid: int, tid: int | None = None) -> None:
+        self.pid, self.tid = pid, tid
+        self._folder = f"/proc/{pid}" if tid is None else f"/proc/{pid}/task/{tid}"
+        self._stat = _open_if_allowed(f"{self._folder}/stat")
+        self._schedstat = _open_if_allowed(f"{self._folder}/schedstat")
+
+    def state(self) -> str:
+        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep; `GONE` once it has ended."""
+        fields = self._stat_fields(64 + 16)
+        state = chr(fields[0]) if fields else GONE
+        return GONE if state in _STATES_OF_THE_DEAD else state
+
+    def parent(self) -> int | None:
+        """The PID of the task's parent process, None once it has ended."""
+        fields = self._stat_fields(_READ_BYTES).split(maxsplit=2)
+        return int(fields[1]) if len(fields) > 1 else None
+
+    def _stat_fields(self, size_bytes: int) -> bytes:
+        """`stat` from its third field on. The second is the task's name in brackets, and may itself hold brackets."""
+        content = self._read("stat", self._stat, size_bytes)
+        return content[content.rfind(b")") + 2 :]
+
+    def sched(self) -> SchedStat | None:
+        """Totals of CPU, run queue and turns; None once the task has ended or where the kernel doesn't keep them."""
+        fields = self._read("schedstat", self._schedstat, 128).split()
+        if len(fields) != 3:
+            return None
+        return SchedStat(int(fields[0]), int(fields[1]), int(fields[2]))
+
+    def switches(self) -> Switches | None:
+        """Totals of context switches; None once the task has ended."""
+        counts = {}
+        for line in self._read("status", None, _READ_BYTES).splitlines():
+            name, _, value = line.partition(b":")
+            if name.endswith(b"voluntary_ctxt_switches"):
+                counts[name] = int(value)
+        voluntary, involuntary = counts.get(b"voluntary_ctxt_switches"), counts.get(b"nonvoluntary_ctxt_switches")
+        return None if voluntary is None or involuntary is None else Switches(voluntary, involuntary)
+
+    def name(self) -> str:
+        """The task's name as the kernel has it, at most 15 characters; empty once it has ended."""
+        return self._read("comm", None, 64).decode(errors="replace").rstrip("\n")
+
+    def close(self) -> None:
+        """Closes the files; may be called twice."""
+        for file in (self._stat, self._schedstat):
+            if file is not None:
+                os.close(file)
+        self._stat = self._schedstat = None
+
+    def _read(self, name: str, file: int | None, size_bytes: int) -> bytes:
+        try:
+            if file is not None:
+                return os.pread(file, size_bytes, 0)
+            opened = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.pread(opened, size_bytes, 0)
+        except OSError:
+            return b""
+        finally:
+            os.close(opened)
+
+
+def _open_if_allowed(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ESRCH, errno.EACCES):
+            return None
+        raise
+
+
+def keeps_schedstat() -> bool:
+    """Whether this kernel counts CPU and run queue of each task (it is Linux, and built with CONFIG_SCHED_INFO)."""
+    view = TaskView(os.getpid())
+    try:
+        sched = view.sched()
+    finally:
+        view.close()
+    return sched is not None and sched.timeslices > 0

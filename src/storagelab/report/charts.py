@@ -1,0 +1,242 @@
+"""Findings and runs -> Vega-Lite specs, as plain dicts; the page and the PNG and SVG files draw the same ones.
+
+    specs(findings, runs)["completion-time"] -> to_png(...)
+
+Nothing is computed here: `figure_data` has the numbers, `vega` the look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from storagelab.findings import Findings
+from storagelab.model import Run
+from storagelab.report import figure_data, palette
+from storagelab.report.figure_data import Figure
+from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, to_png, to_svg
+
+__all__ = ["Drawn", "figures", "specs", "to_png", "to_svg"]
+
+_TIP = {"description": {"field": "tip", "type": "nominal"}}
+_FEW_PX_PER_LABEL = 36
+_Maker = Callable[[Figure, str, str, str, Form], Spec]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One chart in both widths, with the data it shows."""
+
+    name: str
+    title: str
+    data: Figure
+    wide: Spec
+    narrow: Spec
+
+
+def specs(findings: Findings, runs: Sequence[Run]) -> dict[str, Spec]:
+    """Chart name -> Vega-Lite spec, for files. A chart without data is left out."""
+    return {drawn.name: drawn.wide for drawn in figures(findings, runs)}
+
+
+def figures(findings: Findings, runs: Sequence[Run]) -> list[Drawn]:
+    """All charts that there is data for, in reading order."""
+    where = findings.provenance or "nothing measured yet"
+    makers = (
+        ("completion-time", "Completion time", figure_data.completion_time(findings), _completion_time),
+        ("effects", "What each factor does", figure_data.effects(findings), _effects),
+        ("waits", "Where the connections' time goes", figure_data.waits(findings), _waits),
+        ("rows-over-time", "Throughput over time", figure_data.rows_over_time(findings, runs), _over_time("thousand rows/s")),
+        ("io-over-time", "Volume I/O over time", figure_data.io_over_time(findings, runs), _over_time("MB/s")),
+    )
+    drawn = []
+    for name, title, data, make in makers:
+        if data.rows:
+            subtitle = f"{findings.experiment} · {where}"
+            wide, narrow = (make(data, where, title, subtitle, form) for form in (WIDE, NARROW))
+            drawn.append(Drawn(name=name, title=title, data=data, wide=wide, narrow=narrow))
+    return drawn
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The charts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _completion_time(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+    domain, from_zero = time_domain(data)
+    y = {"type": "quantitative", "scale": {"domain": domain, "zero": from_zero, "nice": False}}
+    mean_y = y | {"field": "mean_s", "title": f"completion time, s ({where})"}
+    shared = _dodged(data, where, form)
+    plain = {key: value for key, value in shared.items() if key != "shape"}
+    colour: Spec = {} if len(data.lines) > 1 else {"color": palette.LINES[0]}
+
+    def layer(kind: str, mark: Spec, encoding: Spec) -> Spec:
+        return {"transform": [{"filter": f"datum.kind === '{kind}'"}], "mark": colour | mark, "encoding": encoding}
+
+    layers = [
+        layer("mean", {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False}, plain | {"y": mean_y}),
+        layer("run", {"type": "point", "size": 20, "filled": True, "opacity": 0.45},
+              shared | _TIP | {"y": y | {"field": "elapsed_s"}}),
+        layer("interval", {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
+              plain | _TIP | {"y": y | {"field": "low_s"}, "y2": {"field": "high_s"}}),
+        layer("mean", {"type": "point", "size": 66, "filled": True, "opacity": 1}, shared | _TIP | {"y": mean_y}),
+    ]  # fmt: skip
+    note = "mean with 95 % interval, and every run" if data.points else "mean with 95 % interval"
+    note += "" if from_zero else f"; the axis starts at {domain[0]:g} s"
+    return finished(title, f"{subtitle}; {note}", layers, _dodged_rows(data), data.panels, form)
+
+
+def _dodged_rows(data: Figure) -> list[Mapping[str, object]]:
+    """Means, intervals and runs in one list, told apart by `kind`, as panels can split one list only. A line has two
+    slots side by side: its runs, then its mean."""
+    rows: list[Mapping[str, object]] = []
+    for row in data.rows:
+        place = {"slot": f"{data.lines.index(str(row['line']))} mean"}
+        rows.append(place | {"kind": "mean"} | row)
+        if row["low_s"] is not None:
+            rows.append(place | {"kind": "interval"} | row)
+    return rows + [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run"} | row for row in data.points]
+
+
+def _dodged(data: Figure, where: str, form: Form) -> Spec:
+    """Places along the axis, and what tells the lines apart where there are several."""
+    x = _x(data, form)
+    slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in ("run", "mean")]
+    room = {1: 6.0, 2: 2.4, 3: 1.4}.get(len(data.lines), 0.5)
+    places: Spec = {
+        "x": x | {"scale": x["scale"] | {"paddingInner": 0.12, "paddingOuter": 0.06}},
+        "xOffset": {"field": "slot", "type": "nominal", "sort": slots, "scale": {"domain": slots, "paddingOuter": room}},
+    }
+    if len(data.lines) < 2:
+        return places
+    key = {"field": "line", "type": "nominal", "sort": data.lines}
+    columns = _legend_columns(data.lines, form)
+    legend = {"title": f"{data.arrangement.line_title} ({where})", "columns": columns, "symbolOpacity": 1,
+              "labelLimit": _label_limit(columns, form)}  # fmt: skip
+    colours, shapes = list(data.colours.values()), list(palette.SHAPES[: len(data.lines)])
+    return places | {
+        "color": key | {"scale": {"domain": data.lines, "range": colours}, "legend": legend},
+        "shape": key | {"scale": {"domain": data.lines, "range": shapes}, "legend": legend},
+    }
+
+
+def time_domain(data: Figure) -> tuple[list[float], bool]:
+    """The axis starts at zero unless all times are so close that nothing could be read; its title says when it doesn't."""
+    values = [float(row[key] or 0) for row in data.rows for key in ("mean_s", "low_s", "high_s") if row[key] is not None]
+    values += [float(row["elapsed_s"] or 0) for row in data.points]
+    low, high = max(0.0, min(values)), max(values)
+    room = 0.08 * (high - low) or 0.05 * high or 1.0
+    if low < 0.5 * high or low <= room:
+        return [0.0, high + room], True
+    return [float(f"{low - room:.2g}") if float(f"{low - room:.2g}") <= low else low - room, high + room], False
+
+
+def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+    top = max(1.0, *(float(row["high"] or 0) for row in data.rows))
+    y = {"type": "quantitative", "scale": {"domain": [0, top]}, "axis": {"labelExpr": "format(100 * datum.value, '.0f') + ' %'"}}
+    columns = _legend_columns(data.lines, form)
+    legend = {"title": f"from the bottom up ({where})", "columns": columns, "symbolType": "square", "symbolSize": 90,
+              "labelLimit": _label_limit(columns, form)}  # fmt: skip
+    colour = {"field": "part", "type": "nominal", "sort": data.lines, "legend": legend,
+              "scale": {"domain": data.lines, "range": list(data.colours.values())}}  # fmt: skip
+    x = _x(data, form)
+    bars = {
+        "mark": {"type": "bar", "stroke": palette.GROUND, "strokeWidth": 1},
+        "encoding": _TIP | {
+            "x": x | {"scale": x["scale"] | {"paddingInner": 0.22, "paddingOuter": 0.12}},
+            "y": y | {"field": "low", "title": f"share of connections × elapsed ({where})"},
+            "y2": {"field": "high"},
+            "color": colour,
+        },
+    }  # fmt: skip
+    layers: list[Spec] = [{"transform": [{"filter": "datum.share > 0"}]} | bars]
+    if form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels)) >= _FEW_PX_PER_LABEL:
+        text = {"x": x, "y": y | {"field": "middle"}, "text": {"field": "label"},
+                "color": {"field": "ink", "type": "nominal", "scale": None}}  # fmt: skip
+        mark = {"type": "text", "fontSize": form.font_px - 2, "aria": False}
+        layers.append({"transform": [{"filter": "datum.label !== ''"}], "mark": mark, "encoding": text})
+    height_px = max(form.height_of(len(data.panels)), 250)
+    return finished(title, subtitle, layers, data.rows, data.panels, form, height_px)
+
+
+def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+    names = [str(row["effect"]) for row in data.rows]
+    pieces = [part for name in names for part in (name.split(": ") if form is NARROW else [name])]
+    label_px = min(form.width_px * 45 // 100, 7 * max(map(len, pieces)))
+    axis = {"labelLimit": label_px, "labelColor": palette.INK, "grid": True}
+    if form is NARROW:
+        axis["labelExpr"] = "split(datum.value, ': ')"
+    y = {"field": "effect", "type": "nominal", "sort": names, "title": None, "axis": axis}
+    kinds = {figure_data.FASTER: palette.FASTER, figure_data.SLOWER: palette.SLOWER, figure_data.UNDECIDED: palette.NEUTRAL}
+    legend = {"title": f"95 % interval against no change ({where})", "columns": 3 if form is WIDE else 1}
+    colour = {"field": "judged", "type": "nominal", "scale": {"domain": list(kinds), "range": list(kinds.values())},
+              "legend": legend}  # fmt: skip
+    x = {"type": "quantitative", "title": f"change of completion time, % ({where})"}
+    layers: list[Spec] = [
+        {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]},
+         "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
+        {"mark": {"type": "rule", "strokeWidth": 3, "strokeCap": "round"},
+         "encoding": _TIP | {"y": y, "x": x | {"field": "low_percent"}, "x2": {"field": "high_percent"}, "color": colour}},
+        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+         "encoding": _TIP | {"y": y, "x": x | {"field": "change_percent"}, "color": colour}},
+    ]  # fmt: skip
+    height_px = (30 if form is WIDE else 38) * len(names)
+    spec = finished(title, f"{subtitle}; left of the dashed line is faster", layers, data.rows, [], form, height_px)
+    return spec | {"width": form.width_px - label_px - 30}
+
+
+def _over_time(unit: str) -> _Maker:
+    """A chart of lines over a run's seconds, in `unit`."""
+
+    def make(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+        key = {"field": "line", "type": "nominal", "sort": data.lines}
+        columns = _legend_columns(data.lines, form)
+        legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
+                  "labelLimit": _label_limit(columns, form)}  # fmt: skip
+        encoding: Spec = {
+            "x": {"field": "at_s", "type": "quantitative", "title": "seconds since the start",
+                  "scale": {"zero": True, "nice": False}, "axis": {"tickMinStep": 1}},
+            "y": {"field": "value", "type": "quantitative", "title": f"{unit} ({where})", "scale": {"zero": True}},
+        }
+        mark: Spec = {"strokeWidth": 1.8}
+        if len(data.lines) > 1:
+            encoding["color"] = key | {
+                "scale": {"domain": data.lines, "range": list(data.colours.values())}, "legend": legend,
+            }  # fmt: skip
+        else:
+            mark["color"] = palette.LINES[0]
+        layers = [
+            {"mark": {"type": "line"} | mark, "encoding": encoding},
+            {"mark": {"type": "point", "size": 14, "filled": True, "opacity": 1} | mark, "encoding": encoding | _TIP},
+        ]
+        height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
+        return finished(title, f"{subtitle}; the median run of each", layers, data.rows, data.panels, form, height_px)
+
+    return make
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Shared pieces
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _x(data: Figure, form: Form) -> Spec:
+    """The axis of levels, evenly spaced whatever their values; long labels are slanted."""
+    per_label_px = form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels))
+    crowded = 6.5 * max(map(len, data.x_levels)) > per_label_px and max(map(len, data.x_levels)) > 3
+    axis = {"labelAngle": -35 if crowded else 0, "labelLimit": 150}
+    return {
+        "field": "x", "type": "ordinal", "sort": data.x_levels, "scale": {"domain": data.x_levels},
+        "title": data.arrangement.x_title or None, "axis": axis,
+    }  # fmt: skip
+
+
+def _legend_columns(labels: Sequence[str], form: Form) -> int:
+    """As many columns as the longest label leaves room for."""
+    longest_px = 6.4 * max(map(len, labels), default=1) + 34
+    return max(1, min(form.legend_columns, len(labels), int((form.width_px - 10) // longest_px)))
+
+
+def _label_limit(columns: int, form: Form) -> int:
+    return (form.width_px - 10) // columns - 24

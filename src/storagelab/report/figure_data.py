@@ -1,0 +1,299 @@
+"""The rows that charts draw and that the tables beneath them show: the same numbers for both. Pure.
+
+Each row is a flat dict, as Vega-Lite takes it. `tip` is the row in words: the tooltip, and the mark's name in the SVG.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from storagelab.findings import CellSummary, Effect, Findings
+from storagelab.model import Run, TimeSeries
+from storagelab.report import arrange as arranging
+from storagelab.report import numbers, palette
+from storagelab.report.arrange import Arrangement, choose, in_order
+from storagelab.report.names import cell_text, factor_text, level_text, value_text
+from storagelab.waits import Category
+
+Row = dict[str, str | float | int | None]
+_LineOf = Callable[[str], str | None]
+MAX_WAIT_TYPES = 8
+MAX_RAW_POINTS = 3_000
+MAX_SERIES_POINTS = 120
+MAX_EFFECTS = 16
+MAX_CELLS_OVER_TIME = 6
+OTHER_WAITS = "other waits"
+REMAINDER = "finished early or unexplained"
+_VOLUME_IO = re.compile(r"volume\.(?P<volume>.+)\.(?P<way>read|write)_bytes_per_s")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one chart shows: rows per layer, its orders, and how much there was no room for."""
+
+    rows: list[Row]
+    arrangement: Arrangement
+    x_levels: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    panels: list[str] = field(default_factory=list)
+    points: list[Row] = field(default_factory=list)
+    colours: dict[str, str] = field(default_factory=dict)
+    hidden_panels: int = 0
+    hidden_lines: int = 0
+    hidden_points: int = 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Completion time
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def completion_time(findings: Findings) -> Figure:
+    """One row per cell (`mean_s`, `low_s`, `high_s`) and one point per run (`elapsed_s`)."""
+    places = arranging.arrange(findings)
+    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    must = _must_show(findings)
+    all_lines, all_panels = in_order(map(places.line_of, measured)), in_order(map(places.panel_of, measured))
+    lines = choose(all_lines, [places.line_of(cell) for cell in must], arranging.MAX_LINES)
+    panels = choose(all_panels, [places.panel_of(cell) for cell in must], arranging.MAX_PANELS)
+    shown = [cell for cell in measured if places.line_of(cell) in lines and places.panel_of(cell) in panels]
+    points = [row for cell in shown for row in _run_points(cell, places)]
+    return Figure(
+        rows=[_cell_row(cell, places, findings) for cell in shown],
+        points=points if len(points) <= MAX_RAW_POINTS else [],
+        arrangement=places,
+        x_levels=in_order(map(places.x_of, measured)),
+        lines=lines,
+        panels=panels,
+        colours=dict(zip(lines, palette.LINES, strict=False)),
+        hidden_lines=len(all_lines) - len(lines),
+        hidden_panels=len(all_panels) - len(panels),
+        hidden_points=len(points) if len(points) > MAX_RAW_POINTS else 0,
+    )
+
+
+def _must_show(findings: Findings) -> list[CellSummary]:
+    named = [*findings.best, *([findings.worst] if findings.worst else [])]
+    return [cell for cell in findings.cells if cell.cell_id in named]
+
+
+def _place(cell: CellSummary, places: Arrangement) -> Row:
+    return {"x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell)}
+
+
+def _cell_row(cell: CellSummary, places: Arrangement, findings: Findings) -> Row:
+    assert cell.elapsed_s is not None
+    mean = cell.elapsed_s.mean
+    verdict = "best" if cell.cell_id in findings.best else "tied" if cell.cell_id in findings.tied else ""
+    runs = len(cell.elapsed_s.points)
+    return _place(cell, places) | {
+        "cell_id": cell.cell_id,
+        "mean_s": mean.value,
+        "low_s": mean.low,
+        "high_s": mean.high,
+        "verdict": verdict,
+        "tip": f"{cell_text(cell.levels)}: mean {numbers.seconds_estimate(mean)}, {runs} run{'s' * (runs != 1)}",
+    }
+
+
+def _run_points(cell: CellSummary, places: Arrangement) -> list[Row]:
+    assert cell.elapsed_s is not None
+    return [
+        _place(cell, places)
+        | {
+            "elapsed_s": point.value,
+            "tip": f"{cell_text(cell.levels)}, repetition {point.repetition}: {numbers.seconds(point.value)}",
+        }
+        for point in cell.elapsed_s.points
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def waits(findings: Findings) -> Figure:
+    """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1."""
+    places = arranging.arrange(findings)
+    cells = [cell for cell in findings.cells if cell.waits and cell.available_s]
+    must = [places.others_of(cell) for cell in _must_show(findings)]
+    all_panels = in_order(map(places.others_of, cells))
+    panels = choose(all_panels, must, arranging.MAX_PANELS)
+    shown = [cell for cell in cells if places.others_of(cell) in panels]
+    colours = _wait_colours(cells)
+    return Figure(
+        rows=[row for cell in shown for row in _stack(cell, places, colours)],
+        arrangement=places,
+        x_levels=in_order(map(places.x_of, cells)),
+        lines=list(colours),
+        panels=panels,
+        colours=colours,
+        hidden_panels=len(all_panels) - len(panels),
+    )
+
+
+def _shares(cell: CellSummary) -> dict[str, float]:
+    return {row.wait_type: row.wait_s / cell.available_s for row in cell.waits} if cell.available_s else {}
+
+
+def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
+    """Parts of the stack from the bottom up with their colours.
+
+    The waits that take most are named; of these the ones that move most from cell to cell stand at the bottom, where
+    heights can be compared.
+    """
+    shares = [_shares(cell) for cell in cells]
+    kinds: dict[str, tuple[Category, bool]] = {
+        row.wait_type: (row.category, row.is_wait) for cell in cells for row in cell.waits
+    }
+    named = [name for name, (_, is_wait) in kinds.items() if is_wait and any(share.get(name) for share in shares)]
+    largest = sorted(named, key=lambda name: -max(share.get(name, 0.0) for share in shares))[:MAX_WAIT_TYPES]
+    largest.sort(key=lambda name: -_movement([share.get(name, 0.0) for share in shares]))
+    cpu = [name for name, (_, is_wait) in kinds.items() if not is_wait]
+    colours = dict(zip(largest, palette.shades([kinds[name][0] for name in largest]), strict=True))
+    if len(named) > len(largest):
+        colours[OTHER_WAITS] = palette.CATEGORY["other"]
+    return colours | dict.fromkeys(cpu, palette.CATEGORY["cpu"]) | {REMAINDER: palette.REMAINDER}
+
+
+def _movement(values: Sequence[float]) -> float:
+    return max(values) - min(values)
+
+
+def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -> list[Row]:
+    shares = _shares(cell)
+    parts = {name: shares.get(name, 0.0) for name in colours if name not in (OTHER_WAITS, REMAINDER)}
+    if OTHER_WAITS in colours:
+        parts[OTHER_WAITS] = sum(share for name, share in shares.items() if name not in parts)
+    parts[REMAINDER] = max(0.0, 1 - sum(shares.values()))
+    analogues = {row.wait_type: row.analogue for row in cell.waits}
+    rows: list[Row] = []
+    low = 0.0
+    for order, name in enumerate(colours):
+        high = low + parts[name]
+        known = analogues.get(name, "")
+        rows.append(
+            {
+                "x": places.x_of(cell), "panel": places.others_of(cell), "line": "", "cell_id": cell.cell_id,
+                "part": name, "order": order, "low": low, "high": high, "share": parts[name], "middle": (low + high) / 2,
+                "label": numbers.percent(parts[name]) if parts[name] >= 0.06 else "",
+                "ink": palette.ink_on(colours[name]),
+                "tip": f"{name}{f' (SQL Server: {known})' if known and known[0] != '(' else ''}: "
+                       f"{numbers.percent(parts[name])} of connections × elapsed; {cell_text(cell.levels)}",
+            }
+        )  # fmt: skip
+        low = high
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Effects
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def effect_text(effect: Effect) -> str:
+    """ "data files: 4 against 1". """
+    where = f" ({level_text(effect.at)})" if effect.at else ""
+    return f"{factor_text(effect.factor)}: {value_text(effect.level)} against {value_text(effect.baseline)}{where}"
+
+
+def effects(findings: Findings) -> Figure:
+    """One row per level against its factor's baseline, over all cells: change of completion time in per cent."""
+    overall = [effect for effect in findings.effects if not effect.at]
+    shown = overall[:MAX_EFFECTS]
+    rows: list[Row] = [
+        {
+            "effect": effect_text(effect),
+            "change_percent": 100 * (effect.ratio.value - 1),
+            "low_percent": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
+            "high_percent": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
+            "judged": judged(effect),
+            "tip": f"{effect_text(effect)}: {numbers.change_estimate(effect.ratio)}; {judged(effect)}",
+        }
+        for effect in shown
+    ]
+    return Figure(rows=rows, arrangement=arranging.arrange(findings), hidden_lines=len(overall) - len(shown))
+
+
+FASTER, SLOWER, UNDECIDED = "less time", "more time", "can't be told apart"
+
+
+def judged(effect: Effect) -> str:
+    if not effect.distinguishable:
+        return UNDECIDED
+    return FASTER if effect.ratio.value < 1 else SLOWER
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Time series
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def median_runs(findings: Findings, runs: Sequence[Run], limit: int = MAX_CELLS_OVER_TIME) -> list[tuple[str, Run]]:
+    """For the cells worth looking at: the cell in words, and its run of median completion time (of two, the faster)."""
+    by_cell: dict[str, list[tuple[float, Run]]] = {}
+    for run in runs:
+        if run.usable and run.measurement is not None and run.measurement.series.at_s:
+            by_cell.setdefault(run.cell_id, []).append((run.measurement.elapsed_s, run))
+    chosen = []
+    for cell in arranging.notable_cells(findings, limit):
+        ordered = sorted(by_cell.get(cell.cell_id, []), key=lambda timed: timed[0])
+        if ordered:
+            chosen.append((cell_text(cell.levels), ordered[(len(ordered) - 1) // 2][1]))
+    return chosen
+
+
+def rows_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
+    """Rows `at_s`, `value` (thousand rows/s) per panel = cell."""
+    return _over_time(findings, runs, lambda column: "rows" if column == "rows_per_s" else None, 1e3, "thousand rows/s")
+
+
+def io_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
+    """Rows `at_s`, `value` (MB/s, 1 MB = 1024 KB) per panel = cell and line = volume and direction."""
+
+    def line(column: str) -> str | None:
+        match = _VOLUME_IO.fullmatch(column)
+        return f"volume {match['volume']}, {match['way']}" if match else None
+
+    return _over_time(findings, runs, line, 2**20, "MB/s")
+
+
+def _over_time(
+    findings: Findings, runs: Sequence[Run], line_of: _LineOf, unit: float, unit_text: str
+) -> Figure:
+    rows: list[Row] = []
+    chosen = median_runs(findings, runs)
+    for panel, run in chosen:
+        assert run.measurement is not None
+        for column, values in run.measurement.series.columns.items():
+            line = line_of(column)
+            if line is not None and any(value for value in values):
+                rows += _series_rows(run.measurement.series, values, panel, line, unit, unit_text)
+    lines = in_order(str(row["line"]) for row in rows)[: arranging.MAX_LINES]
+    cells = sum(cell.elapsed_s is not None for cell in findings.cells)
+    return Figure(
+        rows=[row for row in rows if row["line"] in lines],
+        arrangement=arranging.arrange(findings),
+        lines=lines,
+        panels=in_order(str(row["panel"]) for row in rows),
+        colours=dict(zip(lines, palette.LINES, strict=False)),
+        hidden_panels=max(0, cells - len(chosen)),
+    )
+
+
+def _series_rows(
+    series: TimeSeries, values: Sequence[float | None], panel: str, line: str, unit: float, unit_text: str
+) -> list[Row]:
+    """A long series is drawn as means over equal stretches, so that peaks shrink but no stretch is left out."""
+    stretch = -(-len(values) // MAX_SERIES_POINTS)
+    rows: list[Row] = []
+    for start in range(0, len(values), stretch):
+        known = [value for value in values[start : start + stretch] if value is not None]
+        at_s = series.at_s[min(start + stretch, len(series.at_s)) - 1]
+        value = sum(known) / len(known) / unit if known else None
+        tip = f"{panel}, at {numbers.seconds(at_s)}: {numbers.significant(value or 0.0)} {unit_text}"
+        rows.append({"panel": panel, "line": line, "at_s": at_s, "value": value, "tip": tip})
+    return rows

@@ -1,0 +1,171 @@
+"""A report as Markdown, and runs and waits as CSV. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from storagelab.findings import CellSummary, Findings
+from storagelab.model import Experiment, Plan, Run
+from storagelab.report import wording as w
+from storagelab.report.secrets import masked
+from storagelab.report.tables import cell_columns, cells_shown, runs_text, wait_columns, waits_of
+from storagelab.values import JsonValue
+from storagelab.waits import conservation, normalise
+
+_ALL = 1_000_000
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Markdown
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+    """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
+    parts = [
+        _title(experiment, findings),
+        [f"- {sentence}" for sentence in w.sentences(findings)],
+        ["## Cells", "", *_cells(findings)],
+        _doubts(findings),
+        ["## Waits", "", *_waits(findings)],
+        _troubles(runs),
+        ["## How it was measured", "", *_method(experiment, plan, runs)],
+        _spec(experiment),
+    ]
+    return "\n\n".join(masked("\n".join(part)) for part in parts if part) + "\n"
+
+
+def _title(experiment: Experiment, findings: Findings) -> list[str]:
+    question = [f"*{_escaped(experiment.question)}*", ""] if experiment.question else []
+    return [f"# {_escaped(experiment.name)}", "", *question, f"**{_escaped(w.headline(findings))}**"]
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    for character in "\\`*_<[|":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("\n", " ")
+
+
+def _table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) -> list[str]:
+    heads = [_escaped(name) for name, _ in columns]
+    rules = ["---" if name in left else "---:" for name, _ in columns]
+    rows = zip(*(texts for _, texts in columns), strict=True)
+    lines = [heads, rules, *([_escaped(text) for text in row] for row in rows)]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _cells(findings: Findings) -> list[str]:
+    cells, _ = cells_shown(findings, _ALL)
+    left = ("verdict", "against the best (95 % CI)")
+    note = "sd: standard deviation over the runs of a cell, as a share of its mean."
+    return [*_table(cell_columns(findings, cells), left), "", note]
+
+
+def _doubts(findings: Findings) -> list[str]:
+    if not findings.cautions:
+        return []
+    serious = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
+    return ["## To bear in mind", "", *(f"- {_escaped(w.caution_sentence(item, findings))}" for item in serious)]
+
+
+def _waits(findings: Findings) -> list[str]:
+    ends = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
+    cells, _ = cells_shown(findings, _ALL)
+    ordered = sorted(cells, key=lambda cell: ends.index(cell.cell_id) if cell.cell_id in ends else len(ends))
+    lines: list[str] = []
+    for cell in ordered:
+        lines += [*_waits_of(findings, cell), ""]
+    return lines[:-1]
+
+
+def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
+    title = f"### {_escaped(w.waits_title(findings, cell, uncut=False))}"
+    rows = waits_of(cell, uncut=False)
+    audit = [f"- {_escaped(line)}" for line in w.audit_sentences(cell)]
+    if not rows:
+        return [title, "", w.no_waits_sentence(cell), "", *audit]
+    columns = [*wait_columns(rows), ("Method", [w.method_text(row.method) for row in rows])]
+    return [title, "", *_table(columns, ("WaitType", "In SQL Server", "Method")), "", *audit]
+
+
+def _troubles(runs: Sequence[Run]) -> list[str]:
+    lines = [
+        f"- {run.status}: {_escaped(w.cell_text(run.levels))}, repetition {run.repetition}: "
+        f"{_escaped(run.reason or _unmet(run) or 'no reason recorded')}"
+        for run in runs
+        if run.status != "ok"
+    ]
+    return ["## Runs that did not go as asked", "", *lines] if lines else []
+
+
+def _unmet(run: Run) -> str:
+    checks = run.measurement.unverified if run.measurement is not None else ()
+    return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)
+
+
+def _method(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> list[str]:
+    order = f"in random order (seed {experiment.seed})" if experiment.order == "randomised" else "in the order listed"
+    lines = [
+        f"- {len(plan.cells)} cells x {experiment.repetitions} repetitions, {order}; {len(runs)} runs stored",
+    ]
+    measured = [run.measurement for run in runs if run.measurement is not None]
+    if measured:
+        lines += [f"- {_escaped(name)}: {_escaped(text)}" for name, text in _flat(measured[0].environment)]
+        lines.append("- as found at the first stored run; the export has every run's")
+    return lines
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines += _flat(value, f"{prefix}{name}.")
+        elif value not in (None, "", [], {}):
+            lines.append((f"{prefix}{name}", _figure(name, value)))
+    return lines
+
+
+def _figure(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
+        return w.bytes_(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _spec(experiment: Experiment) -> list[str]:
+    if not experiment.text:
+        return []
+    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(experiment.text)), default=0))
+    return ["## The spec", "", f"{fence}toml", experiment.text.rstrip("\n"), fence]
+
+
+def _backticks(text: str) -> list[str]:
+    return "".join(character if character == "`" else " " for character in text).split()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# CSV
+# ---------------------------------------------------------------------------------------------------------------------
+
+RUN_COLUMNS = (
+    "repetition", "attempt", "status", "provenance", "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s",
+    "explained", "sequence", "block", "seed", "started_at", "reason",
+)  # fmt: skip
+WAIT_COLUMNS = (
+    "repetition", "attempt", "status", "provenance", "wait_type", "wait_s", "resource_s", "signal_s", "wait_count",
+    "is_wait", "method", "category", "analogue", "connections", "elapsed_s",
+)  # fmt: skip
+
+
+def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+    """One row per stored run, failed ones too; a column per factor under its own name. Unknown = empty."""
+    return _csv(experiment, plan, runs, RUN_COLUMNS, lambda run: [_run_fields(run)])
+
+
+def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+    """One row per run and wait type, uncut, CPU and its queue included; runs without waits have no row."""
+    return _csv(experiment, plan, runs, WAIT_COLUMNS, _wait_fields)

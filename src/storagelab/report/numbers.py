@@ -1,0 +1,248 @@
+"""Numbers become text with units, here and nowhere else. Pure.
+
+Every formatter gives "" for None: what is not known is left empty, never 0. Digits follow the interval where there is
+one, so that no digit is shown that the runs can't vouch for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from storagelab.findings import Estimate
+
+_SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
+_BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|bytes|KB|MB|GB|TB|PB|Hz|times|data files?|connections?|runs?|CIs?)"
+_AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
+
+
+def keep_together(text: str) -> str:
+    """`text` with no-break spaces between numbers and their units, for anything that wraps lines."""
+    return _AFTER_NUMBER.sub("\u00a0", text)
+
+
+def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
+    """Decimals that show a figure honestly: two digits of its uncertainty if that starts with 1, else one.
+
+    Without an interval, `significant` digits of the largest value. Never fewer than two digits of the value itself.
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 0
+    order = math.floor(math.log10(largest))
+    if not half_width or not math.isfinite(half_width):
+        return max(0, significant - 1 - order)
+    width_order = math.floor(math.log10(half_width))
+    digits = 1 if half_width / 10**width_order < 1.95 else 0
+    return max(0, min(digits - width_order, 4 - order), 1 - order)
+
+
+def _number(value: float, decimals: int) -> str:
+    text = f"{value:,.{decimals}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.,") else text
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` rounded to significant digits, thousands separated: 189734 -> "190,000"."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else ""
+    order = math.floor(math.log10(abs(value)))
+    return _number(round(value, digits - 1 - order), max(0, digits - 1 - order))
+
+
+def _half_width(estimate: Estimate) -> float | None:
+    return None if estimate.low is None or estimate.high is None else (estimate.high - estimate.low) / 2
+
+
+def _second_unit(value: float) -> tuple[float, str]:
+    return next(((factor, unit) for below, factor, unit in _SECOND_UNITS if 0 < abs(value) < below), (1.0, "s"))
+
+
+def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
+    """Seconds as "2.41 s", "83 ms" or "5.2 µs"; `half_width_s` of its interval decides the digits."""
+    if value_s is None or not math.isfinite(value_s):
+        return ""
+    factor, unit = _second_unit(value_s)
+    width = None if half_width_s is None else half_width_s * factor
+    return f"{_number(value_s * factor, decimals_for([value_s * factor], width))} {unit}"
+
+
+def seconds_range(low_s: float, high_s: float) -> str:
+    """Two ends in one unit: "2.41 to 2.50 s"."""
+    factor, unit = _second_unit(max(abs(low_s), abs(high_s)))
+    decimals = decimals_for([low_s * factor, high_s * factor], None)
+    return f"{_number(low_s * factor, decimals)} to {_number(high_s * factor, decimals)} {unit}"
+
+
+def seconds_number(value_s: float | None, decimals: int) -> str:
+    """Bare seconds for a table column whose heading names the unit; a value too small for it is "<0.01", not 0."""
+    if value_s is None or not math.isfinite(value_s):
+        return ""
+    smallest = 10.0**-decimals
+    return f"<{_number(smallest, decimals)}" if 0 < value_s < smallest / 2 else _number(value_s, decimals)
+
+
+def duration(value_s: float | None) -> str:
+    """A length of time to plan by: "45 s", "3 min 20 s", "2 h 10 min", "3 d 4 h"."""
+    if value_s is None or not math.isfinite(value_s):
+        return ""
+    if value_s < 10:
+        return seconds(value_s) if value_s < 1 else f"{_number(value_s, 1).removesuffix('.0')} s"
+    whole = round(value_s)
+    for size, unit, small_size, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = round((whole % size) / small_size)
+            large, rest = (whole // size + 1, 0) if rest * small_size == size else (whole // size, rest)
+            return f"{large} {unit}" + (f" {rest} {small_unit}" if rest else "")
+    return f"{whole} s"
+
+
+def percent(share: float | None, decimals: int | None = None) -> str:
+    """A share (0..1) as "25 %", "2.1 %" or "less than 0.1 %"."""
+    if share is None or not math.isfinite(share):
+        return ""
+    points = 100 * share
+    if decimals is None:
+        if 0 < abs(points) < 0.1:
+            return "less than 0.1 %"
+        decimals = 0 if abs(points) >= 9.95 else 1
+        return f"{_number(points, decimals).removesuffix('.0')} %"
+    return f"{_number(points, decimals)} %"
+
+
+def signed_percent(ratio: float | None) -> str:
+    """A ratio of elapsed times as its change: 1.22 -> "+22 %", 0.82 -> "-18 %"; for tables."""
+    if ratio is None or not math.isfinite(ratio):
+        return ""
+    points = 100 * (ratio - 1)
+    text = _number(points, 0 if abs(points) >= 9.95 else 1)
+    return f"{'' if text.startswith('-') or text == '0.0' else '+'}{text} %".replace("0.0 %", "0 %")
+
+
+def change(ratio: float | None, half_width: float | None = None) -> str:
+    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"."""
+    if ratio is None or not math.isfinite(ratio):
+        return ""
+    if ratio >= 2:
+        return f"{significant(ratio, 2)} times as long"
+    if abs(ratio - 1) < 0.0005:
+        return "less than 0.1 % apart in time"
+    return f"{_share_of_change(ratio - 1, half_width)} {'more' if ratio > 1 else 'less'} time"
+
+
+def slower_by(ratio: Estimate) -> str:
+    """How much slower, to stand after "by": "22 % (95 % CI 17 to 27 %)", "a factor of 2.4 (95 % CI 2.1 to 2.7)"."""
+    interval = ratio_interval(ratio)
+    amount = (
+        f"a factor of {significant(ratio.value, 2)}"
+        if ratio.value >= 2
+        else _share_of_change(ratio.value - 1, _half_width(ratio))
+    )
+    return f"{amount} ({interval})" if interval else amount
+
+
+def _share_of_change(share: float, half_width: float | None) -> str:
+    """|share| in percent, with the digits that its interval supports, but never rounded to nothing."""
+    if half_width is None:
+        return percent(abs(share))
+    decimals = _change_decimals(half_width)
+    rounds_to_nothing = abs(share) * 100 < 0.5 * 10.0**-decimals
+    return percent(abs(share)) if rounds_to_nothing else percent(abs(share), decimals)
+
+
+def _change_decimals(half_width: float) -> int:
+    return 0 if half_width >= 0.0095 else 1
+
+
+def rows_per_s(value: float | None) -> str:
+    """Throughput, three digits: "190,000 rows/s"."""
+    return "" if value is None or not math.isfinite(value) else f"{significant(value)} rows/s"
+
+
+def count(value: float | None) -> str:
+    """A count with thousands separated; a mean count between 0 and 10 keeps one decimal."""
+    if value is None or not math.isfinite(value):
+        return ""
+    if value != round(value) and abs(value) < 9.95:
+        return "<0.1" if 0 < value < 0.05 else _number(value, 1)
+    return _number(value, 0)
+
+
+def bytes_(value: float | None) -> str:
+    """Bytes in the units people write in a spec (1 KB = 1024 bytes): "512 bytes", "64 MB", "1.5 GB"."""
+    if value is None or not math.isfinite(value):
+        return ""
+    size, unit = float(value), 0
+    while abs(size) >= 1024 and unit < len(_BYTE_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    text = _number(size, 0) if abs(size) >= 9.95 or unit == 0 else _number(size, 1).removesuffix(".0")
+    return f"{text} {_BYTE_UNITS[unit]}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Estimates: a figure and its interval
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _level(estimate: Estimate) -> str:
+    return f"{_number(100 * estimate.confidence, 1).removesuffix('.0')} % CI"
+
+
+def seconds_interval(estimate: Estimate | None) -> str:
+    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" where there is none."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return ""
+    factor, unit = _second_unit(estimate.value)
+    low, value, high = (x * factor for x in (estimate.low, estimate.value, estimate.high))
+    decimals = decimals_for([value], (high - low) / 2)
+    return f"{_level(estimate)} {_number(low, decimals)} to {_number(high, decimals)} {unit}"
+
+
+def seconds_estimate(estimate: Estimate | None) -> str:
+    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; says so where too few runs allow no interval."""
+    if estimate is None:
+        return ""
+    interval = seconds_interval(estimate)
+    return f"{seconds(estimate.value, _half_width(estimate))} ({interval or 'no interval: too few runs'})"
+
+
+def rows_per_s_estimate(estimate: Estimate | None) -> str:
+    """Throughput with its interval: "190,000 rows/s (95 % CI 187,000 to 193,000)"."""
+    if estimate is None:
+        return ""
+    if estimate.low is None or estimate.high is None:
+        return rows_per_s(estimate.value)
+    interval = f"{significant(estimate.low)} to {significant(estimate.high)}"
+    return f"{rows_per_s(estimate.value)} ({_level(estimate)} {interval})"
+
+
+def ratio_interval(ratio: Estimate | None) -> str:
+    """The interval of a ratio as changes: "95 % CI 17 to 27 %", or "95 % CI 2 % less to 8 % more"."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ""
+    if ratio.value >= 2:
+        digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
+        return f"{_level(ratio)} {significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
+    low, high = ratio.low - 1, ratio.high - 1
+    decimals = _change_decimals((high - low) / 2)
+    if low < 0 < high:
+        return f"{_level(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
+    small, large = sorted((abs(low), abs(high)))
+    return f"{_level(ratio)} {percent(small, decimals).removesuffix(' %')} to {percent(large, decimals)}"
+
+
+def change_estimate(ratio: Estimate | None) -> str:
+    """A change with its interval: "22 % more time (95 % CI 17 to 27 %)"."""
+    if ratio is None:
+        return ""
+    interval = ratio_interval(ratio)
+    return f"{change(ratio.value, _half_width(ratio))} ({interval or 'no interval: too few runs'})"
+
+
+def inverse(ratio: Estimate) -> Estimate:
+    """The same comparison seen from the other side: of a against b becomes of b against a."""
+    low = None if not ratio.high else 1 / ratio.high
+    high = None if not ratio.low else 1 / ratio.low
+    return Estimate(value=1 / ratio.value, low=low, high=high, confidence=ratio.confidence)

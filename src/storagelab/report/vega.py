@@ -1,0 +1,120 @@
+"""What all charts share: their look, their two widths, panels, and Vega-Lite drawn without a browser."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storagelab.report import palette
+
+Spec = dict[str, Any]
+"""A Vega-Lite v5 specification as a plain dict."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+VEGA_LITE = "5.21"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_AXIS_WIDTH_PX = 58
+_GAP_PX = 18
+
+
+@dataclass(frozen=True)
+class Form:
+    """The paper a chart is drawn on: `WIDE` for pages and files, `NARROW` for phones."""
+
+    width_px: int
+    height_px: int
+    panel_height_px: int
+    max_columns: int
+    legend_columns: int
+    font_px: int
+
+    def columns(self, panels: int) -> int:
+        return max(1, min(self.max_columns, panels)) if panels != 4 else min(2, self.max_columns)
+
+    def panel_width_px(self, panels: int) -> int:
+        columns = self.columns(panels)
+        return (self.width_px - _AXIS_WIDTH_PX - (columns - 1) * _GAP_PX - 6) // columns
+
+    def height_of(self, panels: int) -> int:
+        return self.height_px if panels < 2 else self.panel_height_px
+
+
+WIDE = Form(width_px=800, height_px=330, panel_height_px=210, max_columns=3, legend_columns=5, font_px=12)
+NARROW = Form(width_px=336, height_px=270, panel_height_px=190, max_columns=1, legend_columns=2, font_px=12)
+
+
+def config(form: Form) -> Spec:
+    """The quiet look: no frame, faint grid, one family of type."""
+    text = {"labelColor": palette.MUTED, "titleColor": palette.INK, "labelFontSize": form.font_px - 1,
+            "titleFontSize": form.font_px - 1, "titleFontWeight": 500}  # fmt: skip
+    return {
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": text | {"gridColor": palette.GRID, "domainColor": palette.MUTED, "tickColor": palette.MUTED,
+                        "labelPadding": 5, "titlePadding": 9, "tickSize": 4},
+        "axisY": {"domain": False, "ticks": False, "tickCount": 5},
+        "axisX": {"grid": False},
+        "legend": text | {"orient": "top", "labelLimit": form.width_px // 2 - 40, "symbolStrokeWidth": 1.5,
+                          "titleLimit": form.width_px, "columnPadding": 14, "rowPadding": 3},
+        "header": {"title": None, "labelColor": palette.INK, "labelFontSize": form.font_px - 1, "labelFontWeight": 600,
+                   "labelAnchor": "start", "labelPadding": 6, "labelLimit": form.width_px},
+        "title": {"anchor": "start", "color": palette.INK, "subtitleColor": palette.MUTED, "fontSize": 15,
+                  "subtitleFontSize": 12, "subtitlePadding": 5, "offset": 14, "frame": "group"},
+        "facet": {"spacing": _GAP_PX},
+    }  # fmt: skip
+
+
+def finished(title: str, subtitle: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
+             panels: Sequence[str], form: Form, height_px: int | None = None) -> Spec:  # fmt: skip
+    """One chart of `layers` over `rows`, split into panels by the rows' `panel` where there are several."""
+    count = len(panels)
+    size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
+    spec: Spec = {
+        "$schema": SCHEMA,
+        "title": {"text": title, "subtitle": subtitle},
+        "background": palette.GROUND,
+        "padding": 4,
+        "config": config(form),
+        "data": {"values": [dict(row) for row in rows]},
+    }
+    if count < 2:
+        return spec | size | {"layer": list(layers)}
+    lines_px = 6.2 * form.font_px / 12
+    header = {
+        "field": "panel", "type": "nominal", "sort": list(panels), "title": None,
+        "header": {"labelExpr": _wrapped_labels(panels, int(size["width"] / lines_px))},
+    }  # fmt: skip
+    return spec | {"facet": header, "columns": form.columns(count), "spec": size | {"layer": list(layers)}}
+
+
+def _wrapped_labels(texts: Sequence[str], characters: int) -> str:
+    """A Vega expression that breaks long labels into lines; the texts are data in it, quoted as such."""
+    wrapped = {text: textwrap.wrap(text, max(12, characters)) or [text] for text in texts}
+    if all(len(lines) == 1 for lines in wrapped.values()):
+        return "datum.value"
+    cases = "".join(
+        f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : " for text, lines in wrapped.items()
+    )
+    return f"{cases}datum.value"
+
+
+def quoted(text: str) -> str:
+    """`text` as a literal of Vega's expression language."""
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def to_png(spec: Spec, scale: float = 2.0) -> bytes:
+    """The chart as a PNG, `scale` pixels per unit."""
+    import vl_convert  # noqa: PLC0415  (it starts a script engine: not before a chart is asked for)
+
+    return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
+
+
+def to_svg(spec: Spec) -> str:
+    """The chart as an SVG document. Each mark with a `tip` carries it as its aria-label."""
+    import vl_convert  # noqa: PLC0415
+
+    return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))

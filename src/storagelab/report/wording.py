@@ -1,0 +1,323 @@
+"""Findings become sentences, here and nowhere else. Pure.
+
+    headline(findings)                  one sentence: the verdict
+    sentences(findings)                 what follows from it: how much, of what, and which waits explain it
+    caution_sentence(caution, findings) one doubt: what, how much, and what to do about it
+    comparison_text / verdict_mark      a cell against the best, in words and in a table
+
+Numbers and names come from `report.numbers` and `report.names`, what waits mean from
+`report.wait_words`, doubts from `report.doubts`: all re-exported here, so that a page or table needs one import.
+A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
+with ordinary spaces; `keep_together` puts no-break spaces between numbers and units for whoever wraps lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storagelab.findings import CellSummary, Comparison, Effect, Findings
+from storagelab.report.doubts import caution_sentence
+from storagelab.report.names import (
+    DATA_FILES,
+    cell_text,
+    factor_text,
+    group_text,
+    is_plural,
+    level_text,
+    listed,
+    noun,
+    phrase,
+    value_text,
+)
+from storagelab.report.numbers import (
+    bytes_,
+    change,
+    change_estimate,
+    count,
+    decimals_for,
+    duration,
+    inverse,
+    keep_together,
+    percent,
+    ratio_interval,
+    rows_per_s,
+    rows_per_s_estimate,
+    seconds,
+    seconds_estimate,
+    seconds_interval,
+    seconds_number,
+    seconds_range,
+    signed_percent,
+    significant,
+    slower_by,
+)
+from storagelab.report.wait_words import (
+    audit_sentences,
+    method_text,
+    no_waits_sentence,
+    wait_change_sentences,
+    wait_footnotes,
+    wait_text,
+    wait_trend_sentences,
+    waits_title,
+)
+from storagelab.values import JsonValue
+
+__all__ = [
+    "audit_sentences", "bytes_", "caution_sentence", "cell_text", "change", "change_estimate", "comparison_text",
+    "count", "decimals_for", "difference_text", "duration", "factor_text", "first_factor", "group_text", "headline", "keep_together",
+    "level_text", "listed", "method_text", "no_waits_sentence", "percent", "ratio_interval", "rows_per_s",
+    "rows_per_s_estimate", "seconds", "seconds_estimate", "seconds_interval", "seconds_number", "sentences",
+    "signed_percent", "significant", "slower_by", "value_text", "verdict_mark", "wait_footnotes", "wait_text",
+    "waits_title",
+]  # fmt: skip
+
+_SLOWER_SHOWN = 3
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The verdict, in one sentence
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def headline(findings: Findings) -> str:
+    """The verdict as one sentence."""
+    text = _verdict(findings)
+    if findings.provenance == "simulated":
+        return f"In simulation, {_lower_first(text)}"
+    return text
+
+
+def _lower_first(text: str) -> str:
+    first = text.split(" ")[0]
+    return text[0].lower() + text[1:] if first in ("No", "Fastest", "The", "Nothing") else text
+
+
+def _verdict(findings: Findings) -> str:
+    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    if not measured:
+        return "No run has given a time yet, so nothing can be said."
+    if findings.verdict == "single-cell" or len(findings.cells) == 1:
+        return f"{_sentence_start(measured[0].levels)} took {_time(measured[0])}; there is nothing to compare with."
+    if findings.verdict == "too-few-runs" or not findings.best:
+        return _no_verdict_yet(findings, measured)
+    if findings.verdict == "indistinguishable":
+        return _nothing_told_apart(findings, measured)
+    if findings.verdict == "winner":
+        return _winner(findings)
+    return _best_set(findings)
+
+
+def _sentence_start(levels: dict[str, JsonValue]) -> str:
+    text = cell_text(levels)
+    return "The only layout" if text == "the only layout" else text
+
+
+def _time(cell: CellSummary) -> str:
+    return seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s is not None else ""
+
+
+def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
+    if findings.runs_stored < findings.runs_planned:
+        why = f"No verdict yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
+    else:
+        why = "No verdict: there are too few runs per cell to test anything"
+    fastest = min(measured, key=lambda cell: cell.elapsed_s.mean.value if cell.elapsed_s else 0.0)
+    time = _time(fastest).replace(" (no interval: too few runs)", "")
+    if len(measured) == 1:
+        return f"{why}; only {cell_text(fastest.levels)} has a time, {time}."
+    return f"{why}; the shortest mean time so far is {time}, of {cell_text(fastest.levels)}."
+
+
+def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
+    means = [cell.elapsed_s.mean for cell in measured if cell.elapsed_s]
+    span = seconds_range(min(mean.value for mean in means), max(mean.value for mean in means))
+    lows = [mean.low for mean in means if mean.low is not None]
+    highs = [mean.high for mean in means if mean.high is not None]
+    within = f" (95 % CIs within {seconds_range(min(lows), max(highs))})" if len(lows) == len(means) else ""
+    all_of = "both" if len(measured) == 2 else f"all {len(measured)}"
+    return f"No {noun(findings.factors)} can be told apart from the fastest: {all_of} took {span} on average{within}."
+
+
+def _winner(findings: Findings) -> str:
+    best = findings.cell(findings.best[0])
+    name = cell_text(best.levels)
+    text = f"{name} {'were' if is_plural(name) else 'was'} fastest: {_time(best)}"
+    slower = _slower(findings)
+    if not slower:
+        return f"{text}."
+    last = slower[-1]
+    which = "" if len(slower) == 1 else "the slowest, "
+    return f"{text}, {change_estimate(inverse(last.ratio))} than {which}{_cell_name(findings, last.cell_id)}."
+
+
+def _best_set(findings: Findings) -> str:
+    ids = _best_ids(findings)
+    slower = _slower(findings)
+    name = _group_name(findings, ids)
+    unclear = [cell for cell in findings.cells if cell.cell_id not in ids and cell.elapsed_s is not None]
+    text = f"{name} can't be told apart"
+    if not slower:
+        return f"{text}."
+    names = _group_name(findings, [comparison.cell_id for comparison in slower])
+    if len(slower) == 1:
+        verb = "are" if is_plural(names) else "is"
+        return f"{text}; {names} {verb} slower, by {slower_by(slower[0].ratio)}."
+    rest = f"the other {len(slower)}" if len(slower) == len(unclear) and len(slower) > _SLOWER_SHOWN else names
+    return f"{text}; {rest} are slower, by {slower_by(slower[0].ratio)} to {slower_by(slower[-1].ratio)}."
+
+
+def _slower(findings: Findings) -> list[Comparison]:
+    """Cells that are told apart from the best, nearest first."""
+    told = [comparison for comparison in findings.comparisons if comparison.distinguishable]
+    return sorted(told, key=lambda comparison: comparison.ratio.value)
+
+
+def _best_ids(findings: Findings) -> list[str]:
+    """Ids of the best set in the order the cells are listed."""
+    ids = {*findings.best, *findings.tied}
+    return [cell.cell_id for cell in findings.cells if cell.cell_id in ids]
+
+
+def _cell_name(findings: Findings, cell_id: str) -> str:
+    return cell_text(findings.cell(cell_id).levels)
+
+
+def _group_name(findings: Findings, ids: Sequence[str]) -> str:
+    return group_text([findings.cell(cell_id).levels for cell_id in ids], findings.factors)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What follows from it
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def sentences(findings: Findings) -> list[str]:
+    """The findings in full, most important first; [] while nothing is measured."""
+    if not any(cell.elapsed_s is not None for cell in findings.cells):
+        return []
+    said: set[str] = set()
+    return [
+        *_on_the_best(findings),
+        *_on_the_slower(findings),
+        *_on_effects(findings),
+        *wait_change_sentences(findings, said),
+        *wait_trend_sentences(findings, said),
+        *_on_provenance(findings),
+    ]
+
+
+def _on_the_best(findings: Findings) -> list[str]:
+    best = next((findings.cell(cell_id) for cell_id in findings.best), None)
+    if best is None or best.elapsed_s is None or best.rows_per_s is None:
+        return []
+    number = len(best.elapsed_s.points)
+    runs = f"{number} run{'s' if number > 1 else ''}"
+    name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean)
+    if findings.verdict in ("best-set", "indistinguishable"):
+        shortest = f"The shortest mean time is that of {name}: {_time(best)}, or {rate}, over {runs}."
+        return [shortest, *_what_may_hide(findings)]
+    return [f"{_sentence_start(best.levels)} inserted {rate}, over {runs}."]
+
+
+def _what_may_hide(findings: Findings) -> list[str]:
+    """The largest difference that the runs can't exclude among the cells that are not told apart."""
+    tied = [comparison for comparison in findings.comparisons if not comparison.distinguishable]
+    highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
+    if not highs:
+        return []
+    high, comparison = max(highs, key=lambda pair: pair[0])
+    return [
+        f"That does not make them equal: these runs leave room for up to {change(high)} with "
+        f"{_cell_name(findings, comparison.cell_id)} than with {_cell_name(findings, comparison.best_cell_id)} "
+        "(upper end of the 95 % CI); more repetitions narrow it."
+    ]
+
+
+def _on_the_slower(findings: Findings) -> list[str]:
+    slower = _slower(findings)
+    already_said = 1 if findings.verdict in ("winner", "best-set") else 0
+    if len(slower) <= already_said:
+        return []
+    best = _cell_name(findings, slower[0].best_cell_id)
+    shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
+    parts = [f"{_cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
+    if len(shown) < len(slower):
+        parts.insert(-1, f"{len(slower) - len(shown)} others in between")
+    return [f"Slower than {best}: {'; '.join(parts)}."]
+
+
+def _on_effects(findings: Findings) -> list[str]:
+    """One sentence per factor; a single factor's effects are the comparisons again, so they are left out."""
+    if len(findings.factors) < 2:
+        return []
+    lines = []
+    for factor in findings.factors:
+        effects = [effect for effect in findings.effects if effect.factor == factor.name and not effect.at]
+        if effects:
+            lines.append(_effect_sentence(factor.name, effects))
+    return lines
+
+
+def _effect_sentence(name: str, effects: Sequence[Effect]) -> str:
+    baseline = phrase(name, [effects[0].baseline])
+    told = [effect for effect in effects if effect.distinguishable]
+    untold = [effect for effect in effects if not effect.distinguishable]
+    parts = [f"{phrase(name, [effect.level])} took {change_estimate(effect.ratio)}" for effect in told]
+    if untold:
+        verb = "can't be told apart from it"
+        parts.extend(f"{phrase(name, [effect.level])} {verb}, {change_estimate(effect.ratio)}" for effect in untold)
+    return f"With all else the same, against {baseline}: {'; '.join(parts)}."
+
+
+def _on_provenance(findings: Findings) -> list[str]:
+    if findings.provenance == "simulated":
+        return ["Every figure here comes from the simulator; none was measured on a drive."]
+    return []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# For tables and legends
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def first_factor(findings: Findings) -> str | None:
+    """The factor that tables and charts go by: data files if they vary, else the first listed; None without any."""
+    names = [factor.name for factor in findings.factors]
+    return DATA_FILES if DATA_FILES in names else names[0] if names else None
+
+
+def comparison_text(findings: Findings, cell_id: str) -> str:
+    """One cell against the best, with interval: "fastest", "22 % more time (...) than ...", "can't be told apart ..."."""
+    if findings.best and cell_id == findings.best[0]:
+        return "fastest" if findings.verdict == "winner" else "shortest mean time"
+    found = _comparison(findings, cell_id)
+    if found is None:
+        return "no verdict: too few runs" if findings.cell(cell_id).elapsed_s is not None else "no time measured"
+    best, difference = _cell_name(findings, found.best_cell_id), change_estimate(found.ratio)
+    return f"{difference} than {best}" if found.distinguishable else f"can't be told apart from {best}: {difference}"
+
+
+def verdict_mark(findings: Findings, cell_id: str) -> str:
+    """The same for a narrow column: "best", "tied", "slower +22 %", "" where there is no verdict."""
+    if findings.verdict in ("too-few-runs", "single-cell"):
+        return ""
+    if cell_id in findings.best[:1]:
+        return "best" if findings.verdict == "winner" else "tied"
+    found = _comparison(findings, cell_id)
+    if found is None:
+        return ""
+    return f"slower {signed_percent(found.ratio.value)}" if found.distinguishable else "tied"
+
+
+def difference_text(findings: Findings, cell_id: str) -> str:
+    """Its ratio to the best and interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
+    found = _comparison(findings, cell_id)
+    if found is None:
+        return ""
+    interval = ratio_interval(found.ratio).removeprefix("95 % CI ")
+    return signed_percent(found.ratio.value) + (f" ({interval})" if interval else "")
+
+
+def _comparison(findings: Findings, cell_id: str) -> Comparison | None:
+    return next((item for item in findings.comparisons if item.cell_id == cell_id), None)

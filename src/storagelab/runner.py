@@ -1,0 +1,88 @@
+"""For each run not yet stored: run it, append it. Nothing else. It must stay boring."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from storagelab.errors import RunFailed
+from storagelab.model import Cell, Measurement, Plan, PlannedRun, Run, Status
+from storagelab.store import Store
+from storagelab.targets import Progress, Site, open_target
+
+
+class Listener(Protocol):
+    """Told what happens, to show it."""
+
+    def started(self, planned: PlannedRun, cell: Cell) -> None: ...
+
+    def rows_done(self, rows: int) -> None: ...
+
+    def stored(self, run: Run) -> None: ...
+
+
+def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, again: bool = False) -> list[PlannedRun]:
+    """The runs still to be made, in order: those not stored, and with `again` those whose latest attempt failed."""
+    return [
+        planned
+        for planned in plan.runs
+        if (latest := stored.get((planned.cell_id, planned.repetition))) is None or (again and latest[1] == "failed")
+    ]
+
+
+def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False) -> None:
+    """Make every pending run and append each as it ends. A run that fails is stored with its reason; the next go on."""
+    stored = store.attempts()
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    for planned in pending(plan, stored, again=again):
+        cell = cells[planned.cell_id]
+        attempt = stored.get((planned.cell_id, planned.repetition), (0, ""))[0] + 1
+        listener.started(planned, cell)
+        run = make_run(planned, cell, attempt, site, listener.rows_done)
+        store.append(run)
+        listener.stored(run)
+
+
+def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress: Progress) -> Run:
+    """Set up, measure, tear down: one run, whatever becomes of it."""
+    started_at, began = _now(), time.perf_counter()
+    measurement, reason = _measure(planned, cell, site, progress)
+    status, reason = _judge(measurement, reason)
+    return Run(
+        **planned.model_dump(exclude={"cell_id"}),
+        cell_id=cell.cell_id,
+        attempt=attempt,
+        status=status,
+        reason=reason,
+        started_at=started_at,
+        finished_at=_now(),
+        wall_s=time.perf_counter() - began,
+        levels=cell.levels,
+        config=cell.config,
+        measurement=measurement,
+    )
+
+
+def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> tuple[Measurement | None, str]:
+    measurement = None
+    try:
+        with open_target(cell.config, site) as target:
+            measurement = target.run(cell, planned.repetition, planned.seed, progress)
+    except RunFailed as failure:
+        # What was measured is kept even if the teardown failed after it.
+        return measurement, str(failure)
+    return measurement, ""
+
+
+def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:
+    if measurement is None:
+        return "failed", reason
+    doubts = [reason] if reason else []
+    doubts += [f"{check.name}: asked {check.asked}, got {check.got}" for check in measurement.unverified]
+    return ("unverified" if doubts else "ok"), "; ".join(doubts)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

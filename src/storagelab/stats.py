@@ -1,0 +1,395 @@
+"""Samples -> estimates: what may honestly be said of times measured in complete rounds. Pure.
+
+`log_s` is always a matrix of natural logarithms of elapsed seconds, one row per cell and one column per round (repetition),
+NaN where a run is missing. All cells of a round ran near each other in time, so a round's common luck is taken out first.
+
+The test behind `compare_with_best` and `effect` needs two things at once, so that neither a quiet nor a wild cell misleads:
+
+1. The difference exceeds a simultaneous critical value times the larger of two standard errors: that of the pair's own
+   differences, and a moderated one. Moderation shrinks each cell's variance towards the typical cell's, the more the more
+   alike the cells are (Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3:3). Alike
+   cells so share their degrees of freedom; one noisy cell neither hides the others nor passes for a quiet one.
+   The critical value is Tukey's studentized range over all cells, as the best cell is picked by looking at the data.
+2. The pair's own differences alone pass a paired t test, at a level that falls slowly with the number of cells.
+
+As one run at least per cell is noise, a cell needs two rounds in common with the best before anything is said of it.
+tests/test_stats.py measures the share of experiments without any difference in which a cell is declared different.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import interpolate, optimize, special, stats
+
+from storagelab.findings import Estimate, Point, Sample
+
+Matrix = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+ALPHA = 1 - CONFIDENCE
+VARIANCE_FLOOR = 1e-14
+"""Of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
+MANY = 1e5
+"""Degrees of freedom from which on more make no difference."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One cell
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def mean_estimate(values: Sequence[float]) -> Estimate:
+    """The mean with its 95 % t interval; without one for a single value."""
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return Estimate(value=mean)
+    half = stats.t.ppf(1 - ALPHA / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
+    return Estimate(value=mean, low=float(mean - half), high=float(mean + half), confidence=CONFIDENCE)
+
+
+def summarise(points: Sequence[Point]) -> Sample | None:
+    """A quantity over the runs of a cell; None without runs."""
+    values = [point.value for point in points]
+    if not values:
+        return None
+    return Sample(
+        mean=mean_estimate(values),
+        median=float(np.median(values)),
+        sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        minimum=min(values),
+        maximum=max(values),
+        points=tuple(points),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells and rounds together
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    """log_s = cell + round + residual by least squares, and how noisy each cell is.
+
+    `cells` is NaN for a cell without runs. `variance` is moderated, of one run, and counts `prior_df` degrees of freedom
+    on top of the cell's own. `df` = degrees of freedom of all residuals; below 1 no test is possible.
+    """
+
+    log_s: Matrix
+    cells: Matrix
+    rounds: Matrix
+    residuals: Matrix
+    variance: Matrix
+    prior_df: float
+    df: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A ratio of elapsed times with its simultaneous interval. The interval leaves 1 out if and only if `p_value` < 0.05;
+    both are None where fewer than two rounds are common."""
+
+    ratio: Estimate
+    p_value: float | None
+    pairs: int
+
+    @property
+    def distinguishable(self) -> bool:
+        return self.p_value is not None and self.p_value < ALPHA
+
+
+def fit(log_s: Matrix) -> Fit:
+    """Cells and rounds of `log_s`, fitted together so that a missing run biases no cell."""
+    there = ~np.isnan(log_s)
+    filled = np.where(there, log_s, 0.0)
+    runs_of_cell, runs_of_round = there.sum(axis=1), there.sum(axis=0)
+    cells, rounds = np.zeros(log_s.shape[0]), np.zeros(log_s.shape[1])
+    # Alternating least squares: exact after one turn when no run is missing.
+    for _ in range(500):
+        before = cells
+        cells = (filled - there * rounds).sum(axis=1) / np.maximum(runs_of_cell, 1)
+        rounds = (filled - there * cells[:, None]).sum(axis=0) / np.maximum(runs_of_round, 1)
+        rounds -= rounds[runs_of_round > 0].mean() if there.any() else 0.0
+        if np.abs(cells - before).max(initial=0.0) < 1e-12:
+            break
+    residuals = np.where(there, log_s - cells[:, None] - rounds, np.nan)
+    df = int(there.sum() - (runs_of_cell > 0).sum() - (runs_of_round > 0).sum() + 1)
+    variance, prior_df = _moderated_variances(residuals, runs_of_cell)
+    return Fit(
+        log_s=log_s, cells=np.where(runs_of_cell > 0, cells, np.nan), rounds=rounds, residuals=residuals,
+        variance=variance, prior_df=prior_df, df=df,
+    )  # fmt: skip
+
+
+def _moderated_variances(residuals: Matrix, runs_of_cell: NDArray[np.int_]) -> tuple[Matrix, float]:
+    """Each cell's variance, shrunk towards the typical one, and the degrees of freedom that the shrinking is worth."""
+    df = runs_of_cell - 1
+    repeated = df > 0
+    cells = int((runs_of_cell > 0).sum())
+    if cells < 2 or not repeated.any():
+        return np.full(len(df), np.nan), MANY
+    own_df = df[repeated].astype(float)
+    # Taking the rounds out takes one cell's worth of scatter with it.
+    own = np.maximum(np.nansum(residuals[repeated] ** 2, axis=1) / own_df * cells / (cells - 1), VARIANCE_FLOOR)
+    logs = np.log(own) - special.digamma(own_df / 2) + np.log(own_df / 2)
+    spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, own_df / 2)) if len(own) > 1 else 0.0
+    if spread <= 1e-4:
+        prior_df, typical = MANY, float(np.average(own, weights=own_df))
+    else:
+        prior_df = 2 * _inverse_trigamma(float(spread))
+        typical = math.exp(np.mean(logs) + special.digamma(prior_df / 2) - math.log(prior_df / 2))
+    variance = np.full(len(df), typical)
+    variance[repeated] = (prior_df * typical + own_df * own) / (prior_df + own_df)
+    return variance, prior_df
+
+
+def _inverse_trigamma(value: float) -> float:
+    """x with trigamma(x) = value, by Newton's method on 1/trigamma, which is convex (Smyth 2004, appendix)."""
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(special.polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+        x += step
+        if abs(step) < 1e-9 * x:
+            break
+    return x
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Verdicts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def fastest(fitted: Fit) -> int | None:
+    """Index of the cell with the smallest round-adjusted time. Cells with one run are asked only if no other has more."""
+    runs = (~np.isnan(fitted.log_s)).sum(axis=1)
+    eligible = runs >= min(2, runs.max(initial=0))
+    return int(np.argmin(np.where(eligible & (runs > 0), fitted.cells, np.inf))) if runs.any() else None
+
+
+def compare_with_best(fitted: Fit, best: int) -> list[Difference | None]:
+    """Each cell's time over the best cell's, None for the best itself and for cells without runs.
+
+    Intervals hold together at 95 %, over all cells and over the choice of the best (Tukey).
+    """
+    cells = int((~np.isnan(fitted.cells)).sum())
+    differences: list[Difference | None] = []
+    for cell in range(len(fitted.cells)):
+        if cell == best or math.isnan(fitted.cells[cell]):
+            differences.append(None)
+        else:
+            differences.append(_judge(fitted, [(cell, best)], cells, _tukey(cells)))
+    return differences
+
+
+def effect(fitted: Fit, pairs: Sequence[tuple[int, int]], comparisons: int) -> Difference | None:
+    """What sets the first cells of `pairs` apart from the second: the geometric mean of all ratios of one round.
+
+    Each pair's log ratios are averaged over its rounds, then over pairs. The own standard error is taken over rounds, each
+    averaged over its pairs first, so that anything that hits a whole level in a round counts as noise. Bonferroni over
+    `comparisons`. None if no round has both cells of any pair.
+    """
+    return _judge(fitted, pairs, comparisons + 1, _bonferroni(comparisons))
+
+
+@dataclass(frozen=True)
+class _Critical:
+    """A two-sided simultaneous test: tail probability of a standardised difference, and the 5 % point."""
+
+    kind: str
+    count: int
+
+    def tail(self, t: float, df: float) -> float:
+        if self.kind == "tukey" and self.count > 2:
+            return range_tail(t * math.sqrt(2), self.count, df)
+        times = 1 if self.kind == "tukey" else self.count
+        return min(1.0, float(2 * special.stdtr(df, -t) * times))
+
+    def point(self, df: float) -> float:
+        return _critical_point(self, round(df, 1))
+
+
+def _tukey(cells: int) -> _Critical:
+    return _Critical("tukey", cells)
+
+
+def _bonferroni(comparisons: int) -> _Critical:
+    return _Critical("bonferroni", comparisons)
+
+
+@lru_cache(maxsize=4096)
+def _critical_point(critical: _Critical, df: float) -> float:
+    if critical.kind == "bonferroni" or critical.count <= 2:
+        times = critical.count if critical.kind == "bonferroni" else 1
+        return float(-special.stdtrit(df, ALPHA / (2 * times)))
+    return float(optimize.brentq(lambda t: critical.tail(t, df) - ALPHA, 1.0, 1e5, xtol=1e-6))
+
+
+def _judge(fitted: Fit, pairs: Sequence[tuple[int, int]], cells: int, critical: _Critical) -> Difference | None:
+    log_ratios = np.array([fitted.log_s[one] - fitted.log_s[other] for one, other in pairs])
+    common = (~np.isnan(log_ratios)).sum(axis=1)
+    kept = common > 0
+    if not kept.any():
+        return None
+    log_ratios, common = log_ratios[kept], common[kept]
+    of_pair = np.nanmean(log_ratios, axis=1)
+    value, total = float(of_pair.mean()), int(common.sum())
+    own_se, rounds = _own_standard_error(log_ratios, of_pair)
+    if own_se is None or fitted.df < 1:
+        return Difference(Estimate(value=math.exp(value)), None, total)
+
+    variances = np.array([fitted.variance[one] + fitted.variance[other] for one, other in pairs])[kept]
+    moderated_se = math.sqrt(float((variances / common).sum())) / len(common)
+    df = min(fitted.prior_df + rounds - 1, float(fitted.df))
+    standard_error = max(moderated_se, own_se)
+    # A pair's own scatter is the only witness of a noisy cell; with more cells to choose from it must be surer.
+    caution = (cells / 2) ** (1 / 6)
+    own_point = float(-special.stdtrit(rounds - 1, ALPHA / (2 * caution)))
+    half = max(critical.point(df) * standard_error, own_point * own_se)
+    p_value = max(
+        critical.tail(abs(value) / standard_error, round(df, 1)),
+        min(1.0, float(2 * special.stdtr(rounds - 1, -abs(value) / own_se) * caution)),
+    )
+    ratio = Estimate(
+        value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half), confidence=CONFIDENCE
+    )
+    return Difference(ratio, p_value, total)
+
+
+def _own_standard_error(log_ratios: Matrix, of_pair: Matrix) -> tuple[float | None, int]:
+    """Standard error of the mean log ratio from its scatter over rounds, and the number of rounds."""
+    present = ~np.isnan(log_ratios)
+    rounds = int(present.any(axis=0).sum())
+    if rounds < 2:
+        return None, rounds
+    deviations = np.where(present, log_ratios - of_pair[:, None], 0.0).sum(axis=0) / len(of_pair)
+    variance = float((deviations**2).sum()) / (rounds - 1)
+    return math.sqrt(max(variance, 2 * VARIANCE_FLOOR / len(of_pair)) / rounds), rounds
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The studentized range
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def range_tail(q: float, cells: int, df: float) -> float:
+    """P(studentized range of `cells` means > q), `df` degrees of freedom.
+
+    As scipy.stats.studentized_range.sf, some hundred times faster: reports of a thousand cells and simulations of
+    thousands of experiments need it. The outer integral over log s is a trapezoid rule, which converges fast on a smooth
+    bump; the inner one comes from a spline (`_range_tail_known_sd`).
+    """
+    log_s, weights = _log_sd_density(df)
+    return float(min(1.0, weights @ _range_tail_known_sd(cells)(np.minimum(q * np.exp(log_s), 40.0))))
+
+
+@lru_cache(maxsize=4096)
+def _log_sd_density(df: float) -> tuple[Matrix, Matrix]:
+    """Nodes and weights of log(s), s = an estimated sd over the true one: density proportional to exp(df (x - e^2x / 2))."""
+    df = min(df, MANY)
+    reach = math.sqrt(30 / df)
+    log_s = np.linspace(-30 / df - reach, reach, 241)
+    density = np.exp(df * (log_s - np.exp(2 * log_s) / 2 + 0.5))
+    return log_s, density / density.sum()
+
+
+@lru_cache(maxsize=64)
+def _range_tail_known_sd(cells: int) -> interpolate.CubicSpline:
+    """1 - W(w), W = distribution of the range of `cells` standard normals = cells * integral of
+    phi(z) (Phi(z) - Phi(z - w))^(cells - 1) over the largest, z (Tukey 1953)."""
+    z = np.linspace(-8.5, 8.5, 341)
+    w = np.linspace(0, 40, 1201)
+    inner = special.ndtr(z) - special.ndtr(z - w[:, None])
+    weights = cells * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    return interpolate.CubicSpline(w, np.clip(1 - inner ** (cells - 1) @ weights, 0.0, 1.0))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Doubts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A run far from what its cell and round let expect: `ratio` = its time over that, `deviation` in robust sds."""
+
+    cell: int
+    round: int
+    ratio: float
+    deviation: float
+
+
+OUTLIER_DEVIATION = 3.5
+OUTLIER_CHANGE = 0.05
+
+
+def outliers(log_s: Matrix) -> list[Outlier]:
+    """Runs whose residual from medians of cell and round exceeds 3.5 robust sds and 5 %.
+
+    Cells of fewer than four runs are not judged, nor experiments of fewer than twelve: a median of three is one of them.
+    """
+    runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
+    judged = runs_of_cell >= 4
+    if judged.sum() < 2 or runs_of_cell[judged].sum() < 12:
+        return []
+    kept = log_s[:, (~np.isnan(log_s[judged])).any(axis=0)]
+    rounds_at = np.flatnonzero((~np.isnan(log_s[judged])).any(axis=0))
+    residuals = kept[judged]
+    for _ in range(4):
+        residuals = residuals - np.nanmedian(residuals, axis=1, keepdims=True)
+        residuals = residuals - np.nanmedian(residuals, axis=0, keepdims=True)
+    count = int((~np.isnan(residuals)).sum())
+    free = count - residuals.shape[0] - residuals.shape[1] + 1
+    sd = float(np.nanmedian(np.abs(residuals))) / 0.6745 * count / max(free, 1)
+    sd = max(sd, math.sqrt(VARIANCE_FLOOR))
+    limit = max(OUTLIER_DEVIATION * sd, math.log1p(OUTLIER_CHANGE))
+    found = np.argwhere(np.abs(np.nan_to_num(residuals)) > limit)
+    cells_at = np.flatnonzero(judged)
+    return [
+        Outlier(
+            cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
+            deviation=float(residuals[row, column] / sd),
+        )
+        for row, column in found
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How times moved over the campaign: `change` = relative change from the first run to the last."""
+
+    change: float
+    p_value: float
+
+
+def drift(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Drift | None:
+    """The straight trend of round times on place in the order, each cell measured against itself. None if it can't be told.
+
+    Rounds are NOT taken out here: a drift is what they absorb.
+    """
+    times, at = _centred(log_s, cells), _centred(sequence, cells)
+    df = len(times) - len(set(cells)) - 1
+    spread = float(at @ at)
+    if df < 3 or spread <= 0:
+        return None
+    slope = float(at @ times) / spread
+    rest = float(((times - slope * at) ** 2).sum()) / df
+    standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
+    return Drift(
+        change=math.expm1(slope * (max(sequence) - min(sequence))),
+        p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
+    )
+
+
+def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
+    """`values` less the mean of their group."""
+    flat = np.asarray(values, dtype=float)
+    _, at = np.unique(np.asarray(groups), return_inverse=True)
+    means = np.bincount(at, weights=flat) / np.bincount(at)
+    return np.asarray(flat - means[at])

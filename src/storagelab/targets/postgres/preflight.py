@@ -1,0 +1,185 @@
+"""Can this machine and this server run every cell of the plan? Looks, touches nothing."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from storagelab import host
+from storagelab.errors import PreflightError
+from storagelab.model import Config, Plan
+from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets.postgres import attached, server
+from storagelab.targets.postgres.binaries import find_binaries, unprivileged
+from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings
+from storagelab.units import parse_bytes
+
+# What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
+_RANDOM_ROW_BYTES = 270
+_SEQUENTIAL_ROW_BYTES = 8192 + 40
+_RANDOM_LOG_BYTES = 500
+_SEQUENTIAL_LOG_BYTES = 8400
+_SERVER_BYTES = 64 * 2**20
+_MAX_WAL_UNIT_BYTES = 2**20
+_WAL_OVERSHOOT = 1.5
+"""max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    configs = [cell.config for cell in plan.cells]
+    needs = _volume_needs(configs, site)
+    _check_between_runs(configs)
+    private = [config for config in configs if not config.target.attached]
+    running = [config for config in configs if config.target.attached]
+    found = [*_check_private(private), *_check_attached(running, site)]
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs)
+
+
+# --- private servers -------------------------------------------------------------------------------------------------
+
+
+def _check_private(configs: Sequence[Config]) -> list[str]:
+    found = []
+    for config in configs:
+        binaries = find_binaries(config.target.bin_dir)
+        server.check_settings(binaries, private_settings(config))
+        _check_connections(config)
+        found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
+    return found
+
+
+def _check_connections(config: Config) -> None:
+    asked = config.target.settings.get("max_connections")
+    needed = config.workload.connections + SPARE_CONNECTIONS
+    if asked is not None and int(asked) < needed:
+        raise PreflightError(
+            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
+            key="target.settings.max_connections",
+            hint=f"set at least {needed}, or leave it out",
+        )
+
+
+# --- attached servers ------------------------------------------------------------------------------------------------
+
+
+def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
+    found = []
+    for config in configs:
+        with attached.connect(config.target) as connection:
+            facts = attached.read_facts(connection)
+        on_volumes = bool(config.data_volumes)
+        attached.check_rights(
+            config.target, facts, connections=config.workload.connections, tablespaces=on_volumes,
+            checkpoint=config.between_runs.checkpoint,
+        )  # fmt: skip
+
+        def nearest(name: str, known: Iterable[str] = facts.setting_contexts) -> str:
+            close = difflib.get_close_matches(name, list(known), 1)
+            return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
+
+        attached.check_session_settings(facts, config.target.settings, nearest)
+        if on_volumes:
+            for volume, path in site.volume_paths(config).items():
+                attached.check_folder_for_server(facts, volume, path)
+        where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
+        found.append(f"PostgreSQL {facts.version}, attached, {where}")
+    return found
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+def _volume_needs(configs: Sequence[Config], site: Site) -> tuple[VolumeNeed, ...]:
+    """Each volume once, with the most that any cell needs on it. Raises PreflightError for one that can't be used."""
+    paths: dict[str, Path] = {}
+    needed: dict[str, int] = {}
+    for config in configs:
+        for name, path in site.volume_paths(config).items():
+            key = f"volumes.{name}.path"
+            if name in paths and paths[name] != path:
+                name = f"{name} ({path})"  # noqa: PLW2901 - a factor moves the volume: show both places
+            if name not in paths:
+                _check_usable(path, key)
+            paths[name] = path
+            needed[name] = max(needed.get(name, 0), _bytes_on(config, name.split(" (")[0]))
+    needs = tuple(
+        VolumeNeed(
+            name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
+            free_bytes=host.free_bytes(path),
+        )
+        for name, path in paths.items()
+    )  # fmt: skip
+    _check_space(needs)
+    return needs
+
+
+def _check_usable(path: Path, key: str) -> None:
+    if not path.exists():
+        raise PreflightError(f"{path} does not exist", key=key, hint="mount the drive there, or make the folder")
+    if not path.is_dir():
+        raise PreflightError(f"{path} is not a folder", key=key, hint="name a folder on the drive")
+    if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise PreflightError(
+            f"{path} is not writable", key=key, hint="mount it read-write, give this user the right, or name another folder"
+        )
+
+
+def _check_space(needs: Sequence[VolumeNeed]) -> None:
+    """Volumes on one file system share its free space."""
+    by_device: dict[int, list[VolumeNeed]] = {}
+    for need in needs:
+        by_device.setdefault(os.stat(need.path).st_dev, []).append(need)
+    for sharing in by_device.values():
+        wanted = sum(need.needed_bytes or 0 for need in sharing)
+        free = sharing[0].free_bytes
+        if free is not None and wanted > free:
+            raise PreflightError(
+                f"{sharing[0].path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
+                key=" and ".join(f"volumes.{need.name}.path" for need in sharing),
+                hint="free some, name another volume, or lower workload.rows_per_connection",
+            )
+
+
+def _device_text(path: Path) -> str:
+    facts = host.describe_volume(path)
+    parts = [str(facts.get("filesystem") or ""), str(facts.get("device") or "")]
+    parts.append("virtual disk" if facts.get("virtual") else "")
+    return ", ".join(part for part in parts if part)
+
+
+def _bytes_on(config: Config, volume: str) -> int:
+    """Disk space that one run of this cell takes on a volume, at its largest."""
+    sequential = config.workload.kind == "sequential-insert"
+    rows = config.workload.rows
+    total = 0
+    volumes = config.data_volumes
+    if volumes:
+        files_here = sum(config.volume_of_data_file(i) == volume for i in range(config.layout.data_files))
+        row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
+        total += round(rows * row_bytes * files_here / config.layout.data_files)
+        total += _SERVER_BYTES if volume == volumes[0] and not config.target.attached else 0
+    if config.log_volume == volume and not config.target.attached:
+        log_bytes = rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES)
+        total += round(min(log_bytes, _WAL_OVERSHOOT * _max_wal_bytes(config))) + 2 * 16 * 2**20
+    return total
+
+
+def _max_wal_bytes(config: Config) -> int:
+    asked = config.target.settings.get("max_wal_size", "1GB")
+    try:
+        return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _MAX_WAL_UNIT_BYTES
+    except ValueError:
+        return 2**30  # the server has already accepted it; only the estimate is coarser
+
+
+def _check_between_runs(configs: Iterable[Config]) -> None:
+    for config in configs:
+        if config.between_runs.drop_page_cache and not host.can_drop_page_cache():
+            raise PreflightError(
+                "only root on Linux may drop the page cache",
+                key="between_runs.drop_page_cache",
+                hint="run storagelab as root, or set it to false",
+            )

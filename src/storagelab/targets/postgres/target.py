@@ -1,0 +1,314 @@
+"""PostgreSQL as a target: one cell's layout on a private or an attached server, set up, loaded, measured, removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+import storagelab
+from storagelab import host
+from storagelab.devices import DeviceCounters
+from storagelab.devices import difference as device_difference
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model import Cell, Check, Config, Measurement, Plan
+from storagelab.targets import Progress, Site
+from storagelab.targets.folders import Folders
+from storagelab.targets.postgres import attached, read_back
+from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.counters import difference, read_counters
+from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.sampler import Sampled, Sampler
+from storagelab.targets.postgres.server import Server, check_settings, settings_text, stop_orphan
+from storagelab.targets.postgres.settings import private_settings
+from storagelab.targets.postgres.workload import Loop, Workers, rows_per_report
+from storagelab.values import Scalar
+
+Connection = psycopg.Connection[Any]
+
+
+class PostgresTarget:
+    """A context manager for one cell. Entering raises RunFailed; leaving removes everything that was made."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        self.config, self.site = config, site
+        self.volumes = site.volume_paths(config)
+        self.folders = Folders(site, self.volumes)
+        self.layout = Layout(config, site.prefix, self.folders if self.volumes else None)
+        self._server: Server | None = None
+        self._facts: attached.ServerFacts | None = None
+        self._conninfo = ""
+        self._connection: Connection | None = None
+        self._expected: dict[str, str] = {}
+        self.setup_s = 0.0
+
+    # --- set-up and teardown -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        began = time.perf_counter()
+        try:
+            self.folders.make()
+            if self.config.target.attached:
+                self._attach()
+            else:
+                self._start_private_server()
+            self._connection = self._connect("storagelab")
+            self.layout.create(self._connection)
+        except psycopg.Error as error:
+            self.__exit__(None, None, None)
+            raise RunFailed(f"the layout could not be set up: {self._with_log(error)}") from error
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        self.setup_s = time.perf_counter() - began
+        return self
+
+    def _start_private_server(self) -> None:
+        binaries = find_binaries(self.config.target.bin_dir)
+        settings = private_settings(self.config)
+        self._expected = check_settings(binaries, settings)
+        assert self.config.log_volume is not None
+        self._server = Server(
+            binaries,
+            data_folder=self.folders[self.config.data_volumes[0]] / "server",
+            log_folder=self.folders[self.config.log_volume] / "log",
+            settings=settings,
+        )
+        self._server.start()
+        self._conninfo = self._server.conninfo
+        self.layout.make_folders()
+
+    def _attach(self) -> None:
+        self._conninfo = attached.conninfo(self.config.target)
+        with attached.connect(self.config.target) as connection:
+            self._facts = attached.read_facts(connection)
+            self.layout.drop(connection)
+        self.layout.make_folders(self._facts.process_owner)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if self._server is None:
+                with contextlib.suppress(psycopg.Error):  # a server that died is swept before the next run
+                    self.layout.drop(connection)
+            connection.close()
+        if self._server is not None:
+            self._server.stop()
+        self.folders.remove()
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def _connect(self, application_name: str) -> Connection:
+        connection = psycopg.connect(self._conninfo, autocommit=True, application_name=application_name)
+        connection.prepare_threshold = None
+        return connection
+
+    def _connect_worker(self) -> Connection:
+        connection = self._connect("storagelab 0")
+        if self._server is None:
+            for name, value in self.config.target.settings.items():
+                connection.execute("SELECT set_config(%s, %s, false)", [name, settings_text(value)])
+        return connection
+
+    @property
+    def _own(self) -> Connection:
+        assert self._connection is not None, "the target is not entered"
+        return self._connection
+
+    @property
+    def _major(self) -> int:
+        return self._own.info.server_version // 10_000
+
+    @property
+    def _kernel_view(self) -> bool:
+        """Can this machine's kernel be asked about the server's sessions?"""
+        if self._facts is not None:
+            return self._facts.on_this_machine
+        return Path("/proc/self/schedstat").exists()
+
+    # --- what a run needs --------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """The environment of a run. Passwords and connection strings are never part of it."""
+        how = "private" if self._server is not None else "attached"
+        origin = self._server.binaries.origin if self._server is not None else ""
+        return {
+            "host": host.describe_host(),
+            "volumes": {name: host.describe_volume(path) for name, path in self.volumes.items()},
+            "server": {"engine": "postgres", "how": how, "origin": origin, **read_back.server_facts(self._own)},
+            "storagelab": {"version": storagelab.__version__},
+        }
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
+        try:
+            return self._run(progress)
+        except psycopg.Error as error:
+            raise RunFailed(self._with_log(error)) from error
+        except RunFailed as error:
+            raise RunFailed(self._with_log(error)) from error
+
+    def _with_log(self, error: Exception) -> str:
+        """The error's words, and the end of the server's log if the server died with it."""
+        words = str(error).strip()
+        if self._server is None:
+            return words
+        deadline = time.monotonic() + 1.0
+        while "connection" in words and not self._server.died() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not self._server.died():
+            return words
+        return f"the server died: {words}\nits log ends with:\n{self._server.log_tail()}"
+
+    def _run(self, progress: Progress) -> Measurement:
+        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
+        try:
+            environment = self.describe()
+            workers.open()
+            self._prepare_machine()
+            devices = DeviceCounters(self.volumes)
+            sampler = self._sampler(workers, devices)
+            sampler.prepare()
+            workers.gather(self._own)
+            counters_before, devices_before = read_counters(self._own, self._major), devices.read()
+            sampler.baseline()
+            sampler.start()
+            workers.release(self._own)
+            try:
+                loops = workers.wait(lambda: progress(sampler.progress()))
+            finally:
+                sampled = sampler.stop()
+            devices_after = devices.read()
+            workers.flush_statistics()
+            counters = difference(counters_before, read_counters(self._own, self._major))
+            settings_checks = self._check_settings(workers)
+        finally:
+            workers.close()
+        counters["volumes"] = device_difference(devices_before, devices_after)
+        checkpoint_s = self._checkpoint()
+        if checkpoint_s is not None:
+            counters["volumes, final checkpoint"] = device_difference(devices_after, devices.read())
+        return self._measurement(loops, sampled, counters, checkpoint_s, environment, settings_checks)
+
+    @property
+    def _gate(self) -> int:
+        """The advisory lock's key: this experiment's own."""
+        return zlib.crc32(self.site.prefix.encode())
+
+    def _sampler(self, workers: Workers, devices: DeviceCounters) -> Sampler:
+        return Sampler(
+            connect=lambda: self._connect("storagelab sampler"),
+            pids=workers.pids,
+            hz=self.config.measure.sample_hz,
+            sample_waits=self.config.measure.waits,
+            kernel_view=self._kernel_view,
+            relations=self.layout.relations(self._own),
+            probe=devices.read,
+            rows_per_report=rows_per_report(self.config.workload),
+        )
+
+    def _prepare_machine(self) -> None:
+        """So that no run inherits from the one before."""
+        between = self.config.between_runs
+        if between.checkpoint:
+            self._own.execute("CHECKPOINT")
+            for path in self.volumes.values():
+                host.sync_filesystem(path)
+        if between.drop_page_cache:
+            host.drop_page_cache()
+        if between.pause_s:
+            time.sleep(between.pause_s)
+
+    def _checkpoint(self) -> float | None:
+        """Seconds of the checkpoint after the load; None where the login may not ask for one."""
+        began = time.perf_counter()
+        try:
+            self._own.execute("CHECKPOINT")
+        except psycopg.errors.InsufficientPrivilege:
+            return None
+        return time.perf_counter() - began
+
+    def _check_settings(self, workers: Workers) -> list[Check]:
+        asked = {name: settings_text(value) for name, value in self._asked_settings().items()}
+        if self._server is not None:
+            return read_back.settings(self._own, asked, self._expected)
+        return read_back.session_settings(workers.first, asked)
+
+    def _asked_settings(self) -> dict[str, Scalar]:
+        return private_settings(self.config) if self._server is not None else self.config.target.settings
+
+    def _measurement(
+        self,
+        loops: list[Loop],
+        sampled: Sampled,
+        counters: dict[str, dict[str, float]],
+        checkpoint_s: float | None,
+        environment: dict[str, object],
+        settings_checks: list[Check],
+    ) -> Measurement:
+        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
+        connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
+        wanted = self.config.workload.rows
+        rows = self.layout.count_rows(self._own)
+        if rows != wanted:
+            raise RunFailed(f"the table holds {rows} rows, {wanted} were to be inserted")
+        waits = None
+        if self.config.measure.waits:
+            waits = sampled.waits(elapsed_s, sum(connection_s), len(loops))
+        return Measurement(
+            provenance="measured",
+            elapsed_s=elapsed_s,
+            rows=rows,
+            checkpoint_s=checkpoint_s,
+            connection_s=connection_s,
+            waits=waits,
+            waiting_tasks=sampled.waiting_tasks,
+            counters=counters,
+            series=sampled.series,
+            environment=environment,
+            checks=(*self.layout.read_back(self._own), *self._check_log_place(), *settings_checks, *self._check_pages()),
+            observer=sampled.observer,
+            setup_s=self.setup_s,
+        )
+
+    def _check_log_place(self) -> list[Check]:
+        if self._server is None:
+            return []
+        asked, got = str(self._server.log_folder), os.path.realpath(self._server.data_folder / "pg_wal")
+        return [Check(name="place of the log", asked=asked, got=got, ok=asked == got, read_from="pg_wal on the file system")]
+
+    def _check_pages(self) -> list[Check]:
+        if self.config.workload.kind != "sequential-insert":
+            return []
+        return [read_back.one_row_a_page(self._own, self.layout)]
+
+
+def sweep(plan: Plan, site: Site) -> list[str]:
+    """Remove what a killed run of this experiment left: a server still running, folders, and objects on an attached server."""
+    removed = []
+    for config in {cell.config.model_dump_json(): cell.config for cell in plan.cells}.values():
+        folders = Folders(site, site.volume_paths(config))
+        for folder in folders.leftovers():
+            if stop_orphan(folder / "server"):
+                removed.append(f"stopped the server left running in {folder}")
+            removed.append(f"removed {folder}, left behind by a run that was killed")
+        if config.target.attached:
+            with attached.connect(config.target) as connection, contextlib.suppress(psycopg.Error):
+                _sweep_attached(Layout(config, site.prefix, None), connection)
+        folders.remove()
+    return removed
+
+
+def _sweep_attached(layout: Layout, connection: Connection) -> None:
+    try:
+        layout.drop(connection)
+    except psycopg.Error as error:
+        raise PreflightError(f"what an earlier run left on the server can't be dropped: {error}") from error

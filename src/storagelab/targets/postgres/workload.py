@@ -1,0 +1,157 @@
+"""The connections: opened first, started together, each running its loop inside the server."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import ExecStatus, TransactionStatus
+
+from storagelab.errors import RunFailed
+from storagelab.model import WorkloadConfig
+from storagelab.values import Frozen
+
+Connection = psycopg.Connection[Any]
+
+POLL_S = 0.2
+GATE_TIMEOUT_S = 60.0
+REPORT_ROWS = 200
+"""A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
+
+
+class Loop(Frozen):
+    """One connection's work, by the server's clock, in seconds since the epoch."""
+
+    started_s: float
+    finished_s: float
+
+
+def rows_per_report(workload: WorkloadConfig) -> int:
+    """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
+    per_transaction = workload.rows_per_transaction
+    return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
+
+
+class Workers:
+    """The connections of one run. `gate` is a key of an advisory lock that only this experiment uses."""
+
+    def __init__(self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, gate: int) -> None:
+        self._connect, self.workload, self.schema, self.gate = connect, workload, schema, gate
+        self._connections: list[Connection] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the server sessions, one a connection."""
+        return [connection.info.backend_pid for connection in self._connections]
+
+    @property
+    def first(self) -> Connection:
+        return self._connections[0]
+
+    def open(self) -> None:
+        """Raises RunFailed with the server's words if a connection can't be had."""
+        try:
+            for _ in range(self.workload.connections):
+                self._connections.append(self._connect())
+        except psycopg.Error as error:
+            raise RunFailed(f"connection {len(self._connections) + 1} could not be opened: {error}") from error
+
+    def gather(self, gatekeeper: Connection) -> None:
+        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+        gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
+        call = sql.SQL("CALL {}.insert_rows({}, {}, {}, {})").format(
+            sql.Identifier(self.schema),
+            sql.Literal(self.workload.rows_per_connection),
+            sql.Literal(self.workload.rows_per_transaction),
+            sql.Literal(rows_per_report(self.workload)),
+            sql.Literal(self.gate),
+        )
+        for connection in self._connections:
+            connection.pgconn.nonblocking = 1
+            connection.pgconn.send_query(call.as_bytes(connection))
+            connection.pgconn.flush()
+        self._await_all_at_gate(gatekeeper)
+
+    def _await_all_at_gate(self, gatekeeper: Connection) -> None:
+        deadline = time.monotonic() + GATE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            row = gatekeeper.execute(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)", [self.pids]
+            ).fetchone()
+            if row is not None and row[0] == len(self._connections):
+                return
+            self._raise_if_one_failed()
+            time.sleep(0.002)
+        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+
+    def _raise_if_one_failed(self) -> None:
+        for connection in self._connections:
+            connection.pgconn.consume_input()
+            if not connection.pgconn.is_busy():
+                _loop_of(connection)
+
+    def release(self, gatekeeper: Connection) -> None:
+        """Open the gate: the server wakes all connections at once."""
+        gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
+
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Until every loop is done; `on_poll` is called a few times a second. Raises RunFailed with the server's words as
+        soon as one connection fails."""
+        loops: dict[Connection, Loop] = {}
+        with selectors.DefaultSelector() as selector:
+            for connection in self._connections:
+                selector.register(connection.pgconn.socket, selectors.EVENT_READ, connection)
+            while len(loops) < len(self._connections):
+                for key, _ in selector.select(POLL_S):
+                    connection = key.data
+                    _consume(connection)
+                    if not connection.pgconn.is_busy():
+                        selector.unregister(key.fileobj)
+                        loops[connection] = _loop_of(connection)
+                on_poll()
+        return [loops[connection] for connection in self._connections]
+
+    def flush_statistics(self) -> None:
+        """Have each session hand in its counters now rather than when it gets round to it."""
+        for connection in self._connections:
+            connection.pgconn.nonblocking = 0
+            with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
+                connection.execute("SELECT pg_stat_force_next_flush()")
+
+    def close(self) -> None:
+        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            with contextlib.suppress(psycopg.Error):
+                if connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                    connection.cancel_safe(timeout=2.0)
+        for connection in connections:
+            connection.close()
+
+
+def _consume(connection: Connection) -> None:
+    try:
+        connection.pgconn.consume_input()
+    except psycopg.OperationalError as error:
+        raise RunFailed(f"a connection was lost: {error}") from error
+
+
+def _loop_of(connection: Connection) -> Loop:
+    """The result of a finished call. Raises RunFailed with the server's words if it is an error."""
+    loop = None
+    while (result := connection.pgconn.get_result()) is not None:
+        if result.status == ExecStatus.TUPLES_OK:
+            started, finished = result.get_value(0, 0), result.get_value(0, 1)
+            assert started is not None
+            assert finished is not None
+            loop = Loop(started_s=float(started), finished_s=float(finished))
+        elif result.status != ExecStatus.COMMAND_OK:
+            raise RunFailed(f"a connection failed: {result.error_message.decode(errors='replace').strip()}")
+    if loop is None:
+        raise RunFailed(f"a connection was lost: {connection.pgconn.error_message.decode(errors='replace').strip()}")
+    return loop

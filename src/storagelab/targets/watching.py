@@ -1,0 +1,119 @@
+"""What a watcher of a run needs whatever the engine: a pace that minds its own cost, and a series once a second."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from storagelab.model import ObserverCost, TimeSeries
+
+SERIES_HZ = 1.0
+SERIES_TOLERANCE_S = 0.01
+SHORTEST_INTERVAL_S = 0.2
+"""A last interval of the series shorter than this would show noise, so it is joined to the one before."""
+
+
+class Pace:
+    """When the next look is due, and what looking costs.
+
+    With `at_random` looks come at random within their interval, so that they can't fall into step with the kernel's
+    clock tick. When they cost more of a core than `budget`, they get rarer; when they cost less again, they come back
+    to `hz`.
+    """
+
+    def __init__(self, hz: float, budget: float, *, at_random: bool) -> None:
+        self._shortest_s = self._interval_s = 1 / hz
+        self._budget, self._at_random = budget, at_random
+        self._random = random.Random(0)
+        self._session_cpu_s: Callable[[], float | None] = lambda: None
+        self._sampler_start_s = 0.0
+        self._session_start_s: float | None = None
+        self._checked = (0.0, 0.0)
+        self._slot_s = self._due_s = 0.0
+        self._ticks = self._late = 0
+        self._spent: tuple[float, float | None] = (0.0, None)
+
+    def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
+        self._session_cpu_s = session_cpu_s
+        self._sampler_start_s = time.thread_time()
+        self._session_start_s = session_cpu_s()
+        now_s = time.monotonic()
+        self._checked = (now_s, 0.0)
+        self._slot_s = now_s - self._interval_s
+        self._schedule(now_s)
+
+    def delay_s(self) -> float:
+        return max(0.0, self._due_s - time.monotonic())
+
+    def ticked(self) -> None:
+        """Counts a look just made, late if it ended a whole interval after it was due, and plans the next."""
+        now_s = time.monotonic()
+        self._ticks += 1
+        self._late += now_s > self._due_s + self._interval_s
+        checked_s, spent_s = self._checked
+        if now_s - checked_s >= 1:
+            total_s = self._spend()
+            self._adapt((total_s - spent_s) / (now_s - checked_s))
+            self._checked = (now_s, total_s)
+        self._schedule(now_s)
+
+    def _schedule(self, now_s: float) -> None:
+        self._slot_s += self._interval_s
+        if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made up for
+            self._slot_s = now_s
+        self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
+
+    def _spend(self) -> float:
+        """CPU seconds so far of the thread and its session; a session that can't be read is taken to cost the same."""
+        sampler_s = time.thread_time() - self._sampler_start_s
+        now_s = self._session_cpu_s()
+        session_s = None if now_s is None or self._session_start_s is None else now_s - self._session_start_s
+        self._spent = (sampler_s, session_s)
+        return sampler_s + (sampler_s if session_s is None else session_s)
+
+    def _adapt(self, share: float) -> None:
+        wanted_s = self._interval_s * share / self._budget
+        self._interval_s = max(self._shortest_s, wanted_s)
+
+    def end(self) -> None:
+        """To be called by the thread itself, as only it can read its own CPU time."""
+        self._spend()
+
+    def cost(self) -> ObserverCost:
+        sampler_s, session_s = self._spent
+        return ObserverCost(sampler_cpu_s=sampler_s, session_cpu_s=session_s, ticks=self._ticks, late_ticks=self._late)
+
+
+@dataclass
+class Series:
+    """Cumulative counters, read about once a second, to be told as rates over the intervals between readings."""
+
+    with_rows: bool
+    readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
+
+    def due(self, at_s: float) -> bool:
+        return not self.readings or at_s > self.readings[0][0] + len(self.readings) / SERIES_HZ - SERIES_TOLERANCE_S
+
+    def add(self, at_s: float, counters: dict[str, float], *, last: bool) -> None:
+        if last and len(self.readings) > 1 and at_s - self.readings[-1][0] < SHORTEST_INTERVAL_S:
+            self.readings.pop()
+        self.readings.append((at_s, counters))
+
+    def frozen(self) -> TimeSeries:
+        if len(self.readings) < 2:
+            return TimeSeries()
+        names = [name for name in self.readings[0][1] if self.with_rows or name != "rows"]
+        pairs = list(zip(self.readings, self.readings[1:], strict=False))
+        return TimeSeries(
+            at_s=tuple(at_s for at_s, _ in self.readings[1:]),
+            columns={f"{name}_per_s": tuple(_rate(before, after, name) for before, after in pairs) for name in names},
+        )
+
+
+def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, float]], name: str) -> float | None:
+    length_s = after[0] - before[0]
+    if length_s <= 0 or name not in before[1] or name not in after[1]:
+        return None
+    return (after[1][name] - before[1][name]) / length_s

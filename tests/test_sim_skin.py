@@ -1,0 +1,91 @@
+"""The border between Rust and Python: `storagelab._sim`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import storagelab
+from storagelab import _sim
+
+SEEDS = st.integers(0, 2**64 - 1)
+MASK = 2**64 - 1
+
+
+def splitmix64(state: int) -> int:
+    """The word after `state`, written a second time from the paper, so that the two can disagree."""
+    word = (state + 0x9E3779B97F4A7C15) & MASK
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
+    return word ^ (word >> 31)
+
+
+def test_the_extension_and_the_package_are_of_one_version():
+    assert _sim.version() == storagelab.__version__
+
+
+@given(SEEDS, st.text(max_size=40), st.integers(0, 500))
+def test_a_permutation_holds_each_number_once(seed, stream, n):
+    assert sorted(_sim.permutation(seed, stream, n)) == list(range(n))
+
+
+@given(SEEDS, st.text(max_size=40), st.integers(0, 500))
+def test_the_same_seed_and_stream_give_the_same_order_again(seed, stream, n):
+    assert _sim.permutation(seed, stream, n) == _sim.permutation(seed, stream, n)
+
+
+@given(SEEDS, st.text(max_size=40))
+def test_the_seed_of_a_stream_is_as_the_documentation_derives_it(seed, stream):
+    name = stream.encode()
+    expected = splitmix64(seed)
+    for start in range(0, len(name), 8):
+        expected = splitmix64(expected ^ int.from_bytes(name[start : start + 8], "little"))
+    assert _sim.stream_seed(seed, stream) == splitmix64(expected ^ len(name))
+
+
+def test_another_seed_or_another_stream_gives_another_order():
+    orders = [_sim.permutation(seed, stream, 50) for seed in range(20) for stream in ("cells", "drive/0", "drive/1")]
+    assert len({tuple(order) for order in orders}) == len(orders)
+
+
+def test_an_order_stays_what_it_is_from_version_to_version():
+    assert _sim.permutation(1, "order", 10) == [4, 1, 8, 7, 3, 6, 2, 9, 0, 5]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_outside_64_bits_is_refused(seed):
+    with pytest.raises(OverflowError):
+        _sim.permutation(seed, "order", 3)
+    with pytest.raises(OverflowError):
+        _sim.stream_seed(seed, "order")
+
+
+@pytest.mark.parametrize("n", [-1, 2**32])
+def test_a_length_outside_32_bits_is_refused(n):
+    with pytest.raises(OverflowError):
+        _sim.permutation(1, "order", n)
+
+
+def test_arguments_of_the_wrong_type_are_refused():
+    with pytest.raises(TypeError):
+        _sim.permutation(1.5, "order", 3)
+    with pytest.raises(TypeError):
+        _sim.permutation(1, None, 3)
+
+
+def test_the_type_stub_and_the_extension_offer_the_same_functions_with_the_same_arguments():
+    stub = ast.parse((Path(storagelab.__file__).parent / "_sim.pyi").read_text(encoding="utf-8"))
+    promised = {
+        node.name: [arg.arg for arg in node.args.args] for node in stub.body if isinstance(node, ast.FunctionDef)
+    }
+    offered = {
+        name: list(inspect.signature(function).parameters)
+        for name, function in inspect.getmembers(_sim, callable)
+        if not name.startswith("_")
+    }
+    assert promised == offered

@@ -1,0 +1,146 @@
+"""What no linter says: files stay small, tests are named after what they test, nothing is left open, no machine shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "storagelab"
+LONGEST_FILE_LINES = 500
+SOURCES = {".py", ".pyi", ".rs", ".js", ".sql", ".sh"}
+PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".pyi"}
+
+# Test modules that test something else than the module of their name.
+TESTS_OF_THE_WHOLE = {"tidy", "sim_skin", "quickstart", "docs", "experiments"}
+
+# Spelt in pieces, so that this file does not hold what it looks for.
+LEFT_OPEN = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error|pytest\.mark\.skip\b")
+REGISTRY = re.compile(r"https?://[\w.-]*(pypi|pythonh" r"osted|crates\.i" r"o|npm" r"js|mav" r"en|artif" r"actory)")
+MACHINE_PATH = re.compile(r"(?<![\w./])/(home|root|work|Users)/\w")
+MARKDOWN_LINK = re.compile(r"\]\(<?(?P<target>[^)\s>#]+)(?:#[^)\s>]*)?>?(?:\s+\"[^\"]*\")?\)")
+
+
+def tracked() -> list[Path]:
+    """Every file that is, or is about to be, in the repository; all files where git or its folder is absent."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listing.returncode == 0:
+        paths = [ROOT / name for name in listing.stdout.split("\0") if name]
+    else:
+        built = {".git", ".venv", "target", "results", "build", "__pycache__"}
+        paths = [path for path in ROOT.rglob("*") if built.isdisjoint(path.relative_to(ROOT).parts)]
+    return sorted(path for path in paths if path.is_file())
+
+
+def text_of(path: Path) -> str:
+    """The file's text; nothing for a picture or another binary."""
+    content = path.read_bytes()
+    return "" if b"\0" in content else content.decode("utf-8")
+
+
+def matches(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    """FILE:LINE: TEXT of every line where `pattern` is found."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in paths
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+FILES = tracked()
+SOURCE_FILES = [path for path in FILES if path.suffix in SOURCES]
+
+
+def test_there_is_something_to_look_at():
+    assert {"pyproject.toml", "Cargo.lock", "Makefile"} <= {path.name for path in FILES}
+    assert len(SOURCE_FILES) > 20
+
+
+def test_no_source_file_is_longer_than_a_reader_can_hold():
+    lengths = {str(path.relative_to(ROOT)): len(text_of(path).splitlines()) for path in SOURCE_FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE_LINES} == {}
+
+
+def test_nothing_is_left_open_in_the_sources():
+    assert matches(LEFT_OPEN, [path for path in SOURCE_FILES if path != Path(__file__)]) == []
+
+
+def test_no_tracked_file_names_a_registry_host():
+    assert matches(REGISTRY, [path for path in FILES if path.name != "Cargo.lock"]) == []
+
+
+def test_no_tracked_file_names_a_folder_of_one_machine():
+    assert matches(MACHINE_PATH, [path for path in FILES if path.name != "Cargo.lock"]) == []
+
+
+def test_the_locks_name_no_index_and_pin_every_package_with_hashes():
+    for lock in (ROOT / "requirements.lock", ROOT / "requirements-dev.lock"):
+        text = text_of(lock)
+        assert "://" not in text
+        assert "--index-url" not in text
+        pinned = [line for line in text.splitlines() if line[:1].isalnum()]
+        assert pinned
+        assert [line for line in pinned if "==" not in line] == []
+        assert text.count("--hash=sha256:") >= len(pinned)
+
+
+def test_what_is_pinned_for_users_is_pinned_the_same_for_developers():
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"^([\w.\[\]-]+==\S+)", text_of(ROOT / name), re.MULTILINE))
+
+    assert pins("requirements.lock") < pins("requirements-dev.lock")
+
+
+def test_every_test_module_is_named_after_a_module():
+    modules = {path.stem for path in PACKAGE.rglob("*.py")} | {
+        path.name for path in PACKAGE.rglob("*") if path.is_dir()
+    }
+    modules |= {"_".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+    modules |= {path.stem for folder in ("bench", "tools") for path in (ROOT / folder).glob("*.py")}
+    named = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
+    assert named - modules - TESTS_OF_THE_WHOLE == set()
+
+
+def test_every_relative_link_of_a_document_leads_somewhere():
+    dead = [
+        f"{document.relative_to(ROOT)}: {link['target']}"
+        for document in FILES
+        if document.suffix == ".md"
+        for link in MARKDOWN_LINK.finditer(text_of(document))
+        if "://" not in link["target"] and not link["target"].startswith("mailto:")
+        if not (document.parent / link["target"]).exists()
+    ]
+    assert dead == []
+
+
+def test_a_dead_link_would_be_found():
+    found = [link["target"] for link in MARKDOWN_LINK.finditer('[a](b.md#c) ![d](e/f.svg "g") [h](#i) [j](k)')]
+    assert found == ["b.md", "e/f.svg", "k"]
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_all_code_and_all_data_of_the_package(tmp_path):
+    command = [sys.executable, "-m", "maturin", "build", "--quiet", "--release", "--locked", "--out", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in FILES
+        if path.is_relative_to(PACKAGE) and path.suffix in PACKAGE_DATA | {".py"}
+    }
+    assert {"storagelab/py.typed", "storagelab/_sim.pyi"} <= wanted
+    assert wanted - held == set()
+    assert [name for name in held if name.startswith("storagelab/_sim.") and name.endswith(".so")] != []
+    assert [name for name in held if "__pycache__" in name or name.startswith("tests/")] == []
+    assert any(name.endswith("licenses/LICENSE") for name in held)

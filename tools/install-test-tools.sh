@@ -1,0 +1,57 @@
+#!/bin/sh
+# What the tests need beyond Python packages: a browser for the report, and the system's PostgreSQL as a third server to
+# measure. Both come from Debian's own packages, where this may install them. Where it may not, the tests that need them
+# are skipped and say so: nothing here ever fails a build.
+set -u
+
+postgres_is_here() {
+    for initdb in /usr/lib/postgresql/*/bin/initdb; do
+        [ -x "$initdb" ] && return 0
+    done
+    return 1
+}
+
+browser_is_here() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
+wanted=
+browser_is_here || wanted="chromium"
+postgres_is_here || wanted="${wanted:+$wanted }postgresql"
+[ -n "$wanted" ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "note: not installed: $wanted. The tests that need them will be skipped (with apt-get: apt-get install $wanted)."
+    exit 0
+fi
+
+# Debian's package makes a cluster and starts it. storagelab starts servers of its own, so no cluster is wanted: this
+# setting is read by the package's installer, and is left alone where someone has chosen it already.
+no_cluster() {
+    settings=/etc/postgresql-common/createcluster.conf
+    if ! grep -qsE '^[[:space:]]*create_main_cluster' "$settings"; then
+        mkdir -p "${settings%/*}" && echo "create_main_cluster = false" >>"$settings"
+    fi
+}
+
+install() {
+    DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1 apt-get install -y -qq --no-install-recommends \
+        -o Dpkg::Options::=--force-confold "$1" >"$log" 2>&1
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "installing what the tests need from the system's packages: $wanted ..."
+apt-get update -qq >"$log" 2>&1 || echo "note: apt-get update failed; trying with the package lists at hand."
+for package in $wanted; do
+    if [ "$package" = postgresql ]; then
+        no_cluster
+        # The server alone, without the metapackage: 15 in Debian 12, another version elsewhere.
+        ! apt-cache show postgresql-15 >/dev/null 2>&1 || package=postgresql-15
+    fi
+    if ! install "$package"; then
+        echo "note: $package could not be installed; the tests that need it will be skipped. The last lines of apt-get:"
+        tail -n 3 "$log" | sed 's/^/  /'
+    fi
+done
+exit 0
