@@ -85,7 +85,7 @@ lint-types: setup-dev
 
 lint-floors: setup-dev
 	@echo 'import floors ...'
-	@$(BIN)/lint-imports --no-logo > $(VENV)/floors.log || { cat $(VENV)/floors.log; exit 1; }
+	@$(BIN)/lint-imports --no-logo --no-cache > $(VENV)/floors.log || { cat $(VENV)/floors.log; exit 1; }
 
 lint-rust: setup-dev
 	@echo 'cargo fmt, cargo clippy ...'
@@ -116,5 +116,5 @@ lock: ## pin again what requirements*.in and pyproject.toml allow (needs uv; ARG
 
 .PHONY: clean
 clean: ## remove what was built and installed here; results stay
-	@rm -rf $(VENV) target build src/storagelab/_sim*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) target build src/storagelab/_sim*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

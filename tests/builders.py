@@ -162,8 +162,8 @@ def make_runs(
     """One run for each of the plan's, in its order.
 
     `elapsed(levels, repetition)` is in seconds; `waits(levels, repetition)` maps wait types to their share of
-    connection time (the rest, up to 1, is CPU and its queue); None = waits were not observed. `failed(planned)` gives the
-    reason of a failure, "" = it went well.
+    connection time (the rest, up to 1, is CPU and its queue); None = waits were not observed. `failed(planned)` gives
+    the reason of a failure, "" = it went well.
     """
     runs = []
     for planned in plan.runs:

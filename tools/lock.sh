@@ -8,7 +8,7 @@ command -v uv >/dev/null || {
 }
 pin() {
     uv pip compile --quiet --no-config --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-        --no-emit-index-url --no-emit-find-links --no-header --no-annotate "$@"
+        --no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" "$@"
 }
 pin "$@" pyproject.toml requirements.in --output-file requirements.lock
 pin "$@" pyproject.toml requirements.in requirements-dev.in --constraint requirements.lock --output-file requirements-dev.lock

@@ -74,7 +74,8 @@ class Comparison(Frozen):
 class Effect(Frozen):
     """What one level of a factor does against the factor's baseline (its first listed level).
 
-    `at` fixes other factors; empty = over all cells where both levels stand with the rest equal. `ratio` of elapsed times.
+    `at` fixes other factors; empty = over all cells where both levels stand with the rest equal. `ratio` of elapsed
+    times.
     """
 
     factor: str
@@ -87,7 +88,7 @@ class Effect(Frozen):
 
 
 class WaitChange(Frozen):
-    """One wait type in the best and the worst cell, as shares of connections x elapsed (0..1) and seconds of the mean run."""
+    """One wait type in the best and the worst cell: seconds of the mean run, shares of connections x elapsed (0..1)."""
 
     wait_type: str
     analogue: str
@@ -99,7 +100,7 @@ class WaitChange(Frozen):
 
 
 class WaitTrend(Frozen):
-    """How one wait type's share of connections x elapsed (0..1) moves along an ordered factor, other levels in `at` fixed."""
+    """A wait type's share of connections x elapsed (0..1) along an ordered factor, other factors fixed as in `at`."""
 
     wait_type: str
     analogue: str
@@ -109,6 +110,8 @@ class WaitTrend(Frozen):
     levels: tuple[JsonValue, ...]
     shares: tuple[float | None, ...]
 
+
+Verdict = Literal["winner", "best-set", "indistinguishable", "too-few-runs", "single-cell"]
 
 CautionKind = Literal[
     "failed-runs",
@@ -143,7 +146,9 @@ class Caution(Frozen):
 class Findings(Frozen):
     """All that is concluded of one experiment.
 
-    `best` holds the fastest cell's id first when there is a verdict at all; `tied` those that can't be told apart from it.
+    `best` is a set: the fastest cell's id first, then those that can't be told apart from it, which `tied` lists
+    again; both are empty while there is no verdict. `fastest` and `worst` have the smallest and the largest time,
+    verdict or not; they are what `wait_changes` compares.
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
     "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
     """
@@ -154,10 +159,11 @@ class Findings(Frozen):
     factors: tuple[Factor, ...]
     runs_planned: int
     runs_stored: int
-    verdict: Literal["winner", "best-set", "indistinguishable", "too-few-runs", "single-cell"]
+    verdict: Verdict
     best: tuple[str, ...]
     tied: tuple[str, ...]
     worst: str | None
+    fastest: str | None = None
     cells: tuple[CellSummary, ...]
     comparisons: tuple[Comparison, ...]
     effects: tuple[Effect, ...]

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from storagelab.errors import SpecError
 from storagelab.model import Config
+from storagelab.units import parse_seconds
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -113,7 +114,8 @@ def _bounds(schema: Schema, step: int) -> str:
     if low is not None and high is not None:
         return f" from {low} to {high}"
     named = (("above", above), ("of at least", low), ("of at most", high), ("below", below))
-    return "".join(f" {words} {bound}" for words, bound in named if bound is not None)
+    said = [f" {words} {bound}" for words, bound in named if bound is not None]
+    return " and".join(said)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -188,18 +190,24 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def known_paths(tables: Tables) -> list[str]:
-    """Every path that a factor can name, with the volumes and settings that `tables` has."""
+    """Every path that a factor can name, with the volumes and settings that `tables` has; NAME stands for any other."""
     return list(_paths_below(schema_of(Config), tables, ""))
 
 
 def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
     inside = content if isinstance(content, Mapping) else {}
-    for name in schema.get("properties", inside):
+    for name in schema.get("properties") or _names_in_open_table(schema, inside):
         below = _step(schema, name) or {}
         if _is_table(below):
             yield from _paths_below(below, inside.get(name), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
+
+
+def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]:
+    """Volumes must be declared, settings need not be."""
+    declared = _is_table(_entries(schema) or {}) and inside
+    return [*inside] if declared else [*inside, "NAME"]
 
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
@@ -220,39 +228,50 @@ def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+Kind = Literal["unknown", "wrong", "missing"]
+_KINDS: tuple[Kind, ...] = ("unknown", "wrong", "missing")
+
+
 class Problem(NamedTuple):
     """One thing that a model refuses: a key it does not know, a value it can't take, or a key it misses."""
 
-    kind: Literal["unknown", "wrong", "missing"]
+    kind: Kind
     parts: Parts
     value: object
+
+
+def checked(model: type[M], tables: Tables) -> M:
+    """`tables` as a value of `model`, strictly: "4" is no number, 1 is not true. Raises SpecError naming the key."""
+    try:
+        return _validated(model, tables)
+    except ValidationError:
+        raise error_for(problems(model, tables)[0], model, tables) from None
 
 
 def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
     """All that `model` refuses in `tables`; unknown keys first, since a missing one is often a mistyped one."""
     try:
-        validated(model, tables)
+        _validated(model, tables)
     except ValidationError as error:
-        found = {_problem(one["type"], one["loc"], tables): None for one in error.errors(include_url=False)}
-        by_kind = {"unknown": 0, "wrong": 1, "missing": 2}
+        found = dict.fromkeys(_place(one["type"], one["loc"], tables) for one in error.errors(include_url=False))
         named = [Problem(kind, parts, _value_at(tables, parts)) for kind, parts in found]
-        return sorted(named, key=lambda problem: by_kind[problem.kind])
+        return sorted(named, key=lambda problem: _KINDS.index(problem.kind))
     return []
 
 
-def validated(model: type[M], tables: Tables) -> M:
-    """`tables` as a value of `model`, strictly: "4" is no number, 1 is not true. Raises pydantic's ValidationError."""
+def _validated(model: type[M], tables: Tables) -> M:
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
-def _problem(kind: str, place: Parts, tables: Tables) -> tuple[Literal["unknown", "wrong", "missing"], Parts]:
+def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
+    """What pydantic says and where, in our words. For a key that takes several types, pydantic adds to the place the
+    name of each type that it tried; that is cut off."""
     if kind == "missing":
         return "missing", place
     if kind == "extra_forbidden":
         return "unknown", place
     inside: object = tables
     for depth, part in enumerate(place):
-        # For a key that takes several types, pydantic adds the name of each type it tried to the place.
         try:
             inside = inside[part]  # type: ignore[index]
         except (LookupError, TypeError):
@@ -289,6 +308,9 @@ def unknown_key(parts: Parts, tables: Tables) -> SpecError:
     elsewhere = [path.rpartition(".")[0] for path in known_paths(tables) if path.rpartition(".")[2] == word]
     if above and word in TOP_LEVEL:
         hint = f"{word} belongs to the top of the file, before the first [table]."
+    elif word in known_paths(tables):
+        place, _, name = word.rpartition(".")
+        hint = f"Write {name} below [{place}]; paths in quotes belong into [factors]."
     elif nearest(word, allowed) is None and elsewhere:
         hint = f"{word} belongs into [{elsewhere[0]}]."
     else:
@@ -319,6 +341,47 @@ def _way_out(problem: Problem, schema: Schema) -> str:
         return f'{last} is in seconds, as a plain number. With a unit: {str(last).removesuffix("_s")} = "500ms".'
     if _is_table(schema):
         return f"Write [{dotted(problem.parts)}] on a line of its own, and its keys below it."
-    if isinstance(value, dict):
+    if isinstance(value, dict) and problem.parts[:2] == ("target", "settings"):
         return 'A name with a dot in it is written in quotes: "auto_explain.log_min_duration" = 0.'
     return ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Keys that can be written with a unit
+# ---------------------------------------------------------------------------------------------------------------------
+
+_WITH_UNIT = {"between_runs.pause": "between_runs.pause_s"}
+"""How a key is spelled when its value has a unit -> the key, which is in seconds."""
+
+
+def value_with_unit(path: str, value: object) -> tuple[str, object]:
+    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value as they are.
+
+    Raises ValueError, in plain words, for a value without a unit or with an unknown one.
+    """
+    if path not in _WITH_UNIT:
+        return path, value
+    key = _WITH_UNIT[path]
+    if not isinstance(value, str):
+        name = key.rpartition(".")[2]
+        raise ValueError(f'must be text with a unit, such as "500ms", not {shown(value)}; in plain seconds: {name}')
+    return key, parse_seconds(value)
+
+
+def with_unit_read(tables: Tables) -> dict[str, Any]:
+    """`tables` with each value that has a unit under the key that has none. Raises SpecError naming the key."""
+    result = dict(tables)
+    for spelled in _WITH_UNIT:
+        table, _, name = spelled.rpartition(".")
+        content = result.get(table)
+        if not isinstance(content, dict) or name not in content:
+            continue
+        try:
+            path, value = value_with_unit(spelled, content[name])
+        except ValueError as error:
+            raise SpecError(str(error), key=spelled) from None
+        if path.rpartition(".")[2] in content:
+            raise SpecError(f"stands beside {path}, which says the same", key=spelled, hint="Keep one of the two.")
+        result[table] = {key: inside for key, inside in content.items() if key != name}
+        result = put(result, {path: value})
+    return result

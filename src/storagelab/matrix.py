@@ -1,4 +1,4 @@
-"""Experiment -> cells -> runs in the order in which they will be made. Pure: the same experiment, the same plan, for ever.
+"""Experiment -> cells -> runs in the order in which they will be made. Pure: same experiment, same plan, for ever.
 
 Runs come in blocks: a block is one combination of the levels of the costly factors, such as formats of a drive. All
 repetitions of a block are made before the next one, so that what is costly to change is changed least often. Within a
@@ -39,13 +39,14 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
         raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
     blocks = _blocks(cells, _costly_names(experiment, costly))
     ordered = _ordered(blocks, experiment)
+    levels = {cell.cell_id: json.dumps(cell.levels, sort_keys=True, ensure_ascii=False) for cell in cells}
     runs = (
         PlannedRun(
             sequence=sequence,
             block=block,
             cell_id=cell.cell_id,
             repetition=repetition,
-            seed=_run_seed(experiment.seed, cell.levels, repetition),
+            seed=_run_seed(experiment.seed, levels[cell.cell_id], repetition),
         )
         for sequence, (block, repetition, cell) in enumerate(ordered)
     )
@@ -61,7 +62,8 @@ def _cells(experiment: Experiment) -> list[Cell]:
     combinations = list(_combinations(experiment))
     width = max(2, len(str(len(combinations))))
     return [
-        _cell(experiment, f"c{number:0{width}}", combination) for number, combination in enumerate(combinations, start=1)
+        _cell(experiment, f"c{number:0{width}}", combination)
+        for number, combination in enumerate(combinations, start=1)
     ]
 
 
@@ -82,7 +84,7 @@ def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
             f"leaves none of the {count} cells",
             file=experiment.source,
             key="exclude" if experiment.excludes else "factors",
-            hint="Take out an [[exclude]], or name more factors in it: it leaves out the cells that match all its lines.",
+            hint="Take out an [[exclude]], or name more factors in it: it leaves out what matches all its lines.",
         )
 
 
@@ -169,10 +171,9 @@ def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
     return result
 
 
-def _run_seed(seed: int, levels: Mapping[str, JsonValue], repetition: int) -> int:
+def _run_seed(seed: int, levels: str, repetition: int) -> int:
     """63 bits from what the run is, not from when it is made: a run has the same seed in any order."""
-    named = json.dumps(levels, sort_keys=True, ensure_ascii=False)
-    return _draw(f"{seed}/run/{named}/{repetition}") >> (256 - 63)
+    return _draw(f"{seed}/run/{levels}/{repetition}") >> (256 - 63)
 
 
 def _draw(text: str) -> int:

@@ -6,30 +6,15 @@ import re
 from collections.abc import Iterator
 
 from storagelab.errors import SpecError
-from storagelab.keys import Tables, choices, error_for, problems, shown, validated
+from storagelab.keys import Tables, checked, choices, shown
 from storagelab.model import Config
 
-SECRET_WAY_OUT = (
-    "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds the\n"
-    "  DSN), ~/.pgpass, or the variable PGPASSWORD."
-)
-
-_URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
-"""scheme://user:password@host. A port followed by an "@" further on, as in a user name, is none."""
-_PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def holds_password(text: str) -> bool:
-    """Whether `text` has a password in it, as a URL's or a DSN's."""
-    return bool(_URL_WITH_PASSWORD.search(text) or _PASSWORD_WORD.search(text))
 
 
 def config_of(tables: Tables) -> Config:
     """The configuration that `tables` say, checked. Raises SpecError naming the key."""
-    for problem in problems(Config, tables):
-        raise error_for(problem, Config, tables)
-    config = validated(Config, tables)
+    config = checked(Config, tables)
     for error in _conflicts(config):
         raise error
     return config
@@ -52,7 +37,9 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
     target = config.target
     if target.dsn is not None and target.dsn_env is not None:
         yield SpecError(
-            "stands beside target.dsn_env", key="target.dsn", hint="Both say which server to attach to: keep one of them."
+            "stands beside target.dsn_env",
+            key="target.dsn",
+            hint="Both say which server to attach to: keep one of them.",
         )
     if target.attached and target.bin_dir is not None:
         yield SpecError(
@@ -71,7 +58,7 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
         yield SpecError(
             "the log of a running server can't be moved",
             key="layout.log",
-            hint="Leave layout.log out, or leave target.dsn and target.dsn_env out: storagelab then starts a private server.",
+            hint="Leave layout.log out; or leave out the DSN, and storagelab starts a private server.",
         )
 
 

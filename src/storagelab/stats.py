@@ -1,31 +1,36 @@
 """Samples -> estimates: what may honestly be said of times measured in complete rounds. Pure.
 
-`log_s` is always a matrix of natural logarithms of elapsed seconds, one row per cell and one column per round (repetition),
-NaN where a run is missing. All cells of a round ran near each other in time, so a round's common luck is taken out first.
+`log_s` is always a matrix of natural logarithms of elapsed seconds, one row per cell and one column per round
+(repetition), NaN where a run is missing. Cells of a round ran near each other in time, so that the pairs within a round
+share its luck, and their ratios are free of it.
 
-The test behind `compare_with_best` and `effect` needs two things at once, so that neither a quiet nor a wild cell misleads:
+The test behind `compare_with_best` and `effect` asks two things at once, so that neither a quiet nor a wild cell
+misleads:
 
 1. The difference exceeds a simultaneous critical value times the larger of two standard errors: that of the pair's own
-   differences, and a moderated one. Moderation shrinks each cell's variance towards the typical cell's, the more the more
-   alike the cells are (Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3:3). Alike
-   cells so share their degrees of freedom; one noisy cell neither hides the others nor passes for a quiet one.
-   The critical value is Tukey's studentized range over all cells, as the best cell is picked by looking at the data.
-2. The pair's own differences alone pass a paired t test, at a level that falls slowly with the number of cells.
+   differences, and a moderated one. Moderation shrinks each cell's variance towards the typical cell's, the more, the
+   more alike the cells are (Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol.
+   3(1), article 3). Alike cells so share their degrees of freedom; one noisy cell neither hides the others nor passes
+   for a quiet one. The critical value is Tukey's studentized range over all cells, as the best cell is picked by
+   looking at the data.
+2. The pair's own differences pass a paired t test alone, at a level that falls slowly with the number of cells.
 
-As one run at least per cell is noise, a cell needs two rounds in common with the best before anything is said of it.
-tests/test_stats.py measures the share of experiments without any difference in which a cell is declared different.
+Nothing is said of a cell with fewer than two rounds in common with the best. How often experiments without any
+difference name a loser all the same, and how often a real difference is found, is measured by tests/test_stats.py
+(figures there).
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, optimize, special, stats
+from scipy import interpolate, optimize, special
 
 from storagelab.findings import Estimate, Point, Sample
 
@@ -46,11 +51,17 @@ MANY = 1e5
 
 def mean_estimate(values: Sequence[float]) -> Estimate:
     """The mean with its 95 % t interval; without one for a single value."""
-    mean = math.fsum(values) / len(values)
+    mean = statistics.fmean(values)
     if len(values) < 2:
         return Estimate(value=mean)
-    half = stats.t.ppf(1 - ALPHA / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
-    return Estimate(value=mean, low=float(mean - half), high=float(mean + half), confidence=CONFIDENCE)
+    half = _t_point(len(values) - 1, ALPHA) * statistics.stdev(values) / math.sqrt(len(values))
+    return Estimate(value=mean, low=mean - half, high=mean + half, confidence=CONFIDENCE)
+
+
+@lru_cache(maxsize=4096)
+def _t_point(df: float, alpha: float) -> float:
+    """What |Student's t| exceeds with probability `alpha`."""
+    return float(-special.stdtrit(df, alpha / 2))
 
 
 def summarise(points: Sequence[Point]) -> Sample | None:
@@ -60,8 +71,8 @@ def summarise(points: Sequence[Point]) -> Sample | None:
         return None
     return Sample(
         mean=mean_estimate(values),
-        median=float(np.median(values)),
-        sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        median=statistics.median(values),
+        sd=statistics.stdev(values) if len(values) > 1 else None,
         minimum=min(values),
         maximum=max(values),
         points=tuple(points),
@@ -77,8 +88,8 @@ def summarise(points: Sequence[Point]) -> Sample | None:
 class Fit:
     """log_s = cell + round + residual by least squares, and how noisy each cell is.
 
-    `cells` is NaN for a cell without runs. `variance` is moderated, of one run, and counts `prior_df` degrees of freedom
-    on top of the cell's own. `df` = degrees of freedom of all residuals; below 1 no test is possible.
+    `cells` is NaN for a cell without runs. `variance` is moderated, of one run, and counts `prior_df` degrees of
+    freedom on top of the cell's own. `df` = degrees of freedom of all residuals; below 1 no test is possible.
     """
 
     log_s: Matrix
@@ -92,8 +103,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Difference:
-    """A ratio of elapsed times with its simultaneous interval. The interval leaves 1 out if and only if `p_value` < 0.05;
-    both are None where fewer than two rounds are common."""
+    """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
+
+    Neither is there where fewer than two rounds are common. `pairs` = how many ratios of one round it rests on.
+    """
 
     ratio: Estimate
     p_value: float | None
@@ -167,7 +180,7 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def fastest(fitted: Fit) -> int | None:
-    """Index of the cell with the smallest round-adjusted time. Cells with one run are asked only if no other has more."""
+    """Index of the cell with the smallest round-adjusted time; one with a single run only if no other has more."""
     runs = (~np.isnan(fitted.log_s)).sum(axis=1)
     eligible = runs >= min(2, runs.max(initial=0))
     return int(np.argmin(np.where(eligible & (runs > 0), fitted.cells, np.inf))) if runs.any() else None
@@ -191,9 +204,9 @@ def compare_with_best(fitted: Fit, best: int) -> list[Difference | None]:
 def effect(fitted: Fit, pairs: Sequence[tuple[int, int]], comparisons: int) -> Difference | None:
     """What sets the first cells of `pairs` apart from the second: the geometric mean of all ratios of one round.
 
-    Each pair's log ratios are averaged over its rounds, then over pairs. The own standard error is taken over rounds, each
-    averaged over its pairs first, so that anything that hits a whole level in a round counts as noise. Bonferroni over
-    `comparisons`. None if no round has both cells of any pair.
+    Each pair's log ratios are averaged over its rounds, then over pairs. The own standard error is taken over rounds,
+    each averaged over its pairs first, so that anything that hits a whole level in a round counts as noise. Bonferroni
+    over `comparisons`. None if no round has both cells of any pair.
     """
     return _judge(fitted, pairs, comparisons + 1, _bonferroni(comparisons))
 
@@ -227,7 +240,7 @@ def _bonferroni(comparisons: int) -> _Critical:
 def _critical_point(critical: _Critical, df: float) -> float:
     if critical.kind == "bonferroni" or critical.count <= 2:
         times = critical.count if critical.kind == "bonferroni" else 1
-        return float(-special.stdtrit(df, ALPHA / (2 * times)))
+        return _t_point(df, ALPHA / times)
     return float(optimize.brentq(lambda t: critical.tail(t, df) - ALPHA, 1.0, 1e5, xtol=1e-6))
 
 
@@ -250,7 +263,7 @@ def _judge(fitted: Fit, pairs: Sequence[tuple[int, int]], cells: int, critical: 
     standard_error = max(moderated_se, own_se)
     # A pair's own scatter is the only witness of a noisy cell; with more cells to choose from it must be surer.
     caution = (cells / 2) ** (1 / 6)
-    own_point = float(-special.stdtrit(rounds - 1, ALPHA / (2 * caution)))
+    own_point = _t_point(rounds - 1, ALPHA / caution)
     half = max(critical.point(df) * standard_error, own_point * own_se)
     p_value = max(
         critical.tail(abs(value) / standard_error, round(df, 1)),
@@ -282,8 +295,8 @@ def range_tail(q: float, cells: int, df: float) -> float:
     """P(studentized range of `cells` means > q), `df` degrees of freedom.
 
     As scipy.stats.studentized_range.sf, some hundred times faster: reports of a thousand cells and simulations of
-    thousands of experiments need it. The outer integral over log s is a trapezoid rule, which converges fast on a smooth
-    bump; the inner one comes from a spline (`_range_tail_known_sd`).
+    thousands of experiments need it. The outer integral over log s is a trapezoid rule, which converges fast on a
+    smooth bump; the inner one comes from a spline (`_range_tail_known_sd`).
     """
     log_s, weights = _log_sd_density(df)
     return float(min(1.0, weights @ _range_tail_known_sd(cells)(np.minimum(q * np.exp(log_s), 40.0))))
@@ -291,7 +304,9 @@ def range_tail(q: float, cells: int, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _log_sd_density(df: float) -> tuple[Matrix, Matrix]:
-    """Nodes and weights of log(s), s = an estimated sd over the true one: density proportional to exp(df (x - e^2x / 2))."""
+    """Nodes and weights of x = log s, s being an estimated sd over the true one; its density goes as
+    exp(df (x - e^2x / 2)).
+    """
     df = min(df, MANY)
     reach = math.sqrt(30 / df)
     log_s = np.linspace(-30 / df - reach, reach, 241)
@@ -327,12 +342,15 @@ class Outlier:
 
 OUTLIER_DEVIATION = 3.5
 OUTLIER_CHANGE = 0.05
+MEDIAN_EFFICIENCY = 0.37
+"""What a median of absolute deviations knows of a normal spread, against all of the sample (Hampel 1974)."""
 
 
 def outliers(log_s: Matrix) -> list[Outlier]:
-    """Runs whose residual from medians of cell and round exceeds 3.5 robust sds and 5 %.
+    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would reach.
 
-    Cells of fewer than four runs are not judged, nor experiments of fewer than twelve: a median of three is one of them.
+    The last grows with the number of runs, so that of 20 clean experiments about one is accused. Cells of fewer than
+    four runs are not judged, nor experiments of fewer than twelve: a median of three is one of them.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
     judged = runs_of_cell >= 4
@@ -345,10 +363,12 @@ def outliers(log_s: Matrix) -> list[Outlier]:
         residuals = residuals - np.nanmedian(residuals, axis=1, keepdims=True)
         residuals = residuals - np.nanmedian(residuals, axis=0, keepdims=True)
     count = int((~np.isnan(residuals)).sum())
-    free = count - residuals.shape[0] - residuals.shape[1] + 1
-    sd = float(np.nanmedian(np.abs(residuals))) / 0.6745 * count / max(free, 1)
-    sd = max(sd, math.sqrt(VARIANCE_FLOOR))
-    limit = max(OUTLIER_DEVIATION * sd, math.log1p(OUTLIER_CHANGE))
+    free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
+    # Medians pass through as many residuals as they have parameters; those zeros say nothing of the spread.
+    sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
+    sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
+    chance = _t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
+    limit = max(max(OUTLIER_DEVIATION, chance) * sd, math.log1p(OUTLIER_CHANGE))
     found = np.argwhere(np.abs(np.nan_to_num(residuals)) > limit)
     cells_at = np.flatnonzero(judged)
     return [
@@ -362,14 +382,14 @@ def outliers(log_s: Matrix) -> list[Outlier]:
 
 @dataclass(frozen=True)
 class Drift:
-    """How times moved over the campaign: `change` = relative change from the first run to the last."""
+    """How times moved while a cell was repeated: `change` = relative change from its first round to its last."""
 
     change: float
     p_value: float
 
 
 def drift(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Drift | None:
-    """The straight trend of round times on place in the order, each cell measured against itself. None if it can't be told.
+    """The straight trend of times on place in the order, each cell measured against itself; None if it can't be told.
 
     Rounds are NOT taken out here: a drift is what they absorb.
     """
@@ -382,7 +402,7 @@ def drift(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float
     rest = float(((times - slope * at) ** 2).sum()) / df
     standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
     return Drift(
-        change=math.expm1(slope * (max(sequence) - min(sequence))),
+        change=math.expm1(slope * float(at.max() - at.min())),
         p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 BYTES_PER_UNIT = {
@@ -32,4 +33,7 @@ def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> 
     if match is None or match[2].lower() not in factors:
         known = ", ".join(unit for unit in factors if unit)
         raise ValueError(f"{text!r} is not {what}; write a number and one of {known}")
-    return float(match[1]) * factors[match[2].lower()]
+    quantity = float(match[1]) * factors[match[2].lower()]
+    if math.isinf(quantity):
+        raise ValueError(f"{text[:20]}... is out of all bounds")
+    return quantity

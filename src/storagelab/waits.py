@@ -1,8 +1,8 @@
 """Wait statistics in one normal form for every engine, and its arithmetic. Pure.
 
-A target hands over raw counts: `SampledWaits` where the engine only shows what each session waits for *now*, `CountedWaits`
-where it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` makes of those the nine columns
-that DBAs know. Everywhere
+A target hands over raw counts: `SampledWaits` where the engine only shows what each session waits for *now*,
+`CountedWaits` where it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` makes of
+those the nine columns that DBAs know. Everywhere
 
     wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
 
@@ -32,13 +32,13 @@ Category = Literal[
 ]  # fmt: skip
 """What wait types are joined by across engines."""
 Method = Literal["counter", "sampled", "derived"]
-"""Where a figure comes from: the engine's own exact counter; samples; or other figures (a residual, a kernel counter)."""
+"""Where a figure comes from: the engine's exact counter, samples, or other figures (a residual, a kernel counter)."""
 
 
 class EventTicks(Frozen):
-    """How often sessions were seen in one wait. `blocked` and `runnable` count session samples by the kernel's view of the
-    session at that moment; `unknown` those whose kernel state could not be read. `timeslices` counts the times a session
-    was put on a CPU while the event was being read: a rough measure of how many waits ended."""
+    """How often sessions were seen in one wait. `blocked` and `runnable` count session samples by the kernel's view of
+    the session at that moment; `unknown` those whose kernel state could not be read. `timeslices` counts the times a
+    session was put on a CPU while the event was being read: a rough measure of how many waits ended."""
 
     wait_type: str
     analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
@@ -57,8 +57,8 @@ class EventTicks(Frozen):
 class SampledWaits(Frozen):
     """Samples of one run, with exact totals of the kernel where it could be asked.
 
-    `busy_s` is the sum over connections of start to finish; `cpu_s` and `runqueue_s` are the kernel's totals of the same
-    sessions over the same time, None where they can't be had (`no_split_reason` says why).
+    `busy_s` is the sum over connections of start to finish; `cpu_s` and `runqueue_s` are the kernel's totals of the
+    same sessions over the same time, None where they can't be had (`no_split_reason` says why).
     """
 
     form: Literal["sampled"] = "sampled"
@@ -100,7 +100,7 @@ RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
 
 
 class WaitStat(Frozen):
-    """One row of wait statistics, uncut. `is_wait` is False for CPU time, which is kept beside the waits for the audit."""
+    """One row of wait statistics, uncut. `is_wait` is False for CPU time, kept beside the waits for the audit."""
 
     wait_type: str
     analogue: str = ""
@@ -116,8 +116,9 @@ class WaitStat(Frozen):
 class Conservation(Frozen):
     """The audit of one run: does waiting + CPU add up to connections x elapsed?
 
-    `seen_s` is what was observed independently of the total (sampled event time, or counters, plus CPU), so that its share
-    of `available_s` can fail. `finished_early_s` is time after a connection had done its part while others still worked.
+    `seen_s` is what was observed independently of the total (sampled event time, or counters, plus CPU), so that its
+    share of `available_s` can fail. `finished_early_s` is time after a connection had done its part while others still
+    worked.
     """
 
     available_s: float
@@ -156,32 +157,35 @@ def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
 
 
 def _from_counters(raw: CountedWaits) -> list[WaitStat]:
-    rows = [
-        WaitStat(
-            wait_type=row.wait_type,
-            analogue=row.analogue or row.wait_type,
-            category=row.category,
-            method="counter",
-            wait_s=row.wait_ns * NS,
-            resource_s=None if row.signal_ns is None else (row.wait_ns - row.signal_ns) * NS,
-            signal_s=None if row.signal_ns is None else row.signal_ns * NS,
-            wait_count=row.wait_count,
-        )
-        for row in raw.rows
-    ]
+    rows = [_counted_row(row) for row in raw.rows]
     return rows if raw.cpu_s is None else [*rows, _cpu_row(raw.cpu_s)]
+
+
+def _counted_row(row: CountedWait) -> WaitStat:
+    # Engines don't read their two counters at one instant, so that signal may seem longer than the wait it is part of.
+    signal_ns = None if row.signal_ns is None else min(row.signal_ns, row.wait_ns)
+    return WaitStat(
+        wait_type=row.wait_type,
+        analogue=row.analogue or row.wait_type,
+        category=row.category,
+        method="counter",
+        wait_s=row.wait_ns * NS,
+        resource_s=None if signal_ns is None else (row.wait_ns - signal_ns) * NS,
+        signal_s=None if signal_ns is None else signal_ns * NS,
+        wait_count=row.wait_count,
+    )
 
 
 def _from_samples(raw: SampledWaits) -> list[WaitStat]:
     if raw.cpu_s is None or raw.runqueue_s is None:
         return _from_samples_alone(raw)
-    return _raked(raw, raw.cpu_s, raw.runqueue_s)
+    return _raked_rows(raw, raw.cpu_s, raw.runqueue_s)
 
 
 def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
     """Without the kernel's totals a sample's share is all there is: no split, and CPU can't be told from its queue."""
     total = sum(event.ticks for event in raw.events)
-    rows = []
+    rows = [] if total or not raw.busy_s else [_derived_row(UNSAMPLED, "", "other", raw.busy_s, None, None, None)]
     for event in raw.events:
         wait_s = raw.busy_s * event.ticks / total if total else 0.0
         if event.wait_type == NO_EVENT:
@@ -191,33 +195,9 @@ def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
     return rows
 
 
-def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
-    """Samples give the shares, the kernel gives the totals.
-
-    Sampled states alone are biased: the sampler queues for the same CPUs as the sessions, so it sees too many sleepers.
-    Each column of the table event x (blocked | runnable) is therefore scaled to its exact total: blocked = busy - CPU -
-    run queue, runnable = CPU + run queue. A session seen asleep without an event was in truth on its way (no such state
-    lasts), so it counts as runnable. Inside I/O calls part of the runnable time is CPU; of locks and latches all is queueing.
-    """
-    blocked_s = max(0.0, raw.busy_s - cpu_s - runqueue_s)
-    runnable_s = cpu_s + runqueue_s
-    blocked_ticks = sum(event.blocked for event in raw.events if event.wait_type != NO_EVENT)
-    runnable_ticks = sum(
-        event.runnable + (event.blocked if event.wait_type == NO_EVENT else 0) for event in raw.events
-    )
+def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
     named = [event for event in raw.events if event.wait_type != NO_EVENT]
-
-    resource = [blocked_s * event.blocked / blocked_ticks if blocked_ticks else 0.0 for event in named]
-    queued_share = runqueue_s / runnable_s if runnable_s else 0.0
-    signal = [
-        runnable_s * event.runnable / runnable_ticks * (queued_share if event.in_io else 1.0) if runnable_ticks else 0.0
-        for event in named
-    ]
-    # The run queue is an exact total: rows can't hold more of it than there was.
-    excess = sum(signal) / runqueue_s if runqueue_s > 0 else float("inf")
-    if excess > 1:
-        signal = [value / excess for value in signal]
-
+    resource, signal = _raked(raw, cpu_s, runqueue_s)
     slices = sum(event.timeslices for event in named)
     counts = [
         raw.voluntary_switches * event.timeslices / slices if raw.voluntary_switches is not None and slices else None
@@ -227,13 +207,51 @@ def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]
         _sampled_row(event, resource_s + signal_s, resource_s, signal_s, count)
         for event, resource_s, signal_s, count in zip(named, resource, signal, counts, strict=True)
     ]
-    if blocked_s > 0 and not blocked_ticks:
-        rows.append(_derived_row(UNSAMPLED, "", "other", blocked_s, 0.0, None))
+    unsampled_s = max(0.0, raw.busy_s - cpu_s - runqueue_s) if not any(resource) else 0.0
+    if unsampled_s > 0:
+        rows.append(_derived_row(UNSAMPLED, "", "other", unsampled_s, unsampled_s, 0.0, None))
     queue_s = max(0.0, runqueue_s - sum(signal))
-    rows.append(
-        _derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", 0.0, queue_s, raw.involuntary_switches)
-    )
+    count = raw.involuntary_switches
+    rows.append(_derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", queue_s, 0.0, queue_s, count))
     return [*rows, _cpu_row(cpu_s)]
+
+
+def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[float], list[float]]:
+    """Resource and signal seconds of each named event: samples give the shares, the kernel gives the totals.
+
+    Sampled states alone are biased: the sampler queues for the same CPUs as the sessions, so it sees too many sleepers.
+    Each column of the table event x (blocked | runnable) is therefore scaled to its exact total: blocked = busy - CPU -
+    run queue, runnable = CPU + run queue. A session seen asleep without an event was in truth on its way (no such state
+    lasts), so it counts as runnable. Inside I/O calls part of the runnable time is CPU; of locks and latches all is
+    queueing.
+    """
+    named = [event for event in raw.events if event.wait_type != NO_EVENT]
+    no_event = sum(event.ticks for event in raw.events if event.wait_type == NO_EVENT)
+    blocked, runnable = zip(*map(_states, named), strict=True) if named else ((), ())
+    blocked_s, runnable_s = max(0.0, raw.busy_s - cpu_s - runqueue_s), cpu_s + runqueue_s
+    blocked_ticks, runnable_ticks = sum(blocked), sum(runnable) + no_event
+
+    resource = [blocked_s * ticks / blocked_ticks if blocked_ticks else 0.0 for ticks in blocked]
+    queued_share = runqueue_s / runnable_s if runnable_s else 0.0
+    signal = [
+        runnable_s * ticks / runnable_ticks * (queued_share if event.in_io else 1.0) if runnable_ticks else 0.0
+        for event, ticks in zip(named, runnable, strict=True)
+    ]
+    # The run queue is an exact total: rows can't hold more of it than there was.
+    excess = sum(signal) / runqueue_s if runqueue_s > 0 else float("inf")
+    return resource, [value / excess for value in signal] if excess > 1 else signal
+
+
+def _states(event: EventTicks) -> tuple[float, float]:
+    """Blocked and runnable ticks of a named event.
+
+    Ticks of unknown state are split as the event's known ones are; if none is known they count as blocked, which a
+    session that names a wait mostly is.
+    """
+    known = event.blocked + event.runnable
+    if not known:
+        return float(event.unknown), 0.0
+    return event.blocked * event.ticks / known, event.runnable * event.ticks / known
 
 
 def _sampled_row(
@@ -246,10 +264,16 @@ def _sampled_row(
 
 
 def _derived_row(
-    wait_type: str, analogue: str, category: Category, resource_s: float, signal_s: float, count: int | None
+    wait_type: str,
+    analogue: str,
+    category: Category,
+    wait_s: float,
+    resource_s: float | None,
+    signal_s: float | None,
+    count: int | None,
 ) -> WaitStat:
     return WaitStat(
-        wait_type=wait_type, analogue=analogue, category=category, method="derived", wait_s=resource_s + signal_s,
+        wait_type=wait_type, analogue=analogue, category=category, method="derived", wait_s=wait_s,
         resource_s=resource_s, signal_s=signal_s, wait_count=count,
     )  # fmt: skip
 
@@ -267,9 +291,7 @@ def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
     seen_s: float | None = None
     if raw.cpu_s is not None:
         seen_s = raw.cpu_s + _observed_wait_s(raw)
-    return Conservation(
-        available_s=available_s, finished_early_s=max(0.0, available_s - raw.busy_s), seen_s=seen_s
-    )
+    return Conservation(available_s=available_s, finished_early_s=max(0.0, available_s - raw.busy_s), seen_s=seen_s)
 
 
 def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float:
@@ -278,12 +300,14 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float:
     total = sum(event.ticks for event in raw.events)
     in_event = sum(event.ticks for event in raw.events if event.wait_type != NO_EVENT)
     sampled_s = raw.busy_s * in_event / total if total else 0.0
-    queue_s = next((row.wait_s for row in _from_samples(raw) if row.wait_type == RUNNABLE_NO_EVENT), 0.0)
-    return sampled_s + queue_s
+    if raw.cpu_s is None or raw.runqueue_s is None:
+        return sampled_s
+    _, signal = _raked(raw, raw.cpu_s, raw.runqueue_s)
+    return sampled_s + max(0.0, raw.runqueue_s - sum(signal))
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
-    """The mean run of a cell: each wait type averaged over all runs, absent = 0; a split missing in any run stays None."""
+    """The mean run of a cell: each wait type averaged over all runs, absent = 0; a split missing in one stays None."""
     by_type: dict[str, list[WaitStat]] = {}
     for run in runs:
         for row in run:
@@ -312,9 +336,9 @@ def wait_table(
 ) -> tuple[TableRow, ...]:
     """The nine columns of the waits that make up the top `share` of all waits; `share=1` shows all.
 
-    The rule of the well-known script (sqlskills.com, "SQL Server Wait Statistics"): benign waits are left out first, the
-    denominator is what is left, and a row stays if the total before it is below the share, so the row that crosses it is
-    shown and one row always survives.
+    The rule of the well-known script (sqlskills.com, "SQL Server Wait Statistics"): benign waits are left out first,
+    the denominator is what is left, and a row stays if the total before it is below the share, so the row that crosses
+    it is shown and one row always survives.
     """
     waits = sorted(
         (row for row in stats if row.is_wait and row.wait_s > 0 and row.wait_type not in benign),
@@ -323,7 +347,7 @@ def wait_table(
     total_s = sum(row.wait_s for row in waits)
     shown, before_s = [], 0.0
     for row in waits:
-        if before_s >= share * total_s and share < 1:
+        if shown and share < 1 and before_s >= share * total_s:
             break
         before_s += row.wait_s
         shown.append(_table_row(row, total_s))

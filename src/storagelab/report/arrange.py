@@ -89,9 +89,9 @@ def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
-    """At most `limit` cells with figures, as listed: best, worst, tied, those at each factor's extremes, then a spread."""
+    """At most `limit` cells with figures, as listed: best, worst, those at each factor's extremes, then a spread."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    first = [*findings.best, *([findings.worst] if findings.worst else []), *findings.tied[: limit // 3]]
+    first = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
     first += [cell_id for factor in findings.factors for cell_id in _extremes(cells, factor)]
     kept = set(choose([cell.cell_id for cell in cells], first, limit))
     return [cell for cell in cells if cell.cell_id in kept]

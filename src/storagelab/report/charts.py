@@ -163,8 +163,8 @@ def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> S
 def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
     names = [str(row["effect"]) for row in data.rows]
     pieces = [part for name in names for part in (name.split(": ") if form is NARROW else [name])]
-    label_px = min(form.width_px * 45 // 100, 7 * max(map(len, pieces)))
-    axis = {"labelLimit": label_px, "labelColor": palette.INK, "grid": True}
+    label_px = min(form.width_px * 45 // 100, 8 * max(map(len, pieces)))
+    axis = {"labelLimit": label_px, "minExtent": label_px, "labelColor": palette.INK, "grid": True}
     if form is NARROW:
         axis["labelExpr"] = "split(datum.value, ': ')"
     y = {"field": "effect", "type": "nominal", "sort": names, "title": None, "axis": axis}
@@ -172,7 +172,8 @@ def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) ->
     legend = {"title": f"95 % interval against no change ({where})", "columns": 3 if form is WIDE else 1}
     colour = {"field": "judged", "type": "nominal", "scale": {"domain": list(kinds), "range": list(kinds.values())},
               "legend": legend}  # fmt: skip
-    x = {"type": "quantitative", "title": f"change of completion time, % ({where})"}
+    x = {"type": "quantitative", "title": f"change of completion time, % ({where})",
+         "axis": {"tickCount": 8 if form is WIDE else 4}}
     layers: list[Spec] = [
         {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]},
          "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
@@ -195,9 +196,9 @@ def _over_time(unit: str) -> _Maker:
         legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
                   "labelLimit": _label_limit(columns, form)}  # fmt: skip
         encoding: Spec = {
-            "x": {"field": "at_s", "type": "quantitative", "title": "seconds since the start",
+            "x": {"field": "at_s", "type": "quantitative", "title": f"seconds since the start ({where})",
                   "scale": {"zero": True, "nice": False}, "axis": {"tickMinStep": 1}},
-            "y": {"field": "value", "type": "quantitative", "title": f"{unit} ({where})", "scale": {"zero": True}},
+            "y": {"field": "value", "type": "quantitative", "title": unit, "scale": {"zero": True}},
         }
         mark: Spec = {"strokeWidth": 1.8}
         if len(data.lines) > 1:

@@ -1,5 +1,283 @@
+"""Doubts about the measurement become sentences: what, how much, and what to do about it. Pure.
+
+Which figures a caution holds stands in `cautions.py`, check by check; one that is absent leaves its part of the
+sentence out.
+"""
+
 from __future__ import annotations
-from storagelab.findings import Caution, Findings
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storagelab.findings import Caution, CautionKind, Findings
+from storagelab.report.names import factor_text, group_text, noun
+from storagelab.report.numbers import count, duration, percent, seconds, significant
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """One caution with its figures at hand."""
+
+    caution: Caution
+    findings: Findings
+
+    def number(self, name: str) -> float | None:
+        value = self.caution.figures.get(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def text(self, name: str) -> str:
+        """A figure as text, without the full stop that a server's message may end in."""
+        return str(self.caution.figures.get(name, "")).strip().rstrip(".")
+
+    def runs(self, name: str = "runs") -> str:
+        """A number of runs in words: "1 run", "3 runs", "some runs"."""
+        number = self.number(name)
+        return "some runs" if number is None else f"{count(number)} run{'' if number == 1 else 's'}"
+
+    @property
+    def where(self) -> str:
+        """The cells it concerns, in brackets after a space; "" if it is all of them."""
+        known = [cell for cell in self.findings.cells if cell.cell_id in self.caution.cells]
+        if not known or len(known) == len(self.findings.cells):
+            return ""
+        return f" ({group_text([cell.levels for cell in known], self.findings.factors)})"
+
+
 def caution_sentence(caution: Caution, findings: Findings) -> str:
-    """One doubt as a sentence: what, how much, and what to do about it."""
-    return caution.kind
+    """One doubt in a sentence or three: what, how much, and what to do about it."""
+    return re.sub(r"\s+", " ", _SENTENCES[caution.kind](_Doubt(caution, findings))).strip()
+
+
+def _in_brackets(*texts: str) -> str:
+    known = ", ".join(text for text in texts if text)
+    return f" ({known})" if known else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs that are not there, or not as asked
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _failed_runs(doubt: _Doubt) -> str:
+    planned, lost, reason = doubt.number("planned"), doubt.number("unrecovered"), doubt.text("reason")
+    of = f", in a plan of {count(planned)}" if planned is not None else ""
+    what = f"{_capital(doubt.runs('failed'))} failed{doubt.where}{of}; no figure counts failed runs."
+    why = f" The commonest reason: {reason}." if reason else ""
+    if lost == 0:
+        return f"{what}{why} All were made again since, so nothing is missing."
+    return f"{what}{why} Mend the cause, then make them once more with `storagelab run --again`."
+
+
+def _missing_runs(doubt: _Doubt) -> str:
+    planned = doubt.number("planned")
+    of = f" of {count(planned)} planned" if planned is not None else ""
+    number = doubt.number("missing")
+    missing = f"Some{of} runs are" if number is None else f"{count(number)}{of} runs {'is' if number == 1 else 'are'}"
+    still = "so the findings may still change"
+    return f"{missing} not made yet{doubt.where}, {still}. `storagelab run` goes on where it stopped."
+
+
+def _unverified(doubt: _Doubt) -> str:
+    what, asked, got = doubt.text("what"), doubt.text("asked"), doubt.text("got")
+    source = f", read from {doubt.text('read_from')}" if doubt.text("read_from") else ""
+    if not asked:
+        thing = f"something could not be verified{_in_brackets(what or doubt.text('reason'))}"
+    elif not got:
+        thing = f"{factor_text(what)} was asked to be {asked}, and what it was could not be read back{source}"
+    else:
+        thing = f"{factor_text(what)} was asked to be {asked} but was {got}{source}"
+    return (
+        f"In {doubt.runs()}{doubt.where} {thing}. These times are counted, but may be of another layout than the one "
+        "named: mend the setting or the volume, and run under a new name."
+    )
+
+
+def _single_repetition(doubt: _Doubt) -> str:
+    sound = doubt.number("sound") or 5
+    return (
+        f"There is 1 run per cell{doubt.where}: how much times scatter is unknown, and nothing can be told apart. "
+        f"Set repetitions to {count(sound)} or more."
+    )
+
+
+def _few_repetitions(doubt: _Doubt) -> str:
+    number, sound = doubt.number("repetitions"), doubt.number("sound") or 5
+    have = f"{count(number)} runs" if number is not None else "few runs"
+    per = f"in some cells{doubt.where}" if doubt.where else "per cell"
+    return (
+        f"With {have} {per} intervals are wide and only large differences can be told apart. "
+        f"{count(sound)} or more repetitions narrow them."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Times that can't be trusted as they stand
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _short_runs(doubt: _Doubt) -> str:
+    shortest, limit = doubt.number("shortest_s"), doubt.number("limit_s")
+    took = f"are as short as {seconds(shortest)}" if shortest is not None else "are short"
+    aim = f" until a run takes {duration(limit)} or more" if limit is not None else ""
+    return (
+        f"Runs{doubt.where} {took}: starting and stopping weigh in them, and the drive may not show what it does in "
+        f"the long run. Raise workload.rows_per_connection{aim}."
+    )
+
+
+def _outlier(doubt: _Doubt) -> str:
+    repetition, elapsed, expected = doubt.number("repetition"), doubt.number("elapsed_s"), doubt.number("expected_s")
+    which = f"repetition {count(repetition)}" if repetition is not None else "a run"
+    took = f"took {seconds(elapsed)}" if elapsed is not None else "stands apart"
+    where_expected = f" where {seconds(expected)} was to be expected" if expected is not None else ""
+    others = doubt.number("runs") or 1
+    more = f" (the farthest of {count(others)} such runs)" if others > 1 else ""
+    cell = f"Of{doubt.where.replace('(', '').removesuffix(')')}, " if doubt.where else ""
+    return (
+        f"{_capital(cell + which)} {took}{where_expected}{more}. It is counted, and widens the intervals. Look at its "
+        "time series; if something else was at work, run the experiment under a new name."
+    )
+
+
+def _drift(doubt: _Doubt) -> str:
+    change = doubt.number("change")
+    moved = "moved" if change is None else f"grew by {percent(change)}" if change > 0 else f"fell by {percent(-change)}"
+    start = f"From the first run to the last times {moved}, whatever the {noun(doubt.findings.factors)}."
+    if doubt.text("order") == "randomised":
+        return (
+            f"{start} The order was random and cells are compared within each repetition, so the verdict hardly "
+            "suffers; for steadier times, rest the drive between runs (between_runs.pause_s)."
+        )
+    return (
+        f'{start} Cells that ran late look different for that alone. Use order = "randomised", and rest the drive '
+        "between runs (between_runs.pause_s)."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What observing costs, and what it can't see
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _observer_cost(doubt: _Doubt) -> str:
+    share, limit = doubt.number("core_share"), doubt.number("limit")
+    cost = f"took {percent(share)} of one core" if share is not None else "took CPU time of its own"
+    above = f", above the {percent(limit)} that pass as harmless" if limit is not None else ""
+    return (
+        f"Watching the waits{doubt.where} {cost}{above}: it may slow what it watches. Lower measure.sample_hz, or make "
+        "measure.waits a factor to see what it costs."
+    )
+
+
+def _conservation(doubt: _Doubt) -> str:
+    low, high = doubt.number("lowest"), doubt.number("highest")
+    shares = list(dict.fromkeys(percent(share) for share in (low, high) if share is not None))
+    figure = " to ".join(shares) or "not all"
+    sense = (
+        "Above 100 %, time is counted twice, as CPU and as wait"
+        if low is not None and low > 1
+        else "The rest went by unseen"
+    )
+    return (
+        f"Waits + CPU explain {figure} of connections x elapsed{doubt.where}, where about 100 % is right. {sense}: "
+        "read the wait tables with that much doubt; completion times are not touched. Longer runs or a higher "
+        "measure.sample_hz may help."
+    )
+
+
+def _no_split(doubt: _Doubt) -> str:
+    return (
+        f"Waits are not split into resource and signal time in {doubt.runs()}{doubt.where}"
+        f"{_in_brackets(doubt.text('reason'))}; these columns are empty, not zero. Run storagelab on the server's own "
+        "Linux host, where the kernel tells."
+    )
+
+
+def _few_wait_samples(doubt: _Doubt) -> str:
+    passes, limit = doubt.number("passes"), doubt.number("limit")
+    have = f"from only {count(passes)} looks at the sessions per run" if passes is not None else "from few samples"
+    wanted = f" until there are {count(limit)} or more" if limit is not None else ""
+    return (
+        f"Wait shares{doubt.where} come {have}: rare waits may be missing and shares are rough. Make runs longer "
+        f"(workload.rows_per_connection) or raise measure.sample_hz{wanted}."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The machine and the server
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _busy_machine(doubt: _Doubt) -> str:
+    load, cpus = doubt.number("load_1min"), doubt.number("cpu_count")
+    how = f"load average {significant(load, 2)}" if load is not None else ""
+    how += f" on {count(cpus)} CPU{'' if cpus == 1 else 's'}" if how and cpus is not None else ""
+    return (
+        f"The machine was busy before storagelab began{_in_brackets(how)}: other work takes CPU and disk from what is "
+        "measured. Stop it and run under a new name, or raise repetitions so that it averages out."
+    )
+
+
+def _cpu_saturated(doubt: _Doubt) -> str:
+    share, cpus = doubt.number("cpu_share"), doubt.number("cpu_count")
+    busy = f"kept up to {percent(share)} of the CPU time busy" if share is not None else "kept the CPUs busy"
+    many = f"{count(cpus)} CPU{'' if cpus == 1 else 's'}" if cpus is not None else ""
+    return (
+        f"The connections{doubt.where} {busy}{_in_brackets(many)}: the CPUs, not the storage, set the pace, and "
+        "differences between layouts can hide behind that. Use more cores or a workload that writes more per row."
+    )
+
+
+def _virtual_disk(doubt: _Doubt) -> str:
+    names = doubt.text("volumes")
+    several = "," in names
+    what = f"Volumes {names} are" if several else f"Volume {names} is" if names else "A volume is"
+    reason = _in_brackets(doubt.text("device_model"), doubt.text("reason"))
+    return (
+        f"{what} on a virtual or caching disk{reason}: what lies below it is unknown and may be shared, so times hold "
+        "for this machine now, not for a drive. To judge a drive, use a volume on a real one."
+    )
+
+
+def _durability_off(doubt: _Doubt) -> str:
+    setting, value = doubt.text("setting"), doubt.text("value")
+    what = f"{setting} was {value or 'off'}" if setting else "Durability was off"
+    return (
+        f"{_capital(what)}{doubt.where}: commits do not wait for the disk as a safe server's do, and a crash can lose "
+        "or corrupt data. Compare such times only with each other, or turn it on."
+    )
+
+
+def _shared_device(doubt: _Doubt) -> str:
+    volumes, device = doubt.text("volumes"), doubt.text("device")
+    which = f"Volumes {volumes}" if volumes else "Some volumes"
+    return (
+        f"{which} are on one device{_in_brackets(device)}: moving data or log from one to another separates nothing. "
+        "To learn about placement, give each volume a path on a drive of its own."
+    )
+
+
+_SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
+    "failed-runs": _failed_runs,
+    "missing-runs": _missing_runs,
+    "unverified": _unverified,
+    "single-repetition": _single_repetition,
+    "few-repetitions": _few_repetitions,
+    "short-runs": _short_runs,
+    "outlier": _outlier,
+    "drift": _drift,
+    "observer-cost": _observer_cost,
+    "conservation": _conservation,
+    "no-split": _no_split,
+    "few-wait-samples": _few_wait_samples,
+    "busy-machine": _busy_machine,
+    "cpu-saturated": _cpu_saturated,
+    "virtual-disk": _virtual_disk,
+    "durability-off": _durability_off,
+    "shared-device": _shared_device,
+}

@@ -1,7 +1,7 @@
 """The machine's view: everything of an experiment as one JSON document of schema 1, described in docs/export.md. Pure.
 
-Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is not
-known is null; NaN never appears. Written by hand rather than dumped by pydantic: 5,000 runs are to take seconds.
+Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is
+not known is null; NaN never appears. Built by hand rather than dumped by pydantic: 5,000 runs are to take seconds.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def completion_time(findings: Findings) -> Figure:
 
 
 def _must_show(findings: Findings) -> list[CellSummary]:
-    named = [*findings.best, *([findings.worst] if findings.worst else [])]
+    named = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
     return [cell for cell in findings.cells if cell.cell_id in named]
 
 

@@ -6,17 +6,20 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings import CellSummary, Findings
 from storagelab.model import Experiment, Plan, Run
 from storagelab.report import wording as w
 from storagelab.report.secrets import masked
-from storagelab.report.tables import cell_columns, cells_shown, runs_text, wait_columns, waits_of
+from storagelab.report.tables import cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.values import JsonValue
 from storagelab.waits import conservation, normalise
 
+Fields = dict[str, str | float | bool | None]
 _ALL = 1_000_000
+_SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -28,7 +31,7 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
     parts = [
         _title(experiment, findings),
-        [f"- {sentence}" for sentence in w.sentences(findings)],
+        [f"- {_escaped(sentence)}" for sentence in w.sentences(findings)],
         ["## Cells", "", *_cells(findings)],
         _doubts(findings),
         ["## Waits", "", *_waits(findings)],
@@ -46,9 +49,7 @@ def _title(experiment: Experiment, findings: Findings) -> list[str]:
 
 def _escaped(text: str) -> str:
     """Text that Markdown leaves as it is."""
-    for character in "\\`*_<[|":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("\n", " ")
+    return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", " ")
 
 
 def _table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) -> list[str]:
@@ -74,7 +75,7 @@ def _doubts(findings: Findings) -> list[str]:
 
 
 def _waits(findings: Findings) -> list[str]:
-    ends = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
+    ends = [*findings.best[:1], findings.fastest, findings.worst]
     cells, _ = cells_shown(findings, _ALL)
     ordered = sorted(cells, key=lambda cell: ends.index(cell.cell_id) if cell.cell_id in ends else len(ends))
     lines: list[str] = []
@@ -161,11 +162,77 @@ WAIT_COLUMNS = (
 )  # fmt: skip
 
 
-def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
     """One row per stored run, failed ones too; a column per factor under its own name. Unknown = empty."""
-    return _csv(experiment, plan, runs, RUN_COLUMNS, lambda run: [_run_fields(run)])
+    return _csv(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs)))
 
 
-def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
     """One row per run and wait type, uncut, CPU and its queue included; runs without waits have no row."""
-    return _csv(experiment, plan, runs, WAIT_COLUMNS, _wait_fields)
+    rows = ((run, fields) for run in _in_order(plan, runs) for fields in _wait_fields(run))
+    return _csv(experiment, WAIT_COLUMNS, rows)
+
+
+def _in_order(plan: Plan, runs: Sequence[Run]) -> list[Run]:
+    place = {cell.cell_id: number for number, cell in enumerate(plan.cells)}
+    return sorted(runs, key=lambda run: (place.get(run.cell_id, len(place)), run.repetition, run.attempt))
+
+
+def _csv(experiment: Experiment, columns: Sequence[str], rows: Iterable[tuple[Run, Fields]]) -> str:
+    factors = [factor.name for factor in experiment.factors]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["cell_id", *factors, *columns])
+    for run, fields in rows:
+        levels = [_level(run.levels[name]) if name in run.levels else "" for name in factors]
+        writer.writerow([run.cell_id, *levels, *(_field(fields.get(column)) for column in columns)])
+    return text.getvalue()
+
+
+def _level(value: JsonValue) -> str:
+    return masked(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _field(value: str | float | bool | None) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return masked(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _key_fields(run: Run) -> Fields:
+    provenance = run.measurement.provenance if run.measurement is not None else None
+    return {"repetition": run.repetition, "attempt": run.attempt, "status": run.status, "provenance": provenance}
+
+
+def _run_fields(run: Run) -> Fields:
+    fields = _key_fields(run) | {
+        "sequence": run.sequence, "block": run.block, "seed": run.seed, "started_at": run.started_at,
+        "reason": run.reason or _unmet(run),
+    }  # fmt: skip
+    measured = run.measurement
+    if measured is None or run.status == "failed":
+        return fields
+    return fields | {
+        "elapsed_s": measured.elapsed_s,
+        "rows": measured.rows,
+        "rows_per_s": measured.rows / measured.elapsed_s if measured.elapsed_s > 0 else None,
+        "checkpoint_s": measured.checkpoint_s,
+        "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
+        "explained": conservation(measured.waits).explained if measured.waits is not None else None,
+    }
+
+
+def _wait_fields(run: Run) -> list[Fields]:
+    measured = run.measurement
+    if measured is None or measured.waits is None or run.status == "failed":
+        return []
+    of_run = _key_fields(run) | {"connections": measured.waits.connections, "elapsed_s": measured.elapsed_s}
+    return [
+        of_run
+        | {
+            "wait_type": row.wait_type, "wait_s": row.wait_s, "resource_s": row.resource_s, "signal_s": row.signal_s,
+            "wait_count": row.wait_count, "is_wait": row.is_wait, "method": row.method, "category": row.category,
+            "analogue": row.analogue,
+        }
+        for row in normalise(measured.waits)
+    ]  # fmt: skip

@@ -48,7 +48,9 @@ def tag(name: str, *children: Child, **attributes: str | int | bool | None) -> M
     return Markup(opening if name in VOID else f"{opening}{text(children)}</{name}>")
 
 
-Align = Literal["text", "number"]
+Align = Literal["text", "prose", "number"]
+"""Names stay on one line, prose wraps, numbers stand to the right."""
+_CLASSES: dict[Align, str | None] = {"text": None, "prose": "p", "number": "n"}
 
 
 class Column:
@@ -76,16 +78,16 @@ def table(caption: Child, columns: Sequence[Column], rows: Iterable[Row], *, row
 
 def _heading(column: Column) -> Markup:
     return tag(
-        "th", column.heading, scope="col", class_="n" if column.align == "number" else None, title=column.title or None
+        "th", column.heading, scope="col", class_=_CLASSES[column.align], title=column.title or None
     )
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> list[Markup]:
     first, *rest = row
     return [
-        tag("th", first, scope="row", class_="n" if columns[0].align == "number" else None),
+        tag("th", first, scope="row", class_=_CLASSES[columns[0].align]),
         *(
-            tag("td", cell, class_="n" if column.align == "number" else None)
+            tag("td", cell, class_=_CLASSES[column.align])
             for cell, column in zip(rest, columns[1:], strict=True)
         ),
     ]

@@ -112,13 +112,21 @@ def percent(share: float | None, decimals: int | None = None) -> str:
     return f"{_number(points, decimals)} %"
 
 
-def signed_percent(ratio: float | None) -> str:
+def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
     """A ratio of elapsed times as its change: 1.22 -> "+22 %", 0.82 -> "-18 %"; for tables."""
     if ratio is None or not math.isfinite(ratio):
         return ""
-    points = 100 * (ratio - 1)
-    text = _number(points, 0 if abs(points) >= 9.95 else 1)
-    return f"{'' if text.startswith('-') or text == '0.0' else '+'}{text} %".replace("0.0 %", "0 %")
+    if abs(ratio - 1) < 0.0005:
+        return "0 %"
+    return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
+
+
+def signed_estimate(ratio: Estimate | None) -> str:
+    """The same with its interval, for a column whose heading says which: "+22 % (17 to 27 %)"."""
+    if ratio is None:
+        return ""
+    interval = ratio_interval(ratio).removeprefix(f"{_level(ratio)} ")
+    return signed_percent(ratio.value, _half_width(ratio)) + (f" ({interval})" if interval else "")
 
 
 def change(ratio: float | None, half_width: float | None = None) -> str:

@@ -22,7 +22,7 @@ class VolumeFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """`server`: the server that would be used, in words. `estimate_s`: time for the runs not yet stored, None = unknown;
+    """`server`: the server that would be used, in words. `estimate_s`: time for the runs still to make, None = unknown;
     `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped."""
 
     server: str

@@ -1,6 +1,6 @@
 """Nothing that leaves storagelab holds a password. Pure.
 
-A spec may not hold one, so this finds nothing on a good day; it stands here for the day a server quotes one in a message.
+A spec may not hold one, so this finds nothing on a good day; it is there for the day a server quotes one in a message.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import re
 
 MASK = "***"
 _IN_URL = re.compile(r"(://[^:/?#\s@]*:)[^\s]*(?=@)")
-_AS_SETTING = re.compile(r"""(password['"]?\s*[=:]\s*)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"&,;]+)""", re.IGNORECASE)
+_AS_SETTING = re.compile(
+    r"""(password['"]?\s*[=:]\s*)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"&,;]+)""", re.IGNORECASE
+)
 
 
 def masked(text: str) -> str:

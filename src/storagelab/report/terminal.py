@@ -30,7 +30,7 @@ def print_findings(console: Console, findings: Findings) -> None:
     for sentence in w.sentences(findings):
         print_paragraph(console, sentence, first="- ")
     _print_cells(console, findings)
-    ends = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
+    ends = [cell_id for cell_id in (*findings.best[:1], findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
     _print_doubts(console, findings)
 
@@ -45,7 +45,7 @@ def _print_cells(console: Console, findings: Findings) -> None:
         return
     _blank(console)
     columns = [
-        Column(name, texts, rank=CELL_RANKS.get(name, 0), right=name not in _LEFT)
+        Column(name, texts, rank=CELL_RANKS.get(name, 0), right=name not in _LEFT and _is_numeric(name, texts))
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
@@ -58,6 +58,11 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 
 _STYLES = {"best": "green", "tied": "green", "slower": ""}
+
+
+def _is_numeric(name: str, texts: Sequence[str]) -> bool:
+    """Whether a column lines up to the right: everything but a factor whose levels are words."""
+    return name in CELL_RANKS or name.startswith("mean") or all(text[:1].isdigit() for text in texts if text)
 
 
 def _print_doubts(console: Console, findings: Findings) -> None:
@@ -190,8 +195,9 @@ def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan) -
     _blank(console)
     identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
     factors = [
-        Column(w.factor_text(factor.name), [_level_of(cell, factor.name) for cell in cells])
+        Column(w.factor_text(factor.name), texts, right=_is_numeric("", texts))
         for factor in experiment.factors
+        if (texts := [_level_of(cell, factor.name) for cell in cells])
     ]
     columns = [identity, *factors]
     if sum(column.width + 2 for column in columns) > console.width:

@@ -6,10 +6,11 @@ Shares are of connection time, that is of connections x elapsed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitTrend
-from storagelab.report.names import DATA_FILES, cell_text, level_text, phrase, value_text
-from storagelab.report.numbers import change_estimate, percent, ratio_interval, seconds
+from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
+from storagelab.report.numbers import change_estimate, inverse, percent, ratio_interval, seconds
 from storagelab.values import JsonValue
 from storagelab.waits import Method, TableRow
 
@@ -38,7 +39,9 @@ def method_text(method: Method) -> str:
 
 
 def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
-    if findings.worst is None or not findings.best or findings.verdict not in ("winner", "best-set"):
+    """What grew between the best cell and the worst, if these can be told apart."""
+    told = {item.cell_id for item in findings.comparisons if item.distinguishable}
+    if findings.worst not in told or not findings.best:
         return []
     best, worst = findings.cell(findings.best[0]), findings.cell(findings.worst)
     if best.available_s is None or worst.available_s is None or worst.cell_id == best.cell_id:
@@ -65,57 +68,97 @@ def _grown(item: WaitChange, said: set[str]) -> str:
 
 
 def wait_trend_sentences(findings: Findings, said: set[str]) -> list[str]:
-    moved = [(abs(ends[0][1] - ends[1][1]), trend, ends) for trend in findings.wait_trends if (ends := _ends(trend))]
-    worth = sorted((item for item in moved if item[0] >= _SHARE_WORTH_SAYING), key=lambda item: -item[0])
-    return [_trend_sentence(findings, trend, ends, said) for _, trend, ends in worth[:_TRENDS_SHOWN]]
+    """How waits move along the ordered factor: the largest movements, one per wait type."""
+    moves = [move for trend in findings.wait_trends if trend.category != "cpu" and (move := _move(trend))]
+    moves = sorted((move for move in moves if move.range >= _SHARE_WORTH_SAYING), key=lambda move: -move.range)
+    largest = {move.trend.wait_type: move for move in reversed(moves)}
+    shown = sorted(largest.values(), key=lambda move: -move.range)[:_TRENDS_SHOWN]
+    lines = []
+    for move in shown:
+        again = move is not shown[0] and move.span == shown[0].span
+        sentence = _short_trend(move, said) if again else _trend_sentence(move, said) + _meaning(findings, move)
+        lines.append(f"{sentence}.")
+    return lines
 
 
-def _ends(trend: WaitTrend) -> tuple[tuple[JsonValue, float], tuple[JsonValue, float]] | None:
+@dataclass(frozen=True)
+class _Move:
+    """A trend by its ends and, where it goes beyond them, the level of its peak or trough; each with its share."""
+
+    trend: WaitTrend
+    first: tuple[JsonValue, float]
+    last: tuple[JsonValue, float]
+    turn: tuple[JsonValue, float] | None
+    range: float
+
+    @property
+    def span(self) -> tuple[object, ...]:
+        """Where it was seen: two moves of the same span can share their words."""
+        return self.trend.factor, self.first[0], self.last[0], self.trend.at, self.turn
+
+    @property
+    def falls(self) -> bool:
+        return self.last[1] < self.first[1]
+
+
+def _move(trend: WaitTrend) -> _Move | None:
     known = [(level, share) for level, share in zip(trend.levels, trend.shares, strict=True) if share is not None]
-    return (known[0], known[-1]) if len(known) > 1 else None
+    if len(known) < 2:
+        return None
+    low, high = sorted((known[0][1], known[-1][1]))
+    between = [(max(share - high, low - share), (level, share)) for level, share in known[1:-1]]
+    beyond, turn = max(between, key=lambda pair: pair[0], default=(0.0, known[0]))
+    shares = [share for _, share in known]
+    turns = turn if beyond >= _SHARE_WORTH_SAYING else None
+    return _Move(trend, known[0], known[-1], turns, max(shares) - min(shares))
 
 
-def _trend_sentence(
-    findings: Findings, trend: WaitTrend, ends: tuple[tuple[JsonValue, float], tuple[JsonValue, float]], said: set[str]
-) -> str:
-    (first, first_share), (last, last_share) = ends
-    falls = last_share < first_share
-    where = f" ({level_text(trend.at)})" if trend.at else ""
+def _trend_sentence(move: _Move, said: set[str]) -> str:
+    trend, (first, first_share), (last, last_share) = move.trend, move.first, move.last
     name = wait_text(trend.wait_type, trend.analogue, said)
-    text = (
-        f"{name} {'falls' if falls else 'grows'} from {percent(first_share)} of connection time at {phrase(trend.factor, [first])} "
-        f"to {percent(last_share)} at {_second_phrase(trend.factor, last)}{where}"
-    )
-    return text + _meaning(findings, trend, first, last, falls) + "."
+    start = f"{percent(first_share)} of connection time at {phrase(trend.factor, [first])}"
+    end = f"{percent(last_share)} at {_second_phrase(trend.factor, last)}"
+    where = f", with {cell_text(trend.at)}" if trend.at else ""
+    if move.turn is not None:
+        level, share = move.turn
+        return f"{name} is {start}, {percent(share)} at {_second_phrase(trend.factor, level)} and {end}{where}"
+    return f"{name} {'falls' if move.falls else 'grows'} from {start} to {end}{where}"
+
+
+def _short_trend(move: _Move, said: set[str]) -> str:
+    """The same after a sentence that named the span."""
+    name = wait_text(move.trend.wait_type, move.trend.analogue, said)
+    goes = "falls" if move.falls else "grows"
+    return f"Meanwhile {name} {goes} from {percent(move.first[1])} to {percent(move.last[1])}"
 
 
 def _second_phrase(factor: str, level: JsonValue) -> str:
     return value_text(level) if factor == DATA_FILES else phrase(factor, [level])
 
 
-def _meaning(findings: Findings, trend: WaitTrend, first: JsonValue, last: JsonValue, falls: bool) -> str:
-    """What the trend did to the completion time: only said where the comparison of its two ends is there."""
-    effect = _effect_between(findings, trend, first, last)
+def _meaning(findings: Findings, move: _Move) -> str:
+    """What the completion time did meanwhile: only said where its two ends were compared."""
+    effect = _effect_between(findings, move)
     if effect is None:
         return ""
     if not effect.distinguishable:
-        moved = ": the wait moved, it did not cost time that shows" if falls else ": it took no time that shows"
-        interval = ratio_interval(effect.ratio)
-        return f", while the completion time can't be told apart ({interval or 'too few runs'}){moved}"
-    quicker = effect.ratio.value < 1
-    joined = ", and" if quicker == falls else ", yet"
-    return f"{joined} the run took {change_estimate(effect.ratio)}"
+        interval = ratio_interval(effect.ratio) or "too few runs"
+        moved = ": the wait moved, it did not cost time that shows" if move.falls and move.turn is None else ""
+        return f", while the completion time can't be told apart ({interval}){moved}"
+    joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
+    return f", {joined} the run took {change_estimate(effect.ratio)}"
 
 
-def _effect_between(findings: Findings, trend: WaitTrend, first: JsonValue, last: JsonValue) -> Effect | None:
-    fitting = [
-        effect
-        for effect in findings.effects
-        if effect.factor == trend.factor and effect.baseline == first and effect.level == last
-    ]
-    exact = [effect for effect in fitting if effect.at == trend.at]
-    overall = [effect for effect in fitting if not effect.at]
-    return next(iter([*exact, *overall]), None)
+def _effect_between(findings: Findings, move: _Move) -> Effect | None:
+    """The last level against the first; turned round where the factor lists its levels the other way."""
+    first, last = move.first[0], move.last[0]
+    for effect in findings.effects:
+        if effect.factor == move.trend.factor and effect.at == move.trend.at:
+            if (effect.baseline, effect.level) == (first, last):
+                return effect
+            if (effect.baseline, effect.level) == (last, first):
+                return effect.model_copy(update={"ratio": inverse(effect.ratio)})
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -125,13 +168,13 @@ def _effect_between(findings: Findings, trend: WaitTrend, first: JsonValue, last
 
 def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     """What a wait table shows, above it."""
+    told = {item.cell_id for item in findings.comparisons if item.distinguishable}
     place = ""
-    if findings.verdict in ("winner", "best-set", "indistinguishable"):
+    if findings.verdict not in ("too-few-runs", "single-cell"):
         if cell.cell_id in findings.best[:1]:
-            place = " (fastest)" if findings.verdict == "winner" else " (shortest mean time)"
+            place = " (fastest)" if findings.verdict == "winner" else " (nominally fastest)"
         elif cell.cell_id == findings.worst:
-            told = any(item.cell_id == cell.cell_id and item.distinguishable for item in findings.comparisons)
-            place = " (slowest)" if told else " (longest mean time)"
+            place = " (slowest)" if cell.cell_id in told else " (nominally slowest)"
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
     return f"Waits of {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"

@@ -47,6 +47,7 @@ from storagelab.report.numbers import (
     seconds_interval,
     seconds_number,
     seconds_range,
+    signed_estimate,
     signed_percent,
     significant,
     slower_by,
@@ -65,7 +66,8 @@ from storagelab.values import JsonValue
 
 __all__ = [
     "audit_sentences", "bytes_", "caution_sentence", "cell_text", "change", "change_estimate", "comparison_text",
-    "count", "decimals_for", "difference_text", "duration", "factor_text", "first_factor", "group_text", "headline", "keep_together",
+    "count", "decimals_for", "difference_text", "duration",
+    "factor_text", "first_factor", "group_text", "headline", "keep_together",
     "level_text", "listed", "method_text", "no_waits_sentence", "percent", "ratio_interval", "rows_per_s",
     "rows_per_s_estimate", "seconds", "seconds_estimate", "seconds_interval", "seconds_number", "sentences",
     "signed_percent", "significant", "slower_by", "value_text", "verdict_mark", "wait_footnotes", "wait_text",
@@ -215,8 +217,8 @@ def _on_the_best(findings: Findings) -> list[str]:
     runs = f"{number} run{'s' if number > 1 else ''}"
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean)
     if findings.verdict in ("best-set", "indistinguishable"):
-        shortest = f"The shortest mean time is that of {name}: {_time(best)}, or {rate}, over {runs}."
-        return [shortest, *_what_may_hide(findings)]
+        lead = f"Nominally fastest is {name}: {_time(best)}, or {rate}, over {runs}."
+        return [lead, *_what_may_hide(findings)]
     return [f"{_sentence_start(best.levels)} inserted {rate}, over {runs}."]
 
 
@@ -288,9 +290,9 @@ def first_factor(findings: Findings) -> str | None:
 
 
 def comparison_text(findings: Findings, cell_id: str) -> str:
-    """One cell against the best, with interval: "fastest", "22 % more time (...) than ...", "can't be told apart ..."."""
+    """One cell against the best, with its interval: "22 % more time (...) than 4 data files"."""
     if findings.best and cell_id == findings.best[0]:
-        return "fastest" if findings.verdict == "winner" else "shortest mean time"
+        return "fastest" if findings.verdict == "winner" else "nominally fastest"
     found = _comparison(findings, cell_id)
     if found is None:
         return "no verdict: too few runs" if findings.cell(cell_id).elapsed_s is not None else "no time measured"
@@ -307,16 +309,13 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
     found = _comparison(findings, cell_id)
     if found is None:
         return ""
-    return f"slower {signed_percent(found.ratio.value)}" if found.distinguishable else "tied"
+    return f"slower {signed_estimate(found.ratio).split(' (')[0]}" if found.distinguishable else "tied"
 
 
 def difference_text(findings: Findings, cell_id: str) -> str:
     """Its ratio to the best and interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
     found = _comparison(findings, cell_id)
-    if found is None:
-        return ""
-    interval = ratio_interval(found.ratio).removeprefix("95 % CI ")
-    return signed_percent(found.ratio.value) + (f" ({interval})" if interval else "")
+    return "" if found is None else signed_estimate(found.ratio)
 
 
 def _comparison(findings: Findings, cell_id: str) -> Comparison | None:

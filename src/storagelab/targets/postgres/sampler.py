@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ BUDGET = 0.035
 """Share of one core that the sampler and its session may take; above it samples get rarer."""
 WAITING_TASKS_INTERVAL_S = 0.5
 WAITING_TASKS_MAX = 400
+ANSWER_POLL_MS = 2_000
 STOP_TIMEOUT_S = 5.0
 
 _SESSIONS = b"storagelab_sessions"
@@ -136,6 +138,8 @@ class Sampler:
         self._passes = 0
         self._error = ""
         self._connection: psycopg.Connection[Any] | None = None
+        self._libpq: pq.abc.PGconn
+        self._readable: select.poll
         self._own_view: TaskView | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -147,12 +151,16 @@ class Sampler:
         """Connects, prepares the statements and opens the kernel's files. Errors of the connection are raised here."""
         self._connection = self._connect()
         self._connection.autocommit = True
+        self._libpq = self._connection.pgconn
+        self._readable = select.poll()
+        self._readable.register(self._libpq.socket, select.POLLIN)
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
-            _checked(self._connection.pgconn.prepare(name, sql))
+            _check(self._libpq.prepare(name, sql))
         # The first run of a statement loads catalogues and plans it: that cost belongs before the run.
         for _ in range(2):
-            self._query(_SESSIONS, [self._pids_wire])
-            self._query(_LOCKS, None)
+            self._ask(_SESSIONS, [self._pids_wire])
+            self._answer()
+            self._query(_LOCKS)
         if self._kernel_view:
             self._open_kernel_view(self._connection.info.backend_pid)
 
@@ -209,19 +217,22 @@ class Sampler:
         at_s = time.monotonic() - self._started_s
         if self._sample_waits and seen and self._moments.due(at_s):
             locked = any(wait_type.startswith("Lock:") for wait_type in seen.values())
-            locks = [lock_wait(row) for row in self._query(_LOCKS, None)] if locked else list[LockWait]()
+            locks = [lock_wait(row) for row in self._query(_LOCKS)] if locked else list[LockWait]()
             self._moments.add(at_s, waiting_tasks(at_s, seen, locks, self._relations))
         self._take_series()
 
     def _look(self, *, count: bool) -> dict[int, str]:
-        """One look at all sessions: state and turns by the kernel, then the wait by the server, then the turns again.
+        """One look at all sessions. Returns what each working one waits for.
 
-        Returns what each working session waits for; one that waits for its client or at the barrier isn't working.
+        The server is asked first, and the kernel while the server works on its answer: a session's wait and its state
+        are then of nearly the same moment. Read one after the other, most sessions that commit often have moved on
+        in between. A session that waits for its client or at the barrier isn't working.
         """
-        before = self._kernel_states() if count else {}
-        rows = self._query(_SESSIONS, [self._pids_wire])
+        turns = self._turns() if count else {}
+        self._ask(_SESSIONS, [self._pids_wire])
+        states = self._states() if count else {}
         seen: dict[int, str] = {}
-        for pid_wire, type_wire, event_wire, application_name in rows:
+        for pid_wire, type_wire, event_wire, application_name in self._answer():
             worker = self._by_wire.get(pid_wire or b"")
             if worker is None:
                 continue
@@ -233,35 +244,32 @@ class Sampler:
                 seen[worker.pid] = wait_type
         if count and seen:
             self._passes += 1
-            self._count(seen, before)
+            self._count(seen, states, turns)
         return seen
 
-    def _kernel_states(self) -> dict[int, tuple[str, int]]:
-        states = {}
-        for pid, worker in self._workers.items():
-            if worker.view is not None:
-                state, sched = worker.view.state(), worker.view.sched()
-                if state != GONE and sched is not None:
-                    states[pid] = state, sched.timeslices
-        return states
+    def _turns(self) -> dict[int, int]:
+        """How often each session has been put on a CPU so far."""
+        scheds = {pid: worker.view.sched() for pid, worker in self._workers.items() if worker.view is not None}
+        return {pid: sched.timeslices for pid, sched in scheds.items() if sched is not None}
 
-    def _count(self, seen: Mapping[int, str], before: Mapping[int, tuple[str, int]]) -> None:
+    def _states(self) -> dict[int, str]:
+        return {pid: worker.view.state() for pid, worker in self._workers.items() if worker.view is not None}
+
+    def _count(self, seen: Mapping[int, str], states: Mapping[int, str], turns: Mapping[int, int]) -> None:
+        turns_after = self._turns()
         for pid, wait_type in seen.items():
             tally = self._tallies.get(wait_type)
             if tally is None:
                 tally = self._tallies[wait_type] = _Tally()
-            if pid not in before:
+            state = states.get(pid, GONE)
+            if state == GONE:
                 tally.unknown += 1
-                continue
-            state, timeslices = before[pid]
-            view = self._workers[pid].view
-            after = view.sched() if view is not None else None
-            if state == RUNNABLE:
+            elif state == RUNNABLE:
                 tally.runnable += 1
             else:
                 tally.blocked += 1
-            if after is not None:
-                tally.timeslices += after.timeslices - timeslices
+            if pid in turns and pid in turns_after:
+                tally.timeslices += turns_after[pid] - turns[pid]
 
     def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
         key = (type_wire, event_wire)
@@ -276,12 +284,31 @@ class Sampler:
         if first or last or self._series.due(at_s):
             self._series.add(at_s, {"rows": float(self.progress()), **self._probe()}, last=last)
 
-    def _query(self, name: bytes, parameters: list[bytes] | None) -> list[list[bytes | None]]:
-        # Straight to libpq: a cursor's work around each of the fifty looks a second would double their cost.
-        assert self._connection is not None
-        result = _checked(self._connection.pgconn.exec_prepared(name, parameters))
-        columns = range(result.nfields)
-        return [[result.get_value(row, column) for column in columns] for row in range(result.ntuples)]
+    # Straight to libpq: a cursor's work around each of fifty looks a second would double their cost.
+
+    def _query(self, name: bytes) -> list[list[bytes | None]]:
+        self._ask(name, None)
+        return self._answer()
+
+    def _ask(self, name: bytes, parameters: list[bytes] | None) -> None:
+        self._libpq.send_query_prepared(name, parameters)
+        self._libpq.flush()
+
+    def _answer(self) -> list[list[bytes | None]]:
+        """The rows of the question asked last. Raises OperationalError when no answer comes though the run is over."""
+        libpq, rows = self._libpq, list[list[bytes | None]]()
+        while True:
+            while libpq.is_busy():
+                if self._readable.poll(ANSWER_POLL_MS):
+                    libpq.consume_input()
+                elif self._stop.is_set():
+                    raise psycopg.OperationalError("the server does not answer")
+            result = libpq.get_result()
+            if result is None:
+                return rows
+            _check(result)
+            columns = range(result.nfields)
+            rows += [[result.get_value(row, column) for column in columns] for row in range(result.ntuples)]
 
     def _session_cpu_s(self) -> float | None:
         sched = self._own_view.sched() if self._own_view else None
@@ -351,10 +378,9 @@ def _plus_growth(totals: Sequence[int], start: Sequence[int], end: Sequence[int]
     return [total + after - before for total, before, after in zip(totals, start, end, strict=True)]
 
 
-def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
+def _check(result: pq.abc.PGresult) -> None:
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise psycopg.OperationalError(result.get_error_message() or "the server went away")
-    return result
 
 
 def _one_line(error: Exception) -> str:

@@ -41,7 +41,7 @@ class PostgresTarget:
         self.volumes = site.volume_paths(config)
         self.folders = Folders(site, self.volumes)
         self.layout = Layout(config, site.prefix, self.folders if self.volumes else None)
-        self._server: Server | None = None
+        self.server: Server | None = None
         self._facts: attached.ServerFacts | None = None
         self._conninfo = ""
         self._connection: Connection | None = None
@@ -74,14 +74,14 @@ class PostgresTarget:
         settings = private_settings(self.config)
         self._expected = check_settings(binaries, settings)
         assert self.config.log_volume is not None
-        self._server = Server(
+        self.server = Server(
             binaries,
             data_folder=self.folders[self.config.data_volumes[0]] / "server",
             log_folder=self.folders[self.config.log_volume] / "log",
             settings=settings,
         )
-        self._server.start()
-        self._conninfo = self._server.conninfo
+        self.server.start()
+        self._conninfo = self.server.conninfo
         self.layout.make_folders()
 
     def _attach(self) -> None:
@@ -96,12 +96,12 @@ class PostgresTarget:
     ) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            if self._server is None:
+            if self.server is None:
                 with contextlib.suppress(psycopg.Error):  # a server that died is swept before the next run
                     self.layout.drop(connection)
             connection.close()
-        if self._server is not None:
-            self._server.stop()
+        if self.server is not None:
+            self.server.stop()
         self.folders.remove()
 
     # --- connections -------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class PostgresTarget:
 
     def _connect_worker(self) -> Connection:
         connection = self._connect("storagelab 0")
-        if self._server is None:
+        if self.server is None:
             for name, value in self.config.target.settings.items():
                 connection.execute("SELECT set_config(%s, %s, false)", [name, settings_text(value)])
         return connection
@@ -138,8 +138,8 @@ class PostgresTarget:
 
     def describe(self) -> dict[str, object]:
         """The environment of a run. Passwords and connection strings are never part of it."""
-        how = "private" if self._server is not None else "attached"
-        origin = self._server.binaries.origin if self._server is not None else ""
+        how = "private" if self.server is not None else "attached"
+        origin = self.server.binaries.origin if self.server is not None else ""
         return {
             "host": host.describe_host(),
             "volumes": {name: host.describe_volume(path) for name, path in self.volumes.items()},
@@ -159,14 +159,14 @@ class PostgresTarget:
     def _with_log(self, error: Exception) -> str:
         """The error's words, and the end of the server's log if the server died with it."""
         words = str(error).strip()
-        if self._server is None:
+        if self.server is None:
             return words
         deadline = time.monotonic() + 1.0
-        while "connection" in words and not self._server.died() and time.monotonic() < deadline:
+        while "connection" in words and not self.server.died() and time.monotonic() < deadline:
             time.sleep(0.05)
-        if not self._server.died():
+        if not self.server.died():
             return words
-        return f"the server died: {words}\nits log ends with:\n{self._server.log_tail()}"
+        return f"the server died: {words}\nits log ends with:\n{self.server.log_tail()}"
 
     def _run(self, progress: Progress) -> Measurement:
         workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
@@ -238,12 +238,12 @@ class PostgresTarget:
 
     def _check_settings(self, workers: Workers) -> list[Check]:
         asked = {name: settings_text(value) for name, value in self._asked_settings().items()}
-        if self._server is not None:
+        if self.server is not None:
             return read_back.settings(self._own, asked, self._expected)
         return read_back.session_settings(workers.first, asked)
 
     def _asked_settings(self) -> dict[str, Scalar]:
-        return private_settings(self.config) if self._server is not None else self.config.target.settings
+        return private_settings(self.config) if self.server is not None else self.config.target.settings
 
     def _measurement(
         self,
@@ -280,9 +280,9 @@ class PostgresTarget:
         )
 
     def _check_log_place(self) -> list[Check]:
-        if self._server is None:
+        if self.server is None:
             return []
-        asked, got = str(self._server.log_folder), os.path.realpath(self._server.data_folder / "pg_wal")
+        asked, got = str(self.server.log_folder), os.path.realpath(self.server.data_folder / "pg_wal")
         return [Check(name="place of the log", asked=asked, got=got, ok=asked == got, read_from="pg_wal on the file system")]
 
     def _check_pages(self) -> list[Check]:

@@ -1,0 +1,113 @@
+"""`make bench`: each figure with its goal. ARGS="--pairs 3 --quick" for a rough look."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from bench import loads, many_runs
+from bench.figures import Figure, paired_ratios, ratio_figure, show
+
+ROOT = Path(__file__).parent.parent
+
+
+def figures(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
+    """Every figure, one by one as it is measured."""
+    yield _against_psql(folder, pairs)
+    yield _against_pgbench(folder, max(3, pairs // 2))
+    yield from _observer(folder, pairs)
+    yield from _between_runs(folder)
+    seconds = many_runs.report_seconds(folder)
+    yield Figure("report of 5,000 stored runs", seconds, "s", "at most 10 s", seconds <= 10)
+    if not quick:
+        yield _demo(folder)
+
+
+def _rows_per_s(folder: Path, *, waits: bool = True) -> float:
+    measured = loads.through_storagelab(folder, loads.config(waits=waits))
+    return measured.rows / measured.elapsed_s
+
+
+def _against_psql(folder: Path, pairs: int) -> Figure:
+    ratios = paired_ratios(pairs, lambda: _rows_per_s(folder), lambda: loads.procedure_by_psql(folder, loads.config()))
+    return ratio_figure(
+        "rows/s through storagelab / the same procedure by psql alone", ratios, "at least 0.97", lambda r: r >= 0.97,
+        "sampling on in storagelab",
+    )  # fmt: skip
+
+
+def _against_pgbench(folder: Path, pairs: int) -> Figure:
+    ratios = paired_ratios(pairs, lambda: _rows_per_s(folder), lambda: loads.inserts_by_pgbench(folder, loads.config()))
+    return ratio_figure(
+        "rows/s through storagelab / pgbench's client-side inserts", ratios, "more than 1.5", lambda r: r > 1.5,
+        "same rows, same transactions",
+    )  # fmt: skip
+
+
+def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
+    shares = []
+
+    def observed() -> float:
+        measured = loads.through_storagelab(folder, loads.config())
+        assert measured.observer is not None
+        shares.append(100 * (measured.observer.sampler_cpu_s + (measured.observer.session_cpu_s or 0)) / measured.elapsed_s)
+        return measured.rows / measured.elapsed_s
+
+    ratios = paired_ratios(pairs, observed, lambda: _rows_per_s(folder, waits=False))
+    yield ratio_figure("rows/s with sampling / without", ratios, "stated with its interval", None, "50 Hz, 16 connections")
+    yield Figure(
+        "CPU of the sampler and its session", median(shares), "% of one core", "below 4 %", median(shares) < 4,
+        min(shares), max(shares), "the interval is the range over runs",
+    )  # fmt: skip
+
+
+def _between_runs(folder: Path) -> Iterator[Figure]:
+    """Time that is neither a run's set-up, nor its load, nor its teardown."""
+    from bench import overhead
+
+    outside_ms, inside_ms = overhead.between_runs_ms(folder, runs=8)
+    yield Figure(
+        "between two runs (choose, store, show)", outside_ms, "ms", "below 50 ms", outside_ms < 50,
+        remark="median over runs; set-up, load, checkpoints and teardown apart",
+    )  # fmt: skip
+    yield Figure(
+        "inside a run beside set-up, load, checkpoints and teardown", inside_ms, "ms", "for the record", None,
+        remark="opening 16 connections, counting 480,000 rows, reading back, counters",
+    )  # fmt: skip
+
+
+def _demo(folder: Path) -> Figure:
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "storagelab.cli", "run", "experiments/quickstart.toml", "--results", str(folder / "demo")]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - began
+    if said.returncode != 0:
+        raise SystemExit(f"bench: the demo failed:\n{said.stderr}")
+    return Figure("make demo, packages installed", seconds, "s", "at most 180 s", seconds <= 180)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench")
+    parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
+    parser.add_argument("--quick", action="store_true", help="leave the demo out")
+    options = parser.parse_args()
+    cores = os.cpu_count()
+    print(f"storagelab's own cost, {options.pairs} pairs a ratio, {cores} CPUs, load {os.getloadavg()[0]:.1f} at the start")
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="storagelab-bench-", dir=ROOT) as name:
+        for figure in figures(Path(name), options.pairs, options.quick):
+            print(show(figure), flush=True)
+            missed += figure.met is False
+    print(f"{missed} goals missed" if missed else "all goals met")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""A figure of the bench, and the arithmetic of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from scipy.stats import bootstrap
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the bench's table. `low` and `high` are a 95 % interval, None where the figure is a single measurement."""
+
+    what: str
+    value: float
+    unit: str
+    goal: str
+    met: bool | None
+    low: float | None = None
+    high: float | None = None
+    remark: str = ""
+
+
+def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], float]) -> list[float]:
+    """`one() / other()`, measured side by side; who goes first alternates, so that drift favours nobody."""
+    ratios = []
+    for number in range(pairs):
+        if number % 2:
+            below = other()
+            above = one()
+        else:
+            above = one()
+            below = other()
+        ratios.append(above / below)
+    return ratios
+
+
+def ratio_figure(what: str, ratios: Sequence[float], goal: str, met: Callable[[float], bool] | None, remark: str) -> Figure:
+    """The median of paired ratios with a bootstrapped 95 % interval of that median."""
+    middle = median(ratios)
+    interval = bootstrap(
+        (list(ratios),), median, vectorized=False, n_resamples=2000, method="percentile", rng=1
+    ).confidence_interval
+    return Figure(
+        what, middle, "", goal, met(middle) if met else None, float(interval.low), float(interval.high),
+        f"{remark}; pairs: " + ", ".join(f"{ratio:.3f}" for ratio in ratios),
+    )  # fmt: skip
+
+
+def show(figure: Figure) -> str:
+    """One line for people."""
+    interval = "" if figure.low is None else f"  (95 % interval {figure.low:.3f} to {figure.high:.3f})"
+    verdict = {True: "met", False: "MISSED", None: "for the record"}[figure.met]
+    remark = f"\n      {figure.remark}" if figure.remark else ""
+    return f"{figure.what}: {figure.value:.3f} {figure.unit}{interval}  goal: {figure.goal}  [{verdict}]{remark}"

@@ -1,0 +1,100 @@
+"""The same load in different hands: storagelab's, and the server's own tools'."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import psycopg
+
+from storagelab.model import Cell, Config, Measurement
+from storagelab.targets import Site
+from storagelab.targets.postgres.target import PostgresTarget
+
+GATE = 4711
+CONNECTIONS, ROWS_PER_TRANSACTION = 16, 1_000
+
+
+def config(rows_per_connection: int = 30_000, *, waits: bool = True) -> Config:
+    """The load of the quickstart, on one data file."""
+    return Config.model_validate(
+        {
+            "target": {"engine": "postgres", "settings": {"shared_buffers": "64MB", "max_wal_size": "2GB"}},
+            "volumes": {"here": {"path": "."}},
+            "workload": {
+                "connections": CONNECTIONS,
+                "rows_per_connection": rows_per_connection,
+                "rows_per_transaction": ROWS_PER_TRANSACTION,
+            },
+            "measure": {"waits": waits},
+        }
+    )
+
+
+def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
+    """One run on a fresh private server, as `storagelab run` makes it."""
+    with PostgresTarget(cell_config, _site(folder)) as target:
+        return target.run(Cell(cell_id="c01", levels={}, config=cell_config), 1, 1, lambda _: None)
+
+
+def procedure_by_psql(folder: Path, cell_config: Config) -> float:
+    """Rows/s of the same procedure, called by one psql a connection and nothing else, by the server's clock."""
+    with PostgresTarget(cell_config, _site(folder)) as target:
+        server = target.server
+        assert server is not None
+        with psycopg.connect(server.conninfo, autocommit=True) as gatekeeper:
+            gatekeeper.execute("CHECKPOINT")
+            gatekeeper.execute("SELECT pg_advisory_lock(%s)", [GATE])
+            workload = cell_config.workload
+            call = (
+                f"CALL {target.site.prefix}.insert_rows({workload.rows_per_connection}, "
+                f"{workload.rows_per_transaction}, {workload.rows_per_transaction}, {GATE})"
+            )
+            command = [server.binaries.program("psql"), server.conninfo, "-XAtq", "-F,", "-c", call]
+            processes = [
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workload.connections)
+            ]
+            _await_waiters(gatekeeper, workload.connections)
+            gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [GATE])
+            times = [tuple(map(float, process.communicate()[0].strip().split(","))) for process in processes]
+    elapsed_s = max(finished for _, finished in times) - min(started for started, _ in times)
+    return workload.rows / elapsed_s
+
+
+def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
+    """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared statements."""
+    workload = cell_config.workload
+    with PostgresTarget(cell_config, _site(folder)) as target:
+        server = target.server
+        assert server is not None
+        with psycopg.connect(server.conninfo, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+        script = folder / "inserts.sql"
+        insert = f"INSERT INTO {target.site.prefix}.my_big_table DEFAULT VALUES;\n"
+        script.write_text("BEGIN;\n" + insert * workload.rows_per_transaction + "COMMIT;\n", encoding="utf-8")
+        said = subprocess.run(
+            [
+                server.binaries.program("pgbench"), "-n", "-M", "prepared", "-c", str(workload.connections), "-j", "2",
+                "-t", str(workload.rows_per_connection // workload.rows_per_transaction), "-f", str(script),
+                server.conninfo,
+            ],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    match = re.search(r"tps = ([\d.]+)", said.stdout)
+    assert match is not None, said.stdout
+    return float(match[1]) * workload.rows_per_transaction
+
+
+def _await_waiters(gatekeeper: psycopg.Connection[tuple[int]], wanted: int) -> None:
+    for _ in range(5000):
+        row = gatekeeper.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()
+        if row is not None and row[0] == wanted:
+            return
+        time.sleep(0.002)
+    raise SystemExit("bench: the psql sessions did not come up")
+
+
+def _site(folder: Path) -> Site:
+    return Site(experiment="bench", identity="be9c4be9", spec_folder=folder)

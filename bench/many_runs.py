@@ -1,0 +1,60 @@
+"""A store of thousands of runs, and how long its report takes."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench import loads
+from storagelab import matrix, spec
+from storagelab.model import Run
+from storagelab.store import Store
+
+CELLS, REPETITIONS = 1_000, 5
+_SPEC = """
+name = "many-runs"
+repetitions = {repetitions}
+[target]
+engine = "postgres"
+[volumes.here]
+path = "."
+[factors]
+"layout.data_files" = {data_files}
+"workload.rows_per_transaction" = {transactions}
+"""
+
+
+def report_seconds(folder: Path) -> float:
+    """Seconds of `storagelab report` on 5,000 stored runs: one real run's measurement, its times shifted at random."""
+    results = folder / "many-runs-results"
+    file = folder / "many-runs.toml"
+    files, transactions = list(range(1, 41)), [100 * n for n in range(1, CELLS // 40 + 1)]
+    file.write_text(_SPEC.format(repetitions=REPETITIONS, data_files=files, transactions=transactions), encoding="utf-8")
+    _fill(file, results, loads.through_storagelab(folder, loads.config(5_000)))
+    began = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "storagelab.cli", "report", "many-runs", "--results", str(results)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return time.perf_counter() - began
+
+
+def _fill(file: Path, results: Path, measured) -> None:  # type: ignore[no-untyped-def]
+    experiment = spec.load(file)
+    plan = matrix.expand(experiment)
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    chance = random.Random(1)
+    with Store.writing(results / experiment.name, experiment) as store:
+        for planned in plan.runs:
+            factor = chance.gauss(1.0, 0.03)
+            measurement = measured.model_copy(update={"elapsed_s": measured.elapsed_s * factor})
+            store.append(
+                Run(
+                    **planned.model_dump(), status="ok", started_at="2026-01-01T00:00:00+00:00",
+                    finished_at="2026-01-01T00:00:03+00:00", wall_s=3.0, levels=cells[planned.cell_id].levels,
+                    config=cells[planned.cell_id].config, measurement=measurement,
+                )
+            )  # fmt: skip

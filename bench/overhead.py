@@ -1,0 +1,57 @@
+"""How long storagelab itself takes between one run and the next."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+from bench import loads
+from storagelab import runner
+from storagelab.model import Cell, Experiment, Plan, PlannedRun, Run
+from storagelab.store import Store
+from storagelab.targets import Site
+
+
+class _Clock:
+    """A listener that notes when runs end and begin."""
+
+    def __init__(self) -> None:
+        self.gaps_s: list[float] = []
+        self._last: tuple[float, float] | None = None
+        self._started = 0.0
+
+    def started(self, planned: PlannedRun, cell: Cell) -> None:
+        self._started = time.perf_counter()
+
+    def rows_done(self, rows: int) -> None:
+        pass
+
+    def stored(self, run: Run) -> None:
+        # From the call to the run's being stored, less the run itself.
+        self.gaps_s.append(time.perf_counter() - self._started - run.wall_s)
+
+
+def between_runs_ms(folder: Path, runs: int) -> tuple[float, float]:
+    """Medians over `runs` runs, in ms: what the runner adds around a run, and what a run holds beside its parts."""
+    config = loads.config()
+    plan = Plan(
+        cells=(Cell(cell_id="c01", levels={}, config=config),),
+        runs=tuple(PlannedRun(sequence=n, block=0, cell_id="c01", repetition=n, seed=n) for n in range(1, runs + 1)),
+    )
+    experiment = Experiment(name="overhead", sha256="0" * 64)
+    clock = _Clock()
+    site = Site(experiment="bench", identity="be9c4be9", spec_folder=folder)
+    with Store.writing(folder / "overhead", experiment) as store:
+        runner.run_all(plan, store, site, clock)
+        stored = store.runs()
+    inside = [
+        run.wall_s - sum(part or 0.0 for part in _parts(run)) for run in stored if run.measurement is not None
+    ]
+    return 1000 * median(clock.gaps_s), 1000 * median(inside)
+
+
+def _parts(run: Run) -> tuple[float | None, ...]:
+    assert run.measurement is not None
+    measured = run.measurement
+    return measured.setup_s, measured.elapsed_s, measured.checkpoint_s, measured.teardown_s

@@ -1,0 +1,398 @@
+"""Doubts about the measurement itself, as values. Pure; worded in report.
+
+Each check below looks at one thing that can mislead a reader and yields cautions with the figures that say so. A "note"
+tells what the result holds for; a "caution" tells why to trust it less.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from storagelab import stats
+from storagelab.findings import Caution, CautionKind, CellSummary
+from storagelab.model import Experiment, Measurement, Plan, Run
+from storagelab.waits import SampledWaits
+
+REPETITIONS_SOUND = 5
+REPETITIONS_LEAST = 3
+SHORT_RUN_S = 2.0
+WAIT_PASSES_LEAST = 100
+DRIFT_LEAST = 0.02
+DRIFT_P_VALUE = 0.01
+OBSERVER_CORE_SHARE_MOST = 0.04
+EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
+LOAD_PER_CPU_MOST = 0.7
+CPU_SHARE_MOST = 0.9
+SETTLED_S = 180.0
+"""The one-minute load average has forgotten a run by then (e^-3 of it is left)."""
+DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
+UNVERIFIED_MOST = 10
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is stored of an experiment, and what was made of it.
+
+    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries and `log_s` its log elapsed, a row for
+    each cell of the plan and a column for each of `rounds`.
+    """
+
+    experiment: Experiment
+    plan: Plan
+    runs: tuple[Run, ...]
+    used: Mapping[str, Mapping[int, Run]]
+    cells: tuple[CellSummary, ...]
+    rounds: tuple[int, ...]
+    log_s: stats.Matrix
+
+    def measurements(self) -> Iterator[tuple[str, Run, Measurement]]:
+        for cell_id, runs in self.used.items():
+            for run in runs.values():
+                if run.measurement is not None:
+                    yield cell_id, run, run.measurement
+
+    def caution(
+        self, kind: CautionKind, cells: Iterable[str], *, note: bool = False, **figures: str | int | float
+    ) -> Caution:
+        """A caution about `cells`, in the plan's order; about none by name if it concerns all of them."""
+        meant = set(cells)
+        named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
+        return Caution(
+            kind=kind, severity="note" if note else "caution",
+            cells=() if len(named) == len(self.plan.cells) else named, figures=figures,
+        )  # fmt: skip
+
+
+def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
+    """Every doubt, those that weigh more first, else in the order of the checks."""
+    found = [caution for check in CHECKS for caution in check(evidence)]
+    return tuple(sorted(found, key=lambda caution: caution.severity == "note"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs that are not there, or not as asked
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def failed_runs(evidence: Evidence) -> Iterator[Caution]:
+    """figures: failed (attempts), unrecovered (runs without a usable attempt), planned, reason (the most frequent)."""
+    failed = [run for run in evidence.runs if not run.usable]
+    if failed:
+        reasons = Counter(run.reason for run in failed)
+        lost = {(r.cell_id, r.repetition) for r in failed if r.repetition not in evidence.used.get(r.cell_id, {})}
+        yield evidence.caution(
+            "failed-runs", (run.cell_id for run in failed), failed=len(failed), unrecovered=len(lost),
+            planned=len(evidence.plan.runs), reason=reasons.most_common(1)[0][0],
+        )  # fmt: skip
+
+
+def missing_runs(evidence: Evidence) -> Iterator[Caution]:
+    """figures: missing, stored, planned."""
+    stored = {(run.cell_id, run.repetition) for run in evidence.runs}
+    missing = [run for run in evidence.plan.runs if (run.cell_id, run.repetition) not in stored]
+    if missing:
+        planned = len(evidence.plan.runs)
+        yield evidence.caution(
+            "missing-runs", (run.cell_id for run in missing), missing=len(missing), stored=planned - len(missing),
+            planned=planned,
+        )  # fmt: skip
+
+
+def unverified(evidence: Evidence) -> Iterator[Caution]:
+    """One for each thing that was not got as asked. figures: what, asked, got, read_from, runs, reason."""
+    cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    reasons: dict[tuple[str, str, str, str], str] = {}
+    for cell_id, run, measurement in evidence.measurements():
+        whats = [(check.name, check.asked, check.got, check.read_from) for check in measurement.unverified]
+        if run.status == "unverified" and not whats:
+            whats = [(run.reason, "", "", "")]
+        for what in whats:
+            cells[what].append(cell_id)
+            reasons.setdefault(what, run.reason)
+    for what in list(cells)[:UNVERIFIED_MOST]:
+        name, asked, got, read_from = what
+        yield evidence.caution(
+            "unverified", cells[what], what=name, asked=asked, got=got, read_from=read_from, runs=len(cells[what]),
+            reason=reasons[what],
+        )  # fmt: skip
+
+
+def few_repetitions(evidence: Evidence) -> Iterator[Caution]:
+    """figures: repetitions (the fewest of a cell that has any), sound (how many are enough for a sound verdict)."""
+    counts = {cell_id: len(runs) for cell_id, runs in evidence.used.items() if runs}
+    if not counts or min(counts.values()) >= REPETITIONS_SOUND:
+        return
+    fewest = min(counts.values())
+    poor = [cell_id for cell_id, count in counts.items() if count == fewest]
+    yield evidence.caution(
+        "single-repetition" if fewest == 1 else "few-repetitions", poor, note=fewest >= REPETITIONS_LEAST,
+        repetitions=fewest, sound=REPETITIONS_SOUND,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Times that can't be trusted as they stand
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def short_runs(evidence: Evidence) -> Iterator[Caution]:
+    """figures: shortest_s (the smallest median of a cell), limit_s."""
+    medians = {cell.cell_id: cell.elapsed_s.median for cell in evidence.cells if cell.elapsed_s is not None}
+    short = {cell_id: median for cell_id, median in medians.items() if median < SHORT_RUN_S}
+    if short:
+        yield evidence.caution("short-runs", short, shortest_s=min(short.values()), limit_s=SHORT_RUN_S)
+
+
+def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
+    """One for each cell. figures of its farthest run: repetition, elapsed_s, expected_s, ratio, deviation_sd; runs."""
+    of_cell: dict[int, list[stats.Outlier]] = defaultdict(list)
+    for outlier in stats.outliers(evidence.log_s):
+        of_cell[outlier.cell].append(outlier)
+    for cell, found in of_cell.items():
+        worst = max(found, key=lambda outlier: abs(outlier.deviation))
+        elapsed_s = math.exp(evidence.log_s[worst.cell, worst.round])
+        yield evidence.caution(
+            "outlier", [evidence.plan.cells[cell].cell_id], repetition=evidence.rounds[worst.round],
+            elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
+            runs=len(found),
+        )  # fmt: skip
+
+
+def drifting(evidence: Evidence) -> Iterator[Caution]:
+    """figures: change (0.05 = 5 % slower at the end), p_value, order. A note in a random order: rounds absorb it."""
+    at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
+    rows = [(m.elapsed_s, at[cell_id], run.sequence) for cell_id, run, m in evidence.measurements()]
+    if len(rows) < 6:
+        return
+    elapsed_s, cells, sequence = zip(*rows, strict=True)
+    found = stats.drift([math.log(max(value, 1e-9)) for value in elapsed_s], cells, sequence)
+    if found is not None and found.p_value < DRIFT_P_VALUE and abs(found.change) > DRIFT_LEAST:
+        order = evidence.experiment.order
+        yield evidence.caution(
+            "drift", at, note=order == "randomised", change=found.change, p_value=found.p_value, order=order
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What observing costs, and what it can't see
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def observer_cost(evidence: Evidence) -> Iterator[Caution]:
+    """figures: core_share (sampler and its session, of one core, over all runs), sampler_core_share, limit."""
+    cost_s: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for cell_id, _, m in evidence.measurements():
+        if m.observer is not None and m.elapsed_s > 0:
+            cost_s[cell_id].append((m.observer.sampler_cpu_s, m.observer.session_cpu_s or 0.0, m.elapsed_s))
+    every = [cost for costs in cost_s.values() for cost in costs]
+    if not every or _core_share(every) <= OBSERVER_CORE_SHARE_MOST:
+        return
+    dear = [cell_id for cell_id, costs in cost_s.items() if _core_share(costs) > OBSERVER_CORE_SHARE_MOST]
+    yield evidence.caution(
+        "observer-cost", dear, core_share=_core_share(every), limit=OBSERVER_CORE_SHARE_MOST,
+        sampler_core_share=sum(sampler for sampler, _, _ in every) / sum(elapsed for _, _, elapsed in every),
+    )  # fmt: skip
+
+
+def _core_share(costs: list[tuple[float, float, float]]) -> float:
+    return sum(sampler + session for sampler, session, _ in costs) / sum(elapsed for _, _, elapsed in costs)
+
+
+def few_wait_samples(evidence: Evidence) -> Iterator[Caution]:
+    """figures: passes (the smallest median of a cell), limit."""
+    passes: dict[str, float] = {}
+    for cell_id, measurements in _by_cell(evidence).items():
+        sampled = [m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits)]
+        if sampled and (median := statistics.median(sampled)) < WAIT_PASSES_LEAST:
+            passes[cell_id] = median
+    if passes:
+        yield evidence.caution("few-wait-samples", passes, passes=min(passes.values()), limit=WAIT_PASSES_LEAST)
+
+
+def unexplained_time(evidence: Evidence) -> Iterator[Caution]:
+    """figures: lowest, highest (mean share of connections x elapsed explained in a cell outside the limits), limits."""
+    explained = {cell.cell_id: cell.explained for cell in evidence.cells if cell.explained is not None}
+    outside = {id_: share for id_, share in explained.items() if not EXPLAINED_LEAST <= share <= EXPLAINED_MOST}
+    if outside:
+        yield evidence.caution(
+            "conservation", outside, lowest=min(outside.values()), highest=max(outside.values()),
+            limit_low=EXPLAINED_LEAST, limit_high=EXPLAINED_MOST,
+        )  # fmt: skip
+
+
+def no_split(evidence: Evidence) -> Iterator[Caution]:
+    """Waits without Resource and Signal. figures: runs, reason (the most frequent)."""
+    reasons: Counter[str] = Counter()
+    cells = set()
+    for cell_id, _, m in evidence.measurements():
+        if m.waits is not None and not _has_split(m):
+            cells.add(cell_id)
+            reasons[m.waits.no_split_reason if isinstance(m.waits, SampledWaits) else ""] += 1
+    if reasons:
+        yield evidence.caution("no-split", cells, note=True, runs=reasons.total(), reason=reasons.most_common(1)[0][0])
+
+
+def _has_split(measurement: Measurement) -> bool:
+    waits = measurement.waits
+    return waits is not None and waits.cpu_s is not None and getattr(waits, "runqueue_s", 0.0) is not None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The machine and the server
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def busy_machine(evidence: Evidence) -> Iterator[Caution]:
+    """figures: load_1min (the highest), cpu_count, runs, checked.
+
+    Only runs that follow no other within three minutes are checked: before the rest the load is our own.
+    """
+    busy: dict[str, float] = {}
+    checked = runs = 0
+    cpu_count = 0.0
+    for run in _after_a_rest(evidence.runs):
+        if run.measurement is None or run.cell_id not in evidence.used:
+            continue
+        host = _table(run.measurement.environment, "host")
+        load, cpus = _number(host.get("load_1min_before")), _number(host.get("cpu_count"))
+        if load is None or not cpus:
+            continue
+        checked += 1
+        if load > LOAD_PER_CPU_MOST * cpus:
+            runs, cpu_count = runs + 1, cpus
+            busy[run.cell_id] = max(load, busy.get(run.cell_id, 0.0))
+    if busy:
+        yield evidence.caution(
+            "busy-machine", busy, load_1min=max(busy.values()), cpu_count=int(cpu_count), runs=runs, checked=checked
+        )
+
+
+def _after_a_rest(runs: Iterable[Run]) -> Iterator[Run]:
+    last: datetime | None = None
+    for run in sorted(runs, key=lambda run: run.started_at):
+        started = _moment(run.started_at)
+        if started is not None and (last is None or (started - last).total_seconds() > SETTLED_S):
+            yield run
+        last = _moment(run.finished_at) or last
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+def cpu_saturated(evidence: Evidence) -> Iterator[Caution]:
+    """Storage is not what limits. figures: cpu_share (of all CPUs, the highest median of a cell), cpu_count, limit."""
+    shares: dict[str, float] = {}
+    cpu_count = 0.0
+    for cell_id, measurements in _by_cell(evidence).items():
+        of_runs = []
+        for m in measurements:
+            cpus = _number(_table(m.environment, "host").get("cpu_count"))
+            if cpus and m.waits is not None and m.waits.cpu_s is not None and m.elapsed_s > 0:
+                cpu_count = cpus
+                of_runs.append(m.waits.cpu_s / m.elapsed_s / cpus)
+        if of_runs and (median := statistics.median(of_runs)) > CPU_SHARE_MOST:
+            shares[cell_id] = median
+    if shares:
+        yield evidence.caution(
+            "cpu-saturated", shares, note=True, cpu_share=max(shares.values()), cpu_count=int(cpu_count),
+            limit=CPU_SHARE_MOST,
+        )  # fmt: skip
+
+
+def virtual_disks(evidence: Evidence) -> Iterator[Caution]:
+    """One for each reason. figures: volumes ("a, b"), reason, device_model."""
+    volumes: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for _, _, m in evidence.measurements():
+        for name, volume in _volumes(m):
+            if volume.get("virtual") is True:
+                volumes[_text(volume, "virtual_reason"), _text(volume, "device_model")].add(name)
+    for (reason, model), names in volumes.items():
+        yield evidence.caution(
+            "virtual-disk", (), note=True, volumes=", ".join(sorted(names)), reason=reason, device_model=model
+        )
+
+
+def durability_off(evidence: Evidence) -> Iterator[Caution]:
+    """One for each setting. figures: setting, value."""
+    cells: dict[str, set[str]] = defaultdict(set)
+    for cell_id, _, m in evidence.measurements():
+        settings = _table(_table(m.environment, "server"), "settings")
+        for setting in DURABILITY_SETTINGS:
+            if str(settings.get(setting, "on")).lower() in {"off", "false", "0"}:
+                cells[setting].add(cell_id)
+    for setting, of_cells in cells.items():
+        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value="off")
+
+
+def shared_devices(evidence: Evidence) -> Iterator[Caution]:
+    """Volumes on one device, between which place can't matter. figures: volumes ("a, b"), device."""
+    volumes: dict[str, set[str]] = defaultdict(set)
+    for _, _, m in evidence.measurements():
+        for name, volume in _volumes(m):
+            if device := _text(volume, "device"):
+                volumes[device].add(name)
+    for device, names in volumes.items():
+        if len(names) > 1:
+            yield evidence.caution("shared-device", (), note=True, volumes=", ".join(sorted(names)), device=device)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading the evidence
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _by_cell(evidence: Evidence) -> dict[str, list[Measurement]]:
+    found: dict[str, list[Measurement]] = defaultdict(list)
+    for cell_id, _, measurement in evidence.measurements():
+        found[cell_id].append(measurement)
+    return found
+
+
+def _volumes(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, object]]]:
+    volumes = _table(measurement.environment, "volumes")
+    for name in volumes:
+        yield name, _table(volumes, name)
+
+
+def _table(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """The table under `key`, empty if it isn't there: what an environment holds depends on what could be read."""
+    value = mapping.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(mapping: Mapping[str, object], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
+    failed_runs,
+    missing_runs,
+    unverified,
+    few_repetitions,
+    short_runs,
+    outlying_runs,
+    drifting,
+    observer_cost,
+    few_wait_samples,
+    unexplained_time,
+    no_split,
+    busy_machine,
+    cpu_saturated,
+    virtual_disks,
+    durability_off,
+    shared_devices,
+)

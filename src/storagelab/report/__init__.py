@@ -1,0 +1,85 @@
+"""Findings -> sentences, tables, charts, one HTML page. The only place that formats anything.
+
+    write_report(folder, ...)     report.html in the experiment's results folder
+    render("md", ...)             the same findings in another form, as text
+    write_charts(folder, "png")   each chart as a file
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from storagelab import __version__
+from storagelab.errors import StoragelabError
+from storagelab.findings import Findings
+from storagelab.model import Experiment, Plan, Run
+from storagelab.report import charts, html
+from storagelab.report.export import to_json
+from storagelab.report.formats import csv_runs, csv_waits, markdown
+
+Format = Literal["html", "md", "csv", "waits-csv", "json"]
+REPORT_FILE = "report.html"
+
+__all__ = ["REPORT_FILE", "Format", "render", "write_atomically", "write_charts", "write_report"]
+
+
+def render(format_: Format, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+    """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
+    if format_ == "html":
+        exported, made_by = to_json(experiment, plan, runs, findings), {"report made by": f"storagelab {__version__}"}
+        return html.render(experiment, plan, runs, findings, exported, made_by)
+    if format_ == "md":
+        return markdown(experiment, plan, runs, findings)
+    if format_ == "csv":
+        return csv_runs(experiment, plan, runs)
+    if format_ == "waits-csv":
+        return csv_waits(experiment, plan, runs)
+    return to_json(experiment, plan, runs, findings)
+
+
+def write_report(folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Path:
+    """Write report.html into `folder` and return its path. Whoever reads meanwhile sees the old page or the new one."""
+    file = folder / REPORT_FILE
+    write_atomically(file, render("html", experiment, plan, runs, findings))
+    return file
+
+
+def write_charts(folder: Path, format_: Literal["png", "svg"], findings: Findings, runs: Sequence[Run]) -> list[Path]:
+    """Write each chart that there is data for into `folder`; the files, in reading order."""
+    files = []
+    for name, spec in charts.specs(findings, runs).items():
+        file = folder / f"{name}.{format_}"
+        write_atomically(file, charts.to_png(spec) if format_ == "png" else charts.to_svg(spec))
+        files.append(file)
+    return files
+
+
+def write_atomically(file: Path, content: str | bytes) -> None:
+    """Write `file` whole or not at all: into a temporary one beside it, which then takes its name.
+
+    Raises StoragelabError where the folder can't be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}.", delete=False) as temporary:
+            path = Path(temporary.name)
+            try:
+                temporary.write(data)
+                temporary.flush()
+                os.fsync(temporary.fileno())
+                path.chmod(0o644)
+                path.replace(file)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "make room or name another place with --output"
+        raise StoragelabError(f"{file} can't be written: {reason}\n  {hint}") from None

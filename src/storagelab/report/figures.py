@@ -1,0 +1,190 @@
+"""One chart as a piece of the page: drawn twice (wide and for phones), named for those who don't see it, and its numbers in a
+table beneath. The page swaps the two drawings by its width, and replaces neutral inks in dark mode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from storagelab.findings import Effect, Findings
+from storagelab.report import charts, figure_data, numbers, palette, wording
+from storagelab.report.charts import Drawn
+from storagelab.report.figure_data import Row
+from storagelab.report.markup import Column, Markup, fold, table, tag, trusted
+from storagelab.report.vega import Spec
+
+MAX_TABLE_ROWS = 400
+_SVG_OPENING = re.compile(r"<svg\b[^>]*>", re.DOTALL)
+_VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
+_ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
+
+
+def block(drawn: Drawn, findings: Findings, caption: str) -> Markup:
+    """The figure, its caption and its table."""
+    drawings = [_drawing(drawn.wide, f"{drawn.name}-wide", "wide"), _drawing(drawn.narrow, f"{drawn.name}-narrow", "narrow")]
+    return tag(
+        "div",
+        tag("figure", drawings, role="img", aria_label=label(drawn, findings), id=f"figure-{drawn.name}"),
+        tag("p", caption, class_="caption"),
+        fold("The same numbers as a table", _data_table(drawn, findings)),
+        class_="chart",
+    )
+
+
+def _drawing(spec: Spec, name: str, form: str) -> Markup:
+    """An SVG without title and ground (the page has both), as wide as there is room and no wider than it was drawn."""
+    bare = {key: value for key, value in spec.items() if key != "title"} | {"background": None}
+    svg = charts.to_svg(bare)
+    box = _VIEW_BOX.search(svg)
+    width, height = (box["width"], box["height"]) if box else ("800", "400")
+    most = float(width) * (1.4 if form == "narrow" else 1.0)
+    opening = (
+        f'<svg class="{form}" viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px" aria-hidden="true" focusable="false">'
+    )
+    return trusted(_ID.sub(f"{name}-", _SVG_OPENING.sub(opening, svg, count=1)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In words
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def label(drawn: Drawn, findings: Findings) -> str:
+    """What the chart shows, as one would say it to somebody who can't see it."""
+    words = _LABELS[drawn.name](drawn.data.rows, findings)
+    where = findings.provenance or "nothing measured yet"
+    along = f" by {drawn.data.arrangement.x_title}" if drawn.data.x_levels and drawn.data.arrangement.x else ""
+    return f"Chart: {drawn.title.lower()}{along} ({where}). {words}"
+
+
+def _say_times(rows: Sequence[Row], findings: Findings) -> str:
+    fastest, slowest = (pick(rows, key=lambda row: float(row["mean_s"] or 0)) for pick in (min, max))
+    return f"{wording.headline(findings)} Shortest mean: {fastest['tip']}. Longest mean: {slowest['tip']}."
+
+
+def _say_waits(rows: Sequence[Row], findings: Findings) -> str:
+    moving = str(rows[0]["part"])
+    shares = [(float(row["share"] or 0), str(row["cell_id"])) for row in rows if row["part"] == moving]
+    (low, low_id), (high, high_id) = min(shares), max(shares)
+    names = {cell.cell_id: wording.cell_text(cell.levels) for cell in findings.cells}
+    if low_id == high_id:
+        return f"{moving} takes {numbers.percent(high)} of connections × elapsed."
+    return (
+        f"{moving} moves most: from {numbers.percent(low)} of connections × elapsed with {names[low_id]} "
+        f"to {numbers.percent(high)} with {names[high_id]}."
+    )
+
+
+def _say_effects(rows: Sequence[Row], findings: Findings) -> str:
+    return "; ".join(str(row["tip"]) for row in rows) + "."
+
+
+def _say_over_time(rows: Sequence[Row], findings: Findings) -> str:
+    known = [row for row in rows if row["value"] is not None]
+    if not known:
+        return "No values."
+    low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
+    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+_LABELS: dict[str, Callable[[Sequence[Row], Findings], str]] = {
+    "completion-time": _say_times,
+    "waits": _say_waits,
+    "effects": _say_effects,
+    "rows-over-time": _say_over_time,
+    "io-over-time": _say_over_time,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# As tables
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _data_table(drawn: Drawn, findings: Findings) -> Markup:
+    columns, rows = _TABLES[drawn.name](drawn, findings)
+    caption = f"{drawn.title} ({findings.provenance or 'nothing measured yet'}): what the chart shows"
+    if len(rows) > MAX_TABLE_ROWS:
+        caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(rows))} rows, the rest is in the download"
+    return table(caption, columns, rows[:MAX_TABLE_ROWS])
+
+
+_Table = tuple[list[Column], list[list[str]]]
+
+
+def _cell_names(findings: Findings) -> dict[str, str]:
+    return {cell.cell_id: wording.cell_text(cell.levels) for cell in findings.cells}
+
+
+def _time_table(drawn: Drawn, findings: Findings) -> _Table:
+    names = _cell_names(findings)
+    points = {cell.cell_id: cell.elapsed_s.points for cell in findings.cells if cell.elapsed_s is not None}
+    columns = [Column("cell", "prose"), Column("mean, s"), Column("95 % from, s"), Column("to, s"), Column("every run, s", "prose")]
+    rows = []
+    for row in drawn.data.rows:
+        runs = points[str(row["cell_id"])]
+        values = [f"{point.value:.4g}" for point in runs[:50]] + (["…"] if len(runs) > 50 else [])
+        rows.append([names[str(row["cell_id"])], *(_plain(row[key]) for key in ("mean_s", "low_s", "high_s")), "  ".join(values)])
+    return columns, rows
+
+
+def _wait_share_table(drawn: Drawn, findings: Findings) -> _Table:
+    names = _cell_names(findings)
+    cells: dict[str, list[str]] = {}
+    for row in drawn.data.rows:
+        share = float(row["share"] or 0)
+        cells.setdefault(str(row["cell_id"]), []).append(numbers.percent(share, 1))
+    return [Column("cell", "prose"), *map(Column, drawn.data.lines)], [[names[key], *row] for key, row in cells.items()]
+
+
+def _effect_table(drawn: Drawn, findings: Findings) -> _Table:
+    return effect_columns(), [effect_row(effect) for effect in findings.effects if not effect.at]
+
+
+def effect_columns() -> list[Column]:
+    return [Column("comparison", "prose"), Column("change of completion time"), Column("95 % interval", "text"), Column("pairs"),
+            Column("verdict", "text")]  # fmt: skip
+
+
+def effect_row(effect: Effect) -> list[str]:
+    """One effect with its interval."""
+    low, high = effect.ratio.low, effect.ratio.high
+    interval = "" if low is None or high is None else f"{numbers.signed_percent(low)} to {numbers.signed_percent(high)}"
+    return [figure_data.effect_text(effect), numbers.signed_percent(effect.ratio.value), interval, numbers.count(effect.pairs),
+            figure_data.judged(effect)]  # fmt: skip
+
+
+def _over_time_table(drawn: Drawn, findings: Findings) -> _Table:
+    unit = "MB/s" if drawn.name == "io-over-time" else "thousand rows/s"
+    single = len(drawn.data.lines) < 2 and drawn.name != "io-over-time"
+    columns = [Column("cell", "prose"), Column("at, s"), Column(unit)] + ([] if single else [Column("of", "text")])
+    rows = [
+        [str(row["panel"]), _plain(row["at_s"]), _plain(row["value"])] + ([] if single else [str(row["line"])])
+        for row in drawn.data.rows
+    ]
+    return columns, rows
+
+
+def _plain(value: str | float | int | None) -> str:
+    return "" if value is None else f"{float(value):,.4g}"
+
+
+_TABLES: dict[str, Callable[[Drawn, Findings], _Table]] = {
+    "completion-time": _time_table,
+    "waits": _wait_share_table,
+    "effects": _effect_table,
+    "rows-over-time": _over_time_table,
+    "io-over-time": _over_time_table,
+}
+
+
+def swatch(colour: str) -> Markup:
+    """A small square of a chart's colour, to be found again in a table."""
+    return tag("span", class_="swatch", style=f"--c:{colour or palette.CATEGORY['other']}", aria_hidden="true")
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """ "1 panel", "3 panels"."""
+    return f"{numbers.count(number)} {one if number == 1 else many or one + 's'}"
+
+

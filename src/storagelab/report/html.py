@@ -1,0 +1,120 @@
+"""Findings -> one HTML page that needs nothing else: no network, no server, and no script to be read.
+
+Charts are drawn here, as SVG, and not by the browser: they are there on paper and without scripts too. The script only adds
+tooltips and unpacks the raw data, which the page carries compressed. The page's own policy forbids every request.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from string import Template
+
+from storagelab.findings import Findings
+from storagelab.model import Experiment, Plan, Run
+from storagelab.report import cell_sections, charts, manifest_section, numbers, page_sections
+from storagelab.report.markup import Markup, tag, text
+
+_GZIP_LEVEL = 6
+
+
+def render(
+    experiment: Experiment,
+    plan: Plan,
+    runs: Sequence[Run],
+    findings: Findings,
+    export_json: str,
+    manifest: Mapping[str, object] | None = None,
+) -> str:
+    """The page as text, to be written in UTF-8.
+
+    `export_json` is what `storagelab export --format json` gives: the page offers it as its download, byte for byte.
+    `manifest` holds facts of the campaign that no run carries (when the report was made, by which version); nested tables
+    of scalars are fine. The same input gives the same page.
+    """
+    drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
+    colours = drawn["waits"].data.colours if "waits" in drawn else {}
+    parts = [
+        ("findings", "Findings", page_sections.verdict(findings)),
+        ("cautions", "Cautions", page_sections.cautions(findings)),
+        ("completion-time", "Completion time", page_sections.completion_time(findings, drawn)),
+        ("effects", "What each factor does", page_sections.effects(findings, drawn)),
+        ("waits", "Where the connections’ time goes", page_sections.waits(findings, drawn)),
+        ("cells", "Waits of each cell", cell_sections.sections(findings, runs, colours)),
+        ("over-time", "Over time", page_sections.over_time(findings, drawn)),
+        ("checkpoint", "Final checkpoint", page_sections.checkpoint(findings)),
+        ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest or {})),
+        ("data", "All raw data", _download(export_json)),
+    ]
+    present = [part for part in parts if part[2]]
+    script = _asset("page.js")
+    return Template(_asset("page.html")).substitute(
+        title=text(f"{experiment.name} · storagelab"),
+        style=_asset("page.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        masthead=page_sections.masthead(findings, _facts(findings, runs)),
+        contents=tag("ol", [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in present]),
+        body=Markup("".join(_section(name, title, content) for name, title, content in present)),
+        payload_name=text(f"{_file_name(experiment.name)}.json"),
+        payload=_packed(export_json),
+    )
+
+
+def _section(name: str, title: str, content: Markup) -> Markup:
+    return tag("section", tag("h2", title, id=f"{name}-title"), content, id=name, aria_labelledby=f"{name}-title")
+
+
+def _facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
+    """Short facts for the masthead: how much was run, on which server, on how many CPUs."""
+    stored, planned = numbers.count(findings.runs_stored), numbers.count(findings.runs_planned)
+    facts = [f"{stored} runs" if stored == planned else f"{stored} of {planned} runs"]
+    environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
+    server, host = environment.get("server"), environment.get("host")
+    if isinstance(server, Mapping) and server.get("version"):
+        facts.append(f"{server.get('engine') or 'server'} {server['version']}")
+    if isinstance(host, Mapping) and host.get("cpu_count"):
+        facts.append(f"{host['cpu_count']} CPUs")
+    if isinstance(host, Mapping) and isinstance(memory := host.get("memory_bytes"), int | float):
+        facts.append(f"{numbers.bytes_(memory)} of memory")
+    return facts
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Raw data
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _compressed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, _GZIP_LEVEL, mtime=0)).decode()
+
+
+def _packed(export_json: str) -> Markup:
+    """Compressed and in base64, whose letters can't close a script element."""
+    return Markup(_compressed(export_json.encode()))
+
+
+def _download(export_json: str) -> Markup:
+    content = export_json.encode()
+    size, packed = numbers.bytes_(len(content)), numbers.bytes_(len(_compressed(content)))
+    return Markup(
+        tag("p", f"Every run with its uncut waits, counters, checks and environment, as storagelab export gives it: {size} of JSON, "
+                 f"{packed} of this page.")
+        + tag("p", tag("button", f"Download all raw data (JSON, {size})", type="button", id="download"),
+              tag("span", "", id="download-state", role="status", class_="quiet"))
+        + tag("noscript", tag("p", "The download needs JavaScript; storagelab export writes the same file without it."))
+    )  # fmt: skip
+
+
+def _file_name(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_" else "-" for char in name) or "export"
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("storagelab.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,66 @@
+"use strict";
+// Adds to a page that can be read without it: tooltips, links into closed parts, and the raw data as a file.
+
+(() => {
+  const tip = document.getElementById("tip");
+
+  // Each mark of a chart carries what it says as its label; phones show it on touch.
+  function show(event) {
+    const mark = event.target.closest && event.target.closest(".chart svg [aria-roledescription][aria-label]");
+    const words = mark && mark.tagName !== "g" ? mark.getAttribute("aria-label") : "";
+    tip.hidden = !words;
+    if (!words) return;
+    tip.textContent = words;
+    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
+    const above = event.clientY - tip.offsetHeight - 14;
+    tip.style.left = `${Math.max(8, left)}px`;
+    tip.style.top = `${above > 8 ? above : event.clientY + 18}px`;
+  }
+  document.addEventListener("pointermove", show);
+  document.addEventListener("pointerdown", show);
+  document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+  // A link to a closed part opens it.
+  function openTarget() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+    if (target) target.scrollIntoView();
+  }
+  window.addEventListener("hashchange", openTarget);
+  if (location.hash) openTarget();
+
+  // The section in view is marked in the contents.
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      links.forEach((link) => link.removeAttribute("aria-current"));
+      const link = links.get(entry.target.id);
+      if (link) link.setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "-15% 0px -75% 0px" });
+  document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
+
+  // The raw data, unpacked only when asked for.
+  const state = document.getElementById("download-state");
+  async function unpacked(packed) {
+    const bytes = Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
+    if (typeof DecompressionStream === "undefined") return [new Blob([bytes], { type: "application/gzip" }), ".gz"];
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return [new Blob([await new Response(stream).arrayBuffer()], { type: "application/json" }), ""];
+  }
+  document.getElementById("download").addEventListener("click", async () => {
+    const data = document.getElementById("raw-data");
+    try {
+      const [blob, ending] = await unpacked(data.textContent.trim());
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(blob);
+      link.download = data.dataset.name + ending;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+      state.textContent = ` ${link.download} is ready.`;
+    } catch (error) {
+      state.textContent = ` The data could not be unpacked: ${error.message}`;
+    }
+  });
+})();

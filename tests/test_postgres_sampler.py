@@ -1,0 +1,372 @@
+"""The sampler on a real server: what it sees of a load, and what it does when things break under it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from storagelab.procfs import keeps_schedstat
+from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.sampler import Sampled, Sampler
+from storagelab.targets.postgres.server import Server
+from storagelab.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
+
+Connection = psycopg.Connection[Any]
+GATE = 42
+KERNEL = keeps_schedstat()
+needs_kernel = pytest.mark.skipif(not KERNEL, reason="this kernel keeps no schedstat of its tasks")
+
+LOOP = """
+DO $$
+BEGIN
+  PERFORM pg_advisory_lock_shared(42);
+  PERFORM pg_advisory_unlock_shared(42);
+  COMMIT;
+  FOR done IN 1..{rows} LOOP
+    INSERT INTO t DEFAULT VALUES;
+    IF done % 50 = 0 THEN
+      COMMIT;
+      PERFORM set_config('application_name', 'storagelab ' || done, false);
+    END IF;
+  END LOOP;
+END $$"""
+
+
+@pytest.fixture(scope="module", params=["newest", "oldest"])
+def server(
+    request: pytest.FixtureRequest, postgres_bin_dirs: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    found = sorted((find_binaries(str(folder)) for folder in postgres_bin_dirs), key=lambda each: each.major)
+    with _started(found[-1] if request.param == "newest" else found[0], tmp_path_factory) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def _started(binaries: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("sampler")
+    server = Server(binaries, data_folder=folder / "data", log_folder=folder / "log", settings={"shared_buffers": "16MB"})
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _connect(server: Server) -> Connection:
+    connection = psycopg.connect(server.conninfo, autocommit=True)
+    connection.prepare_threshold = None
+    return connection
+
+
+class Stage:
+    """Some worker sessions at the barrier, and a sampler that watches them."""
+
+    def __init__(self, server: Server, workers: int) -> None:
+        self.server = server
+        self.own = _connect(server)
+        self.own.execute("DROP TABLE IF EXISTS t")
+        self.own.execute("CREATE TABLE t (c1 uuid PRIMARY KEY DEFAULT gen_random_uuid(), c3 char(111) DEFAULT 'a')")
+        self.workers = [_connect(server) for _ in range(workers)]
+        self.threads: list[threading.Thread] = []
+        self.began_s = 0.0
+
+    def sampler(self, **changes: Any) -> Sampler:
+        oid = self.own.execute("SELECT 't'::regclass::oid::bigint").fetchone()
+        arguments: dict[str, Any] = {
+            "connect": lambda: _connect(self.server), "pids": [each.info.backend_pid for each in self.workers],
+            "hz": 50, "sample_waits": True, "kernel_view": KERNEL, "relations": {oid[0] if oid else 0: ("t", 1)},
+            "probe": lambda: {"clock_s": time.monotonic()}, "budget": 0.2,
+        }  # fmt: skip
+        return Sampler(**{**arguments, **changes})
+
+    def gather(self, rows: int) -> None:
+        self.own.execute("SELECT pg_advisory_lock(%s)", [GATE])
+        for worker in self.workers:
+            thread = threading.Thread(target=self._work, args=(worker, rows), daemon=True)
+            thread.start()
+            self.threads.append(thread)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            waiting = self.own.execute(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            ).fetchone()
+            if waiting == (len(self.workers),):
+                return
+            time.sleep(0.005)
+        raise AssertionError("the workers did not reach the barrier")
+
+    @staticmethod
+    def _work(worker: Connection, rows: int) -> None:
+        with contextlib.suppress(psycopg.Error):
+            worker.execute(LOOP.format(rows=rows))
+
+    def release(self) -> None:
+        self.began_s = time.monotonic()
+        self.own.execute("SELECT pg_advisory_unlock(%s)", [GATE])
+
+    def finish(self) -> float:
+        """Seconds from the release to the last worker's end."""
+        for thread in self.threads:
+            thread.join(60)
+        return time.monotonic() - self.began_s
+
+    def close(self) -> None:
+        for connection in (*self.workers, self.own):
+            with contextlib.suppress(psycopg.Error):
+                connection.close()
+        for thread in self.threads:
+            thread.join(10)
+
+
+@pytest.fixture
+def stage(server: Server) -> Iterator[Callable[[int], Stage]]:
+    made: list[Stage] = []
+
+    def make(workers: int) -> Stage:
+        made.append(Stage(server, workers))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Sampled, float]:
+    sampler = stage.sampler(**changes)
+    sampler.prepare()
+    stage.gather(rows)
+    sampler.baseline()
+    sampler.start()
+    stage.release()
+    elapsed_s = stage.finish()
+    return sampler.stop(), elapsed_s
+
+
+@needs_kernel
+def test_a_load_is_explained_by_its_waits_and_its_cpu(stage):
+    sampled, elapsed_s = _watched(stage(8), 4_000)
+    raw = sampled.waits(elapsed_s, 8 * elapsed_s, 8)
+    assert raw is not None
+    assert sampled.error == ""
+    assert raw.passes > 10
+    assert 0 < sum(event.ticks for event in raw.events) <= 8 * raw.passes
+    assert raw.cpu_s is not None
+    assert raw.runqueue_s is not None
+    assert 0 < raw.cpu_s + raw.runqueue_s < 8 * elapsed_s
+    assert raw.voluntary_switches is not None
+    assert raw.voluntary_switches > 0
+    rows = normalise(raw)
+    assert sum(row.wait_s for row in rows) == pytest.approx(8 * elapsed_s, rel=0.02), "resource + queue + CPU = all"
+    assert {ON_CPU, RUNNABLE_NO_EVENT} <= {row.wait_type for row in rows}
+    explained = conservation(raw).explained
+    assert explained is not None
+    assert 0.6 < explained < 1.4
+    assert any(event.category == "commit" for event in raw.events)
+
+
+def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
+    stood = stage(3)
+    sampler = stood.sampler()
+    sampler.prepare()
+    stood.gather(10)
+    sampler.baseline()
+    sampler.start()
+    time.sleep(0.4)
+    stood.release()
+    stood.finish()
+    time.sleep(0.4)  # all are done now, and wait for their client
+    sampled = sampler.stop()
+    assert not {"Lock:advisory", "Client:ClientRead"} & {event.wait_type for event in sampled.events}
+    assert sampled.passes <= sampled.observer.ticks // 2
+
+
+def test_rows_are_told_while_they_come_and_add_up_at_the_end(stage):
+    loaded = stage(4)
+    sampler = loaded.sampler()
+    sampler.prepare()
+    loaded.gather(3_000)
+    sampler.baseline()
+    assert sampler.progress() == 0
+    sampler.start()
+    loaded.release()
+    told = [sampler.progress()]
+    while any(thread.is_alive() for thread in loaded.threads):
+        time.sleep(0.02)
+        told.append(sampler.progress())
+    sampled = sampler.stop()
+    assert told == sorted(told)
+    assert sampled.rows_done == 4 * 3_000
+    series = sampled.series
+    starts = (0.0, *series.at_s)
+    rates = series.columns["rows_per_s"]
+    counted = sum(rate * (end - start) for rate, start, end in zip(rates, starts, series.at_s, strict=False) if rate)
+    assert counted == pytest.approx(12_000, rel=0.05)
+    assert series.columns["clock_s_per_s"] == pytest.approx([1.0] * len(rates), rel=0.02)
+
+
+def test_without_a_kernel_view_there_is_no_split_and_a_reason(stage):
+    sampled, elapsed_s = _watched(stage(4), 1_500, kernel_view=False)
+    raw = sampled.waits(elapsed_s, 4 * elapsed_s, 4)
+    assert raw is not None
+    assert raw.cpu_s is None
+    assert raw.runqueue_s is None
+    assert raw.no_split_reason
+    assert all(event.blocked == event.runnable == 0 for event in raw.events)
+    assert sum(event.unknown for event in raw.events) > 0
+    assert all(row.resource_s is None and row.signal_s is None for row in normalise(raw))
+    assert sampled.observer.session_cpu_s is None
+
+
+def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
+    named = stage(1)
+    sampler = named.sampler(pids=[os.getpid()])
+    sampler.prepare()
+    sampler.baseline()
+    sampler.start()
+    time.sleep(0.1)
+    sampled = sampler.stop()
+    assert sampled.cpu_s is None
+    assert "PID namespace" in sampled.no_split_reason or not KERNEL
+
+
+def test_without_sampling_only_the_series_is_taken_and_it_costs_next_to_nothing(stage):
+    sampled, elapsed_s = _watched(stage(4), 4_000, sample_waits=False)
+    assert sampled.waits(elapsed_s, 4 * elapsed_s, 4) is None
+    assert sampled.events == ()
+    assert sampled.waiting_tasks == ()
+    assert sampled.observer.ticks <= elapsed_s + 2
+    assert sampled.rows_done == 16_000
+    assert "rows_per_s" in sampled.series.columns
+
+
+def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
+    held = stage(2)
+    oid = held.own.execute("SELECT 't'::regclass::oid::bigint").fetchone()
+    assert oid is not None
+    sampler = held.sampler(relations={oid[0]: ("my_big_table_p7", 7)})
+    holder, waiter = held.workers
+    holder.execute("BEGIN")
+    holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+    waiting = threading.Thread(target=waiter.execute, args=("SELECT count(*) FROM t",), daemon=True)
+    held.threads.append(waiting)
+    sampler.prepare()
+    sampler.baseline()
+    waiting.start()
+    sampler.start()
+    time.sleep(1.2)
+    holder.execute("COMMIT")
+    sampled = sampler.stop()
+    assert sampled.error == ""
+    tasks = [task for task in sampled.waiting_tasks if task.wait_type == "Lock:relation"]
+    assert 1 <= len(tasks) <= 4, "twice a second"
+    assert {(task.resource, task.data_file, task.sessions) for task in tasks} == {("my_big_table_p7 (data file 7)", 7, 1)}
+    assert {task.held_by for task in tasks} == {"a session outside the workload"}, "an idle one does no work of the run"
+
+
+def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(stage):
+    broken = stage(3)
+    sampler = broken.sampler()
+    sampler.prepare()
+    broken.gather(2_000)
+    sampler.baseline()
+    sampler.start()
+    broken.own.execute("SELECT pg_terminate_backend(%s)", [broken.workers[0].info.backend_pid])
+    broken.release()
+    broken.finish()
+    sampled = sampler.stop()
+    assert sampled.error == ""
+    assert sampled.passes > 0
+    assert sampled.cpu_s is None
+    assert sampled.no_split_reason
+
+
+def test_an_application_name_that_tells_no_number_is_no_error(stage):
+    odd = stage(1)
+    odd.workers[0].execute("SET application_name = 'no number here'")
+    sampler = odd.sampler()
+    sampler.prepare()
+    sampler.baseline()
+    sampler.start()
+    time.sleep(0.2)
+    sampled = sampler.stop()
+    assert sampled.error == ""
+    assert sampled.rows_done == 0
+
+
+def test_a_probe_that_breaks_ends_the_watching_and_not_the_run(stage):
+    def probe() -> Mapping[str, float]:
+        raise OSError("no such device")
+
+    sampled, _ = _watched(stage(1), 100, probe=probe)
+    assert "no such device" in sampled.error
+    assert "\n" not in sampled.error
+
+
+def test_a_sampler_that_was_never_started_can_be_stopped(stage):
+    sampler = stage(1).sampler()
+    sampler.prepare()
+    sampled = sampler.stop()
+    assert sampled.events == ()
+    assert sampled.passes == 0
+
+
+@needs_kernel
+def test_watching_sixteen_sessions_fifty_times_a_second_stays_below_its_budget(stage):
+    sampled, elapsed_s = _watched(stage(16), 6_000, budget=0.035)
+    observer = sampled.observer
+    assert observer.session_cpu_s is not None
+    assert (observer.sampler_cpu_s + observer.session_cpu_s) / elapsed_s < 0.045
+    assert sampled.passes >= 10
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_dies_or_freezes_neither_hangs_nor_breaks_the_sampler(
+    kind: signal.Signals, postgres_bin_dirs: list[Path], tmp_path_factory: pytest.TempPathFactory
+):
+    with _started(find_binaries(str(postgres_bin_dirs[-1])), tmp_path_factory) as server:
+        struck = Stage(server, 2)
+        sampler = struck.sampler()
+        sampler.prepare()
+        struck.gather(10_000_000)
+        sampler.baseline()
+        sampler.start()
+        struck.release()
+        time.sleep(0.6)
+        backends = [each.info.backend_pid for each in struck.workers]
+        victims = _family(server.pid)
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, kind)
+        time.sleep(0.2)
+        began = time.monotonic()
+        sampled = sampler.stop()
+        took_s = time.monotonic() - began
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        struck.close()
+    assert took_s < 8
+    assert "sampling broke off" in sampled.error
+    assert sampled.passes > 0, "what was seen before is kept"
+    assert {event.wait_type for event in sampled.events} - {NO_EVENT}
+    assert set(backends) <= set(victims)
+
+
+def _family(postmaster: int | None) -> list[int]:
+    """The server's processes: its sessions last."""
+    assert postmaster is not None
+    children = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            if folder.name.isdigit() and (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(postmaster):
+                children.append(int(folder.name))
+    return [postmaster, *children]

@@ -1,0 +1,749 @@
+"""What a spec may say, and how each thing that it may not say is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storagelab.errors import SpecError
+from storagelab.keys import known_paths
+from storagelab.matrix import expand
+from storagelab.model import Experiment, Plan
+from storagelab.spec import differences, load, parse, resolve_volume_path
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+
+TARGET = '[target]\nengine = "postgres"\n'
+VOLUMES = '[volumes.a]\npath = "./a"\n[volumes.b]\npath = "./b"\n'
+MINIMAL = TARGET + VOLUMES
+
+
+def planned(text: str, source: str = "lab/files.toml") -> Plan:
+    return expand(parse(text, source))
+
+
+def refusal(text: str) -> SpecError:
+    """The error that stops `text` on its way to a plan. Every one of them names the file and is plain words."""
+    with pytest.raises(SpecError) as caught:
+        planned(text)
+    error = caught.value
+    message = str(error)
+    assert message.startswith("lab/files.toml: ")
+    assert error.__cause__ is None
+    for jargon in ("pydantic", "http", "validation", "Input should", "type=", "NoneType", "dict"):
+        assert jargon not in message
+    return error
+
+
+def factor(line: str) -> str:
+    return f"{MINIMAL}[factors]\n{line}\n"
+
+
+# --- Sound specs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "runs"), [("quickstart", 5, 25), ("files-and-log-place", 14, 70), ("a-a", 2, 16)]
+)
+def test_the_ready_made_specs_load_and_expand(name: str, cells: int, runs: int) -> None:
+    experiment = load(EXPERIMENTS / f"{name}.toml")
+    plan = expand(experiment)
+    assert (experiment.name, len(plan.cells), len(plan.runs)) == (name, cells, runs)
+    assert experiment.question.endswith("?")
+
+
+def test_the_cells_of_the_a_a_experiment_differ_in_their_label_only() -> None:
+    first, second = expand(load(EXPERIMENTS / "a-a.toml")).cells
+    assert first.levels != second.levels
+    assert first.config == second.config
+
+
+def test_a_spec_needs_only_an_engine_and_a_volume() -> None:
+    plan = planned(TARGET + '[volumes.a]\npath = "."\n')
+    assert [cell.levels for cell in plan.cells] == [{}]
+    assert [run.repetition for run in plan.runs] == [1, 2, 3]
+
+
+def test_the_whole_content_of_a_spec_reaches_the_experiment() -> None:
+    text = 'name = "x"\nquestion = "why?"\nrepetitions = 2\norder = "as-listed"\nseed = 9\n' + factor(
+        '"layout.data_files" = [1, 2]'
+    )
+    experiment = parse(text, "lab/files.toml")
+    said = experiment.name, experiment.question, experiment.repetitions, experiment.order, experiment.seed
+    assert said == ("x", "why?", 2, "as-listed", 9)
+    assert experiment.source == "lab/files.toml"
+    assert experiment.text == text
+    assert experiment.base == {
+        "target": {"engine": "postgres"},
+        "volumes": {"a": {"path": "./a"}, "b": {"path": "./b"}},
+    }
+
+
+def test_the_name_is_the_file_s_unless_the_spec_says_one() -> None:
+    assert parse(MINIMAL, "lab/raid-10_b.toml").name == "raid-10_b"
+    assert parse(f'name = "other"\n{MINIMAL}', "lab/raid.toml").name == "other"
+
+
+def test_defaults_are_left_out_of_the_base_but_stand_in_the_cells() -> None:
+    experiment = parse(MINIMAL, "x.toml")
+    assert "workload" not in experiment.base
+    assert expand(experiment).cells[0].config.workload.connections == 16
+
+
+def test_a_file_with_a_byte_order_mark_and_windows_lines_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "windows.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
+    assert load(path).name == "windows"
+
+
+def test_a_list_can_be_a_level_where_the_key_takes_a_list() -> None:
+    plan = planned(factor('"layout.data" = [["a"], ["a", "b"]]'))
+    assert [cell.config.layout.data for cell in plan.cells] == [("a",), ("a", "b")]
+    assert [cell.levels["layout.data"] for cell in plan.cells] == [["a"], ["a", "b"]]
+
+
+def test_any_setting_of_the_server_can_be_a_factor_even_one_with_a_dot_in_its_name() -> None:
+    plan = planned(factor('"target.settings.auto_explain.log_min_duration" = [0, "1s"]'))
+    settings = [cell.config.target.settings for cell in plan.cells]
+    assert settings == [{"auto_explain.log_min_duration": 0}, {"auto_explain.log_min_duration": "1s"}]
+
+
+def test_the_path_of_a_declared_volume_can_be_a_factor() -> None:
+    plan = planned(factor('"volumes.b.path" = ["/x", "/y"]'))
+    assert [cell.config.volumes["b"].path for cell in plan.cells] == ["/x", "/y"]
+    assert {cell.config.volumes["a"].path for cell in plan.cells} == {"./a"}
+
+
+def test_a_labelled_level_sets_several_keys_and_one_with_a_label_only_sets_none() -> None:
+    plan = planned(
+        factor('place = [{ label = "as is" }, { label = "apart", "layout.data" = ["a"], "layout.log" = "b" }]')
+    )
+    assert [cell.levels for cell in plan.cells] == [{"place": "as is"}, {"place": "apart"}]
+    assert [cell.config.log_volume for cell in plan.cells] == ["a", "b"]
+
+
+def test_a_factor_can_bring_what_the_tables_leave_out() -> None:
+    plan = planned(VOLUMES + '[factors]\n"target.engine" = ["postgres"]\n')
+    assert plan.cells[0].config.target.engine == "postgres"
+
+
+def test_a_pause_can_be_written_with_its_unit_in_a_table_and_as_a_factor() -> None:
+    assert planned(f'{MINIMAL}[between_runs]\npause = "500ms"\n').cells[0].config.between_runs.pause_s == 0.5
+    plan = planned(factor('"between_runs.pause" = ["0s", "2min"]'))
+    assert [cell.config.between_runs.pause_s for cell in plan.cells] == [0.0, 120.0]
+
+
+def test_a_whole_number_will_do_where_a_fraction_could_stand() -> None:
+    assert planned(f"{MINIMAL}[between_runs]\npause_s = 2\n").cells[0].config.between_runs.pause_s == 2.0
+
+
+def test_a_running_server_needs_no_volume() -> None:
+    assert planned(TARGET + 'dsn_env = "LAB_DSN"\n').cells[0].config.target.attached
+    assert planned(TARGET + 'dsn = "postgresql://me@db:5432/lab"\n').cells[0].config.target.attached
+
+
+def test_a_volume_starts_at_the_folder_of_its_spec_or_at_home_or_where_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert resolve_volume_path("/lab/specs/x.toml", "./volumes/a") == Path("/lab/specs/volumes/a")
+    assert resolve_volume_path("/lab/specs/x.toml", "~/drive") == Path("/home/me/drive")
+    assert resolve_volume_path("/lab/specs/x.toml", "/mnt/drive") == Path("/mnt/drive")
+    assert resolve_volume_path("specs/x.toml", ".") == Path.cwd() / "specs"
+    with pytest.raises(SpecError, match="no such user"):
+        resolve_volume_path("x.toml", "~nobody-of-that-name/drive")
+
+
+# --- The file --------------------------------------------------------------------------------------------------------
+
+
+def unreadable(path: Path) -> str:
+    with pytest.raises(SpecError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert caught.value.hint
+    return str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "no such file" in unreadable(tmp_path / "none.toml")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert "is a folder" in unreadable(tmp_path)
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.toml"
+    path.write_bytes(b'question = "caf\xe9"\n')
+    assert "not UTF-8 text: byte 16" in unreadable(path)
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.toml"
+    loop.symlink_to(loop)  # unlike a mode without r, this stops root too
+    assert "can't be read: Too many levels of symbolic links" in unreadable(loop)
+    assert "can't be read: " in unreadable(Path("a\0b.toml"))
+
+
+@pytest.mark.parametrize("text", ["repetitions = ", "a = 1\na = 2", "[target", "name = 'x", "a = 1 b = 2", "\0"])
+def test_broken_toml_is_refused_with_its_line(text: str) -> None:
+    error = refusal(f"seed = 1\n{text}\n")
+    assert "is not valid TOML" in error.problem
+    assert "(at line" in error.problem or "(at end of document)" in error.problem
+    assert "quotes" in error.hint
+
+
+def test_nesting_without_end_and_numbers_without_end_are_refused() -> None:
+    assert "nested too deeply" in refusal(f"seed = {'[' * 5000}").problem
+    assert "nested too deeply" in refusal(f"{'a.' * 5000}a = 1").problem
+    assert "is not valid TOML" in refusal(f"seed = {'9' * 5000}").problem
+    assert "out of all bounds" in refusal(f"seed = 0x{'f' * 5000}").problem
+
+
+# --- Keys ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("repetition = 5\n" + MINIMAL, "repetition", "Did you mean repetitions?"),
+        (MINIMAL + "[layuot]\ndata_files = 2\n", "layuot", "Did you mean layout?"),
+        (
+            MINIMAL + "[layout]\ndata_file = 2\n",
+            "layout.data_file",
+            "Did you mean data_files? [layout] can have: data, ",
+        ),
+        (VOLUMES + '[target]\nengin = "postgres"\n', "target.engin", "Did you mean engine?"),
+        ('[volumes.a]\npaht = "."\n' + TARGET, "volumes.a.paht", "Did you mean path?"),
+        (MINIMAL + "[layout]\nconnections = 2\n", "layout.connections", "connections belongs into [workload]"),
+        (MINIMAL + "[layout]\nrepetitions = 2\n", "layout.repetitions", "belongs to the top of the file"),
+        ('"layout.log" = "a"\n' + MINIMAL, '"layout.log"', "Write log below [layout]"),
+        ("data_files = 2\n" + MINIMAL, "data_files", "data_files belongs into [layout]"),
+        ("qqqqq = 2\n" + MINIMAL, "qqqqq", "A spec can have: name, question, repetitions"),
+        (MINIMAL + '["a b"]\nc = 2\n', '"a b"', "A spec can have"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_one(text: str, key: str, hint: str) -> None:
+    error = refusal(text)
+    assert (error.key, error.problem) == (key, "is not a key that storagelab knows")
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "problem"),
+    [
+        ("layout", 'data_files = "four"', 'must be a whole number from 1 to 1024, not "four"'),
+        ("layout", 'data_files = "4"', 'must be a whole number from 1 to 1024, not "4"'),
+        ("layout", "data_files = 0", "must be a whole number from 1 to 1024, not 0"),
+        ("layout", "data_files = 1025", "must be a whole number from 1 to 1024, not 1025"),
+        ("layout", "data_files = 4.0", "must be a whole number from 1 to 1024, not 4.0"),
+        ("layout", "data_files = true", "must be a whole number from 1 to 1024, not true"),
+        ("layout", "data_files = [4]", "must be a whole number from 1 to 1024, not [4]"),
+        ("layout", 'data = "a"', 'must be a list with at least 1 item, each text in quotes, not "a"'),
+        ("layout", "data = []", "must be a list with at least 1 item, each text in quotes, not []"),
+        ("layout", "log = 1", "must be text in quotes, not 1"),
+        ("workload", "connections = 4097", "must be a whole number from 1 to 4096, not 4097"),
+        ("workload", "kind = 7", 'must be one of "random-insert", "sequential-insert", not 7'),
+        ("between_runs", "checkpoint = 1", "must be true or false, not 1"),
+        ("between_runs", "pause_s = -1", "must be a number from 0 to 3600, not -1"),
+        ("measure", "sample_hz = 0", "must be a number above 0 and of at most 200, not 0"),
+        ("measure", "waits = {}", "must be true or false, not a table"),
+    ],
+)
+def test_a_wrong_value_is_refused_saying_what_the_key_takes(table: str, line: str, problem: str) -> None:
+    error = refusal(f"{MINIMAL}[{table}]\n{line}\n")
+    assert (error.key, error.problem) == (f"{table}.{line.split(' =')[0]}", problem)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("repetitions = 0", "must be a whole number from 1 to 10000, not 0"),
+        ('repetitions = "3"', 'must be a whole number from 1 to 10000, not "3"'),
+        ("seed = -1", "must be a whole number from 0 to 9223372036854775807, not -1"),
+        ('order = "random"', 'must be one of "randomised", "as-listed", not "random"'),
+        ("question = 1", "must be text in quotes, not 1"),
+        ('costly = "x"', 'must be a list, each text in quotes, not "x"'),
+        ('target = "postgres"', 'must be a table, not "postgres"'),
+        ("factors = 3", "must be a table, not 3"),
+    ],
+)
+def test_a_wrong_value_at_the_top_is_refused(line: str, problem: str) -> None:
+    text = VOLUMES if line.startswith("target") else MINIMAL
+    error = refusal(f"{line}\n{text}")
+    assert (error.key, error.problem) == (line.split(" =")[0], problem)
+
+
+def test_a_misspelled_choice_is_refused_with_the_nearest_one() -> None:
+    assert refusal('order = "randomized"\n' + MINIMAL).hint == 'Did you mean "randomised"?'
+    assert refusal(VOLUMES + '[target]\nengine = "postgress"\n').hint == 'Did you mean "postgres"?'
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    assert len(refusal(f'{MINIMAL}[layout]\ndata_files = "{"x" * 5000}"\n').problem) < 200
+
+
+@pytest.mark.parametrize("name", ["Files", "a/b", "..", "", "-a", "a b", "x" * 65, "été"])
+def test_a_name_that_can_t_name_a_folder_is_refused(name: str) -> None:
+    error = refusal(f'name = "{name}"\n{MINIMAL}')
+    assert error.key == "name"
+    assert "can't name a folder of results" in error.problem
+
+
+def test_a_file_whose_name_can_t_name_the_results_is_refused_saying_so() -> None:
+    with pytest.raises(SpecError, match="name: \"My Spec\", taken from the file's, can't name a folder"):
+        parse(MINIMAL, "lab/My Spec.toml")
+
+
+@pytest.mark.parametrize("text", [VOLUMES, VOLUMES + "[target]\n"])
+def test_a_spec_without_an_engine_is_refused_with_the_line_to_add(text: str) -> None:
+    error = refusal(text)
+    assert error.key == "target.engine"
+    assert '[target]\n    engine = "postgres"' in error.hint
+
+
+def test_a_volume_without_a_path_is_refused_with_the_line_to_add() -> None:
+    error = refusal(TARGET + "[volumes.a]\n")
+    assert error.key == "volumes.a.path"
+    assert "[volumes.a]\n    path = " in error.hint
+
+
+def test_a_volume_that_is_no_table_is_refused_with_its_form() -> None:
+    error = refusal(TARGET + '[volumes]\na = "./a"\n')
+    assert (error.key, error.problem) == ("volumes.a", 'must be a table, not "./a"')
+    assert "[volumes.a]" in error.hint
+
+
+@pytest.mark.parametrize("value", ["[1]", "{ x = 1 }"])
+def test_a_setting_that_is_no_single_value_is_refused(value: str) -> None:
+    error = refusal(f"{MINIMAL}[target.settings]\nwork_mem = {value}\n")
+    assert error.key == "target.settings.work_mem"
+    assert "must be text in quotes, a number, or true or false, not " in error.problem
+
+
+@pytest.mark.parametrize("value", ["2026-01-01", "12:00:00", "2026-01-01T00:00:00Z", "nan", "inf", str(2**63)])
+def test_dates_and_numbers_out_of_all_bounds_are_refused(value: str) -> None:
+    assert refusal(f"{MINIMAL}[target.settings]\nx = {value}\n").key == "target.settings.x"
+    assert refusal(factor(f'"target.settings.x" = [1, {value}]')).key == 'factors."target.settings.x"[2]'
+
+
+def test_a_duration_in_the_wrong_unit_is_refused_naming_the_known_ones() -> None:
+    error = refusal(f'{MINIMAL}[between_runs]\npause = "5 parsecs"\n')
+    assert error.key == "between_runs.pause"
+    assert "one of us, ms, s, min, h, d" in error.problem
+    assert refusal(factor('"between_runs.pause" = ["1s", "5 parsecs"]')).key == 'factors."between_runs.pause"[2]'
+
+
+def test_a_duration_without_a_unit_or_in_the_wrong_key_is_refused_with_the_right_one() -> None:
+    assert "in plain seconds: pause_s" in refusal(f"{MINIMAL}[between_runs]\npause = 5\n").problem
+    assert 'pause = "500ms"' in refusal(f'{MINIMAL}[between_runs]\npause_s = "5s"\n').hint
+    assert "stands beside" in refusal(f'{MINIMAL}[between_runs]\npause_s = 5\npause = "5s"\n').problem
+    assert "from 0 to 3600" in refusal(f'{MINIMAL}[between_runs]\npause = "2h"\n').problem
+    assert "out of all bounds" in refusal(f'{MINIMAL}[between_runs]\npause = "{"9" * 400}s"\n').problem
+
+
+# --- The way to the server -------------------------------------------------------------------------------------------
+
+SECRETS = [
+    'dsn = "postgresql://me:s3cret@db/lab"',
+    'dsn = "postgresql://:s3cret@db/lab"',
+    'dsn = "postgres://me:s3cret@db1:5432,db2/lab"',
+    'dsn = "postgresql://me:s3/cret@db/lab"',
+    'dsn = "postgresql://me@db/lab?password=s3cret"',
+    'dsn = "host=db user=me password=s3cret"',
+    "dsn = \"host=db PASSWORD = 's3cret'\"",
+    'dsn = ["host=db password=s3cret"]',
+    'dsn_env = "postgresql://me:s3cret@db/lab"',
+    'dns = "postgresql://me:s3cret@db/lab"',
+    'settings = { primary_conninfo = "host=db password=s3cret" }',
+    '"postgresql://me:s3cret@db/lab" = 1',
+    'dsn_env = "LAB"  # was postgresql://me:s3cret@db/lab',
+    '# dsn = "host=db password=s3cret"',
+]
+
+
+@pytest.mark.parametrize("line", SECRETS)
+def test_a_password_in_a_spec_is_refused_and_never_shown(line: str) -> None:
+    error = refusal(f"{TARGET}{line}\n")
+    assert "password" in error.problem
+    assert "s3" not in str(error)
+    assert "db/lab" not in str(error)
+    assert "dsn_env" in error.hint
+    assert "~/.pgpass" in error.hint
+
+
+def test_a_password_among_the_levels_of_a_factor_is_refused_by_its_place() -> None:
+    error = refusal(factor('"target.dsn" = ["postgresql://a@db/x", "postgresql://a:s3cret@db/x"]'))
+    assert error.key == 'factors."target.dsn"[2]'
+    assert "s3cret" not in str(error)
+
+
+def test_a_password_in_broken_toml_is_not_shown() -> None:
+    assert "s3cret" not in str(refusal(f'{TARGET}dsn = "postgresql://me:s3cret@db/lab\n'))
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://me@db:5432/lab", "postgresql://db:5432/lab?user=me@there", "host=db user=me passfile=/x", ""]
+)
+def test_a_dsn_without_a_password_is_taken(dsn: str) -> None:
+    assert planned(f'{TARGET}dsn = "{dsn}"\n').cells[0].config.target.dsn == dsn
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [
+        ('dsn = "host=db"\ndsn_env = "LAB"', "target.dsn"),
+        ('dsn = "host=db"\nbin_dir = "/usr/bin"', "target.bin_dir"),
+        ('dsn_env = "LAB"\nbin_dir = "/usr/bin"', "target.bin_dir"),
+        ('dsn_env = "host=db user=me"', "target.dsn_env"),
+        ('dsn_env = ""', "target.dsn_env"),
+        ('dsn_env = "LAB"\n[layout]\nlog = "a"', "layout.log"),
+        ('dsn = "host=db"\n[layout]\nlog = "a"', "layout.log"),
+    ],
+)
+def test_ways_to_a_server_that_contradict_each_other_are_refused(lines: str, key: str) -> None:
+    error = refusal(f"{VOLUMES}{TARGET}{lines}\n")
+    assert error.key == key
+    assert error.hint
+
+
+def test_the_log_of_a_running_server_can_t_be_a_factor_either() -> None:
+    error = refusal(f'{VOLUMES}{TARGET}dsn_env = "LAB"\n[factors]\n"layout.log" = ["a", "b"]\n')
+    assert error.key == "layout.log"
+    assert error.problem == 'the log of a running server can\'t be moved (in the cell layout.log = "a")'
+
+
+# --- Volumes and workload --------------------------------------------------------------------------------------------
+
+
+def test_a_private_server_without_a_volume_is_refused_with_the_lines_to_add() -> None:
+    error = refusal(TARGET)
+    assert error.key == "volumes"
+    assert "[volumes.a]\n    path = " in error.hint
+
+
+@pytest.mark.parametrize(("line", "key"), [('data = ["a", "fast1"]', "layout.data"), ('log = "fast1"', "layout.log")])
+def test_a_volume_that_is_not_declared_is_refused_with_the_nearest_one(line: str, key: str) -> None:
+    error = refusal(f'{MINIMAL}[volumes.fast]\npath = "."\n[layout]\n{line}\n')
+    assert (error.key, error.problem) == (key, 'no volume is named "fast1"')
+    assert error.hint == "Did you mean fast? The spec's volumes: a, b, fast."
+
+
+def test_a_volume_that_only_a_level_names_is_refused_naming_the_cell() -> None:
+    error = refusal(factor('"layout.data_files" = [1, 2]\n"layout.log" = ["a", "c"]'))
+    assert error.problem == 'no volume is named "c" (in the cell layout.data_files = 1, layout.log = "c")'
+
+
+@pytest.mark.parametrize("path", ["", "  ", "a\\u0000b"])
+def test_a_volume_with_an_empty_path_is_refused(path: str) -> None:
+    assert refusal(f'{TARGET}[volumes.a]\npath = "{path}"\n').key == "volumes.a.path"
+
+
+def test_a_volume_with_a_name_that_can_t_name_a_folder_is_refused() -> None:
+    assert refusal(f'{TARGET}[volumes."a/b"]\npath = "."\n').key == 'volumes."a/b"'
+
+
+def test_a_volume_named_twice_for_data_is_refused() -> None:
+    assert "more than once" in refusal(f'{MINIMAL}[layout]\ndata = ["a", "a"]\n').problem
+
+
+def test_a_transaction_of_more_rows_than_a_connection_has_is_refused_if_the_spec_asked_for_it() -> None:
+    text = MINIMAL + "[workload]\nrows_per_connection = 500\n"
+    assert planned(text).cells[0].config.workload.rows_per_connection == 500
+    assert refusal(f"{text}rows_per_transaction = 501\n").key == "workload.rows_per_transaction"
+    assert planned(f"{text}rows_per_transaction = 500\n").cells
+
+
+# --- Factors ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ('"layout.data_fils" = [1, 2]', 'Did you mean "layout.data_files"?'),
+        ('"data_files" = [1, 2]', 'Did you mean "layout.data_files"?'),
+        ('"workload.data_files" = [1, 2]', 'Did you mean "layout.data_files"?'),
+        ('"layout.data_files." = [1, 2]', 'Did you mean "layout.data_files"?'),
+        ('"layout.data_files.x" = [1, 2]', 'Did you mean "layout.data_files"?'),
+        ('"zzz" = [1, 2]', "A factor can be any of: target.engine"),
+        ('"target.settings" = [1, 2]', "target.settings.NAME"),
+        ('"layout" = [1, 2]', "layout.data, layout.data_files, layout.log"),
+        ('"volumes.a" = ["x"]', "volumes.a.path"),
+        ('"volumes.c.path" = ["x"]', "The spec's volumes: a, b"),
+        ('x = [{ label = "y", "layout.data_fils" = 1 }]', 'Did you mean "layout.data_files"?'),
+        ('x = [{ label = "y", layout.data_files = 1 }]', "in quotes"),
+    ],
+)
+def test_a_factor_path_that_names_nothing_is_refused_with_the_nearest_one(line: str, hint: str) -> None:
+    error = refusal(factor(line))
+    assert error.key is not None
+    assert error.key.startswith("factors.")
+    assert hint in error.hint
+
+
+def test_a_path_without_quotes_is_refused_saying_to_quote_it() -> None:
+    error = refusal(factor("layout.data_files = [1, 2]"))
+    assert error.key == "factors.layout"
+    assert '"layout.data_files" = ' in error.hint
+
+
+def test_a_factor_without_levels_is_refused() -> None:
+    error = refusal(factor('"layout.data_files" = []'))
+    assert (error.key, error.problem) == ('factors."layout.data_files"', "has no levels")
+
+
+def test_a_factor_that_is_a_single_value_is_refused() -> None:
+    assert refusal(factor('"layout.data_files" = 4')).problem == "must be a list of levels, not 4"
+
+
+@pytest.mark.parametrize("levels", ["1, 2, 1", "2, 1, 1"])
+def test_a_level_listed_twice_is_refused(levels: str) -> None:
+    error = refusal(factor(f'"layout.data_files" = [{levels}]'))
+    assert (error.key, error.problem) == ('factors."layout.data_files"[3]', "1 is listed twice")
+
+
+def test_one_and_true_are_two_levels() -> None:
+    assert len(planned(factor('"target.settings.x" = [1, true]')).cells) == 2
+    assert "listed twice" in refusal(factor('"target.settings.x" = [1, 1.0]')).problem
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "problem"),
+    [
+        (
+            '"layout.data_files" = [1, "two"]',
+            'factors."layout.data_files"[2]',
+            'must be a whole number from 1 to 1024, not "two"',
+        ),
+        (
+            '"layout.data_files" = [1, [2]]',
+            'factors."layout.data_files"[2]',
+            "must be a whole number from 1 to 1024, not [2]",
+        ),
+        ('"layout.data_files" = [0]', 'factors."layout.data_files"[1]', "must be a whole number from 1 to 1024, not 0"),
+        ('"layout.data" = [["a"], "b"]', 'factors."layout.data"[2]', "must be a list with at least 1 item"),
+        ('"layout.data" = [["a"], [1]]', 'factors."layout.data"[2]', "must be text in quotes, not 1"),
+        ('"layout.data" = [[]]', 'factors."layout.data"[1]', "must be a list with at least 1 item"),
+        ('"target.engine" = ["postgres", "oracle"]', 'factors."target.engine"[2]', 'must be "postgres", not "oracle"'),
+        ('"target.settings.x" = [[1]]', 'factors."target.settings.x"[1]', "must be text in quotes, a number"),
+        ('x = [{ label = "y", "layout.log" = 3 }]', 'factors.x[1]."layout.log"', "must be text in quotes, not 3"),
+        (
+            'x = [{ label = "y", "layout.log" = {} }]',
+            'factors.x[1]."layout.log"',
+            "must be text in quotes, not a table",
+        ),
+    ],
+)
+def test_a_level_of_the_wrong_type_is_refused_by_its_place(line: str, key: str, problem: str) -> None:
+    error = refusal(factor(line))
+    assert error.key == key
+    assert error.problem.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("levels", "key", "problem"),
+    [
+        ('{ "layout.data_files" = 1 }', "factors.x[1]", "has no label"),
+        ('{ label = "y" }, { label = "y" }', "factors.x[2].label", "is the label of another level too"),
+        ("{ label = 1 }", "factors.x[1].label", "must be text in quotes, not 1"),
+        ('{ label = " " }', "factors.x[1].label", "must be text in quotes"),
+        ('{ label = "y" }, 4', "factors.x[2]", "must be a table with a label, not 4"),
+        ('4, { label = "y" }', "factors.x[1]", "must be a table with a label, not 4"),
+    ],
+)
+def test_labelled_levels_need_a_label_each_of_its_own(levels: str, key: str, problem: str) -> None:
+    error = refusal(factor(f"x = [{levels}]"))
+    assert error.key == key
+    assert problem in error.problem
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'x = [{ label = "y", "layout.log" = "a" }]\n"layout.log" = ["a", "b"]',
+        '"layout.log" = ["a", "b"]\nx = [{ label = "n" }, { label = "y", "layout.log" = "a" }]',
+        '"between_runs.pause" = ["1s"]\n"between_runs.pause_s" = [1]',
+    ],
+)
+def test_two_factors_that_set_the_same_key_are_refused(line: str) -> None:
+    error = refusal(factor(line))
+    assert ", and so does the factor " in error.problem
+
+
+@pytest.mark.parametrize("name", ["name", "question", "repetitions", "order", "seed", "costly", "factors", "exclude"])
+def test_what_holds_for_the_whole_experiment_can_t_be_a_factor(name: str) -> None:
+    for line in (f"{name} = [1, 2]", f'{name} = [{{ label = "x" }}]', f'x = [{{ label = "y", {name} = 1 }}]'):
+        error = refusal(factor(line))
+        assert error.problem.startswith(f"{name} ")
+        assert "names no key" not in error.problem
+
+
+def test_a_labelled_factor_is_not_named_after_a_key_that_it_does_not_set() -> None:
+    assert (
+        "is named after the key" in refusal(factor('"layout.log" = [{ label = "y", "layout.data_files" = 1 }]')).problem
+    )
+    assert planned(factor('"layout.log" = [{ label = "near", "layout.log" = "a" }]')).cells
+
+
+def test_a_factor_needs_a_name() -> None:
+    assert "no name" in refusal(factor('"" = [1]')).problem
+
+
+def test_a_costly_factor_that_is_not_there_is_refused_with_the_nearest_one() -> None:
+    error = refusal('costly = ["layout.dta"]\n' + factor('"layout.data" = [["a"]]'))
+    assert error.key == "costly[1]"
+    assert "Did you mean layout.data?" in error.hint
+
+
+# --- Exclusions ------------------------------------------------------------------------------------------------------
+
+TWO_FACTORS = factor('"layout.data_files" = [1, 2]\n"layout.log" = ["a", "b"]')
+
+
+@pytest.mark.parametrize(
+    ("lines", "key", "hint"),
+    [
+        ('"layout.data_file" = 1', 'exclude[1]."layout.data_file"', "Did you mean layout.data_files?"),
+        ('"layout.data_files" = "1"', 'exclude[1]."layout.data_files"', "Did you mean 1?"),
+        ('"layout.data_files" = true', 'exclude[1]."layout.data_files"', "Its levels: 1, 2."),
+        ('"layout.data_files" = [1, 2]', 'exclude[1]."layout.data_files"', "one [[exclude]] for each"),
+        ('"layout.log" = "c"', 'exclude[1]."layout.log"', 'Its levels: "a", "b".'),
+        ("layout.log = 'a'", "exclude[1].layout", "in quotes"),
+        ("", "exclude[1]", "names no factor"),
+    ],
+)
+def test_an_exclusion_of_what_is_not_there_is_refused(lines: str, key: str, hint: str) -> None:
+    error = refusal(f"{TWO_FACTORS}[[exclude]]\n{lines}\n")
+    assert error.key == key
+    assert hint in error.hint or hint in error.problem
+
+
+def test_an_exclusion_in_single_brackets_is_refused() -> None:
+    error = refusal(f'{TWO_FACTORS}[exclude]\n"layout.log" = "a"\n')
+    assert (error.key, error.problem) == ("exclude", "must be a list of tables")
+    assert "[[exclude]]" in error.hint
+
+
+def test_a_spec_that_excludes_all_its_cells_is_refused() -> None:
+    text = TWO_FACTORS + "".join(f'[[exclude]]\n"layout.log" = "{name}"\n' for name in "ab")
+    error = refusal(text)
+    assert (error.key, error.problem) == ("exclude", "leaves none of the 4 cells")
+
+
+# --- What makes two specs the same -----------------------------------------------------------------------------------
+
+
+def sha256(text: str) -> str:
+    return parse(text, "x.toml").sha256
+
+
+def changes(old: str, new: str) -> list[str]:
+    return differences(parse(old, "x.toml").canonical, parse(new, "x.toml").canonical)
+
+
+def test_comments_blanks_and_the_order_of_keys_do_not_make_another_spec() -> None:
+    one = MINIMAL + "[workload]\nconnections = 4\nrows_per_connection = 10\n"
+    other = "[workload]  # here\nrows_per_connection = 1_0\n\n\nconnections = 4\n" + MINIMAL
+    assert sha256(one) == sha256(other)
+    assert changes(one, other) == []
+
+
+def test_any_other_change_makes_another_spec_and_is_named() -> None:
+    one = "repetitions = 3\n" + factor('"layout.data_files" = [1, 2]')
+    other = "repetitions = 5\n" + factor('"layout.data_files" = [1, 2, 4]') + '[layout]\nlog = "b"\n'
+    assert sha256(one) != sha256(other)
+    assert changes(one, other) == [
+        "repetitions: 3 -> 5",
+        'factors."layout.data_files": [1, 2] -> [1, 2, 4]',
+        'layout.log: (not set) -> "b"',
+    ]
+    assert changes(other, one)[2] == 'layout.log: "b" -> (not set)'
+
+
+def test_one_and_true_and_one_point_zero_are_changes() -> None:
+    specs = [f"{MINIMAL}[target.settings]\nx = {value}\n" for value in ("1", "true", "1.0")]
+    assert len({sha256(text) for text in specs}) == 3
+    assert changes(specs[0], specs[1]) == ["target.settings.x: 1 -> true"]
+
+
+def test_the_order_of_factors_and_of_volumes_matters_since_cells_and_data_files_follow_it() -> None:
+    lines = ['"layout.data_files" = [1, 2]', '"layout.log" = ["a", "b"]']
+    one, other = factor("\n".join(lines)), factor("\n".join(lines[::-1]))
+    assert sha256(one) != sha256(other)
+    assert changes(one, other) == [
+        "order of factors: layout.data_files, layout.log -> layout.log, layout.data_files",
+    ]
+    swapped = '[volumes.b]\npath = "./b"\n[volumes.a]\npath = "./a"\n'
+    assert changes(MINIMAL, TARGET + swapped) == ["order of volumes: a, b -> b, a"]
+
+
+def test_a_change_inside_a_labelled_level_is_named_by_its_place() -> None:
+    one = factor('x = [{ label = "y", "layout.log" = "a" }, { label = "z" }]')
+    other = factor('x = [{ label = "y", "layout.log" = "b" }, { label = "z" }]')
+    assert changes(one, other) == ['factors.x[1]."layout.log": "a" -> "b"']
+    shorter = factor('x = [{ label = "y", "layout.log" = "a" }]')
+    assert changes(one, shorter) == [
+        'factors.x: [{"label": "y", "layout.log": "a"}, {"label": "z"}] -> [{"label": "y", "layout.log": "a"}]'
+    ]
+
+
+def test_an_experiment_survives_being_written_as_json_and_read_again() -> None:
+    experiment = load(EXPERIMENTS / "files-and-log-place.toml")
+    again = Experiment.model_validate_json(experiment.model_dump_json())
+    assert again == experiment
+    assert expand(again) == expand(experiment)
+
+
+# --- Whatever stands in it -------------------------------------------------------------------------------------------
+
+
+def toml(value: object) -> str:
+    """A value as TOML writes it, tables inline."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {toml(inside)}" for key, inside in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(inside) for inside in value) + "]"
+    return json.dumps(value)
+
+
+PATHS = [path.replace("NAME", "x") for path in known_paths({"volumes": {"a": {}}})] + ["between_runs.pause"]
+SCALARS = (
+    st.sampled_from(["a", "postgres", "sequential-insert", "1s", "", "."])
+    | st.integers(-2, 5)
+    | st.booleans()
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from(["a", "path"]), inside, max_size=2),
+    max_leaves=4,
+)
+LABELLED = st.dictionaries(st.sampled_from(PATHS), SCALARS, max_size=2).map(lambda level: {"label": "y", **level})
+LEVELS = st.lists(SCALARS, max_size=3) | st.lists(VALUES, max_size=3) | st.lists(LABELLED, max_size=2)
+FACTORS = st.dictionaries(st.sampled_from([*PATHS, "free", "seed", ""]), LEVELS, max_size=3)
+EXCLUDES = st.lists(st.dictionaries(st.sampled_from(PATHS), SCALARS, max_size=1), max_size=1)
+
+
+def outcome(text: str) -> Plan | SpecError:
+    try:
+        return planned(text)
+    except SpecError as error:
+        return error
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(PATHS), SCALARS | VALUES, max_size=2), FACTORS, EXCLUDES)
+def test_whatever_stands_in_a_spec_is_planned_or_refused_by_its_key(
+    keys: dict[str, object], factors: dict[str, object], excludes: list[object]
+) -> None:
+    said = {"target.engine": "postgres", "volumes.a.path": "."} | keys
+    lines = [f"{path} = {toml(value)}" for path, value in said.items()]
+    came_out = outcome("\n".join([*lines, f"factors = {toml(factors)}", f"exclude = {toml(excludes)}"]))
+    if isinstance(came_out, SpecError):
+        assert came_out.key
+        assert "pydantic" not in str(came_out)
+    else:
+        assert came_out.runs

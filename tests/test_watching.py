@@ -1,0 +1,124 @@
+"""Pace and series of a watcher: it minds its own cost, and its rates add up to what was counted."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storagelab.targets.watching import Pace, Series
+
+counts = st.integers(min_value=0, max_value=10**12).map(float)
+
+
+def _busy(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def _run(pace: Pace, seconds: float, cost_s: float) -> None:
+    pace.begin(lambda: None)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(pace.delay_s())
+        _busy(cost_s)
+        pace.ticked()
+    pace.end()
+
+
+def test_cheap_looks_come_as_often_as_asked():
+    pace = Pace(50, 0.04, at_random=True)
+    _run(pace, 2.0, 0.0)
+    assert 70 <= pace.cost().ticks <= 102
+    assert pace.cost().sampler_cpu_s < 0.2
+
+
+def test_dear_looks_get_rarer_until_they_fit_the_budget():
+    pace = Pace(50, 0.04, at_random=True)
+    _run(pace, 4.0, 0.004)
+    # 50 looks a second would cost 0.4 of a core (a session of unknown cost counts as much again); a second passes first.
+    assert pace.cost().ticks < 100
+    assert pace.cost().sampler_cpu_s < 0.5
+
+
+def test_looks_at_random_keep_to_their_rate_but_not_to_a_beat():
+    pace = Pace(100, 1.0, at_random=True)
+    pace.begin(lambda: None)
+    gaps = []
+    last = time.monotonic()
+    for _ in range(60):
+        time.sleep(pace.delay_s())
+        now = time.monotonic()
+        gaps.append(now - last)
+        last = now
+        pace.ticked()
+    assert min(gaps) < 0.008 < 0.012 < max(gaps)
+
+
+def test_a_session_that_tells_its_cost_is_reported_with_it():
+    spent = iter([1.0, 1.5])
+    pace = Pace(50, 0.04, at_random=False)
+    pace.begin(lambda: next(spent))
+    pace.end()
+    assert pace.cost().session_cpu_s == pytest.approx(0.5)
+
+
+@given(st.lists(st.tuples(st.floats(0.3, 2.0), counts), min_size=2, max_size=20))
+def test_rates_times_their_intervals_add_up_to_the_growth_of_the_counter(steps):
+    series = Series(with_rows=True)
+    at_s = 0.0
+    for step_s, count in steps:
+        at_s += step_s
+        series.add(at_s, {"rows": count, "volume.a.write_bytes": 2 * count}, last=False)
+    frozen = series.frozen()
+    starts = (steps[0][0], *frozen.at_s)
+    grown = sum(
+        rate * (end - start)
+        for rate, start, end in zip(frozen.columns["rows_per_s"], starts, frozen.at_s, strict=False)
+        if rate is not None
+    )
+    assert grown == pytest.approx(steps[-1][1] - steps[0][1], rel=1e-6, abs=1e-3)
+    assert set(frozen.columns) == {"rows_per_s", "volume.a.write_bytes_per_s"}
+    assert all(len(column) == len(frozen.at_s) for column in frozen.columns.values())
+
+
+def test_a_very_short_last_interval_is_joined_to_the_one_before():
+    series = Series(with_rows=True)
+    for at_s, rows in ((0.0, 0.0), (1.0, 100.0)):
+        series.add(at_s, {"rows": rows}, last=False)
+    series.add(1.05, {"rows": 105.0}, last=True)
+    assert series.frozen().at_s == (1.05,)
+    assert series.frozen().columns["rows_per_s"] == (pytest.approx(100.0),)
+
+
+def test_a_series_is_due_once_a_second_whatever_came_late():
+    series = Series(with_rows=True)
+    series.add(0.0, {}, last=False)
+    assert not series.due(0.5)
+    assert series.due(1.0)
+    series.add(1.3, {}, last=False)
+    assert not series.due(1.9)
+    assert series.due(2.0)
+
+
+def test_a_counter_that_was_missing_once_has_no_rate_there_and_is_not_taken_for_zero():
+    series = Series(with_rows=True)
+    for at_s, counters in ((0.0, {"a": 1.0}), (1.0, {}), (2.0, {"a": 5.0}), (3.0, {"a": 6.0})):
+        series.add(at_s, counters, last=False)
+    assert series.frozen().columns == {"a_per_s": (None, None, 1.0)}
+
+
+def test_where_workers_report_no_rows_there_is_no_rate_of_rows():
+    series = Series(with_rows=False)
+    for at_s in (0.0, 1.0):
+        series.add(at_s, {"rows": 0.0, "a": at_s}, last=False)
+    assert set(series.frozen().columns) == {"a_per_s"}
+
+
+def test_one_reading_makes_no_series():
+    series = Series(with_rows=True)
+    series.add(0.0, {"rows": 0.0}, last=True)
+    assert series.frozen().at_s == ()
