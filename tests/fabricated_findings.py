@@ -51,13 +51,20 @@ def make_sample(mean: float, repetitions: int = 5, half_width: float = 0.02) -> 
     )
 
 
-def make_wait(wait_type: str, wait_s: float, analogue: str = "", method: str = "sampled", signal: float = 0.1) -> WaitStat:
+def make_wait(
+    wait_type: str, wait_s: float, analogue: str = "", method: str = "sampled", signal: float = 0.1
+) -> WaitStat:
     return WaitStat.model_validate(
         {
-            "wait_type": wait_type, "analogue": analogue, "method": method, "wait_s": wait_s,
-            "resource_s": (1 - signal) * wait_s, "signal_s": signal * wait_s, "wait_count": round(wait_s * 1_234),
+            "wait_type": wait_type,
+            "analogue": analogue,
+            "method": method,
+            "wait_s": wait_s,
+            "resource_s": (1 - signal) * wait_s,
+            "signal_s": signal * wait_s,
+            "wait_count": round(wait_s * 1_234),
         }
-    )  # fmt: skip
+    )
 
 
 def make_cell(
@@ -71,10 +78,17 @@ def make_cell(
         make_wait("RUNNABLE_NO_EVENT", 0.06 * available_s, "SOS_SCHEDULER_YIELD", "derived", signal=1.0),
         make_wait("IO:SLRURead", 0.004 * available_s),
         WaitStat(
-            wait_type="ON_CPU", analogue="(CPU)", category="cpu", method="derived", wait_s=0.2 * available_s,
-            resource_s=None, signal_s=None, wait_count=None, is_wait=False,
+            wait_type="ON_CPU",
+            analogue="(CPU)",
+            category="cpu",
+            method="derived",
+            wait_s=0.2 * available_s,
+            resource_s=None,
+            signal_s=None,
+            wait_count=None,
+            is_wait=False,
         ),
-    )  # fmt: skip
+    )
     return CellSummary(
         cell_id=cell_id,
         levels=dict(levels),
@@ -112,26 +126,35 @@ def make_findings(
     for number, values in enumerate(itertools.product(*factors.values()), 1):
         key = values if len(values) != 1 else values[0]
         extend = 0.25 / (values[0] if isinstance(values[0], int) and values else 1) if values else 0.1
-        cells.append((key, make_cell(f"c{number}", dict(zip(names, values, strict=True)), means[key], repetitions, extend)))
+        cells.append(
+            (key, make_cell(f"c{number}", dict(zip(names, values, strict=True)), means[key], repetitions, extend))
+        )
     ids = {key: cell.cell_id for key, cell in cells}
     measured = sorted((cell for _, cell in cells if cell.elapsed_s), key=lambda cell: cell.elapsed_s.mean.value)
     judged = verdict not in ("too-few-runs", "single-cell")
     best = measured[0].cell_id if measured else ""
     tied_ids = [ids[key] for key in tied] if verdict != "indistinguishable" else [c.cell_id for c in measured[1:]]
-    comparisons = [
-        _comparison(cell, measured[0], cell.cell_id not in tied_ids) for cell in measured[1:] if judged
-    ]
+    comparisons = [_comparison(cell, measured[0], cell.cell_id not in tied_ids) for cell in measured[1:] if judged]
     return Findings.model_validate(
         {
-            "experiment": "files-and-log-place", "question": "How many data files?", "provenance": provenance,
+            "experiment": "files-and-log-place",
+            "question": "How many data files?",
+            "provenance": provenance,
             "factors": tuple(make_factor(name, levels) for name, levels in factors.items()),
-            "runs_planned": repetitions * len(cells), "runs_stored": repetitions * len(measured), "verdict": verdict,
-            "best": (best,) if best and judged else (), "tied": tuple(tied_ids) if judged else (),
+            "runs_planned": repetitions * len(cells),
+            "runs_stored": repetitions * len(measured),
+            "verdict": verdict,
+            "best": (best,) if best and judged else (),
+            "tied": tuple(tied_ids) if judged else (),
             "worst": measured[-1].cell_id if judged and len(measured) > 1 else None,
-            "cells": tuple(cell for _, cell in cells), "comparisons": tuple(comparisons), "effects": tuple(effects),
-            "wait_changes": tuple(changes), "wait_trends": tuple(trends), "cautions": tuple(cautions),
+            "cells": tuple(cell for _, cell in cells),
+            "comparisons": tuple(comparisons),
+            "effects": tuple(effects),
+            "wait_changes": tuple(changes),
+            "wait_trends": tuple(trends),
+            "cautions": tuple(cautions),
         }
-    )  # fmt: skip
+    )
 
 
 def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> Comparison:
@@ -146,17 +169,29 @@ def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> 
     )
 
 
-def make_effect(factor: str, level: JsonValue, baseline: JsonValue, ratio: tuple[float, float, float], at=None) -> Effect:
+def make_effect(
+    factor: str, level: JsonValue, baseline: JsonValue, ratio: tuple[float, float, float], at=None
+) -> Effect:
     """`ratio` is (low, value, high); it is told apart from 1 exactly if the interval leaves 1 out."""
     low, value, high = ratio
     return Effect(
-        factor=factor, level=level, baseline=baseline, at=at or {}, ratio=Estimate(value=value, low=low, high=high),
-        pairs=5, distinguishable=not low < 1 < high,
-    )  # fmt: skip
+        factor=factor,
+        level=level,
+        baseline=baseline,
+        at=at or {},
+        ratio=Estimate(value=value, low=low, high=high),
+        pairs=5,
+        distinguishable=not low < 1 < high,
+    )
 
 
 def extension_trend(levels: Sequence[int], shares: Sequence[float | None], at=None) -> WaitTrend:
     return WaitTrend(
-        wait_type="Lock:extend", analogue="PAGELATCH_* on PFS/GAM/SGAM", category="allocation", factor=FILES, at=at or {},
-        levels=tuple(levels), shares=tuple(shares),
-    )  # fmt: skip
+        wait_type="Lock:extend",
+        analogue="PAGELATCH_* on PFS/GAM/SGAM",
+        category="allocation",
+        factor=FILES,
+        at=at or {},
+        levels=tuple(levels),
+        shares=tuple(shares),
+    )

@@ -18,9 +18,23 @@ def estimate(low, value, high):
 
 @pytest.mark.parametrize(
     "formatter",
-    [n.seconds, n.duration, n.percent, n.signed_percent, n.change, n.rows_per_s, n.count, n.bytes_, n.seconds_estimate,
-     n.seconds_interval, n.rows_per_s_estimate, n.ratio_interval, n.change_estimate, n.signed_estimate],
-)  # fmt: skip
+    [
+        n.seconds,
+        n.duration,
+        n.percent,
+        n.signed_percent,
+        n.change,
+        n.rows_per_s,
+        n.count,
+        n.bytes_,
+        n.seconds_estimate,
+        n.seconds_interval,
+        n.rows_per_s_estimate,
+        n.ratio_interval,
+        n.change_estimate,
+        n.signed_estimate,
+    ],
+)
 def test_what_is_not_known_is_left_empty_and_never_zero(formatter):
     assert formatter(None) == ""
 
@@ -33,9 +47,17 @@ def test_a_figure_that_is_no_number_is_left_empty(formatter, value):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2.4137, "2.41 s"), (83.25, "83.2 s"), (0.083, "83.0 ms"), (5.23e-6, "5.23 µs"), (4e-9, "4.00 ns"),
-     (12345.6, "12,346 s"), (0.0, "0 s"), (0.5, "0.500 s")],
-)  # fmt: skip
+    [
+        (2.4137, "2.41 s"),
+        (83.25, "83.2 s"),
+        (0.083, "83.0 ms"),
+        (5.23e-6, "5.23 µs"),
+        (4e-9, "4.00 ns"),
+        (12345.6, "12,346 s"),
+        (0.0, "0 s"),
+        (0.5, "0.500 s"),
+    ],
+)
 def test_seconds_take_the_unit_that_reads_best(value, text):
     assert n.seconds(value) == text
 
@@ -57,26 +79,49 @@ def test_both_ends_of_a_range_have_one_unit():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.4, "0.400 s"), (7, "7 s"), (7.25, "7.2 s"), (45.2, "45 s"), (59.7, "1 min"), (200, "3 min 20 s"), (7800, "2 h 10 min"),
-     (3599.8, "1 h"), (7199, "2 h"), (273600, "3 d 4 h")],
-)  # fmt: skip
+    [
+        (0.4, "0.400 s"),
+        (7, "7 s"),
+        (7.25, "7.2 s"),
+        (45.2, "45 s"),
+        (59.7, "1 min"),
+        (200, "3 min 20 s"),
+        (7800, "2 h 10 min"),
+        (3599.8, "1 h"),
+        (7199, "2 h"),
+        (273600, "3 d 4 h"),
+    ],
+)
 def test_a_duration_is_rounded_as_people_plan(value, text):
     assert n.duration(value) == text
 
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.25, "25 %"), (0.0213, "2.1 %"), (0.02, "2 %"), (0.0004, "less than 0.1 %"), (0.0, "0 %"), (0.0996, "10 %"), (1.5, "150 %")],
-)  # fmt: skip
+    [
+        (0.25, "25 %"),
+        (0.0213, "2.1 %"),
+        (0.02, "2 %"),
+        (0.0004, "less than 0.1 %"),
+        (0.0, "0 %"),
+        (0.0996, "10 %"),
+        (1.5, "150 %"),
+    ],
+)
 def test_a_share_is_shown_in_percent(share, text):
     assert n.percent(share) == text
 
 
 @pytest.mark.parametrize(
     ("ratio", "words", "signed"),
-    [(0.82, "18 % less time", "-18 %"), (1.22, "22 % more time", "+22 %"), (2.4, "2.4 times as long", "+140 %"),
-     (1.0, "less than 0.1 % apart in time", "0 %"), (0.985, "1.5 % less time", "-1.5 %")],
-)  # fmt: skip
+    [
+        (0.82, "18 % less time", "-18 %"),
+        (1.22, "22 % more time", "+22 %"),
+        (2.4, "2.4 times as long", "x 2.4"),
+        (1.0, "less than 0.1 % apart in time", "0 %"),
+        (0.985, "1.5 % less time", "-1.5 %"),
+    ],
+)
 def test_a_ratio_of_times_reads_as_a_change(ratio, words, signed):
     assert n.change(ratio) == words
     assert n.signed_percent(ratio) == signed
@@ -88,6 +133,7 @@ def test_a_change_carries_its_interval():
     assert n.change_estimate(estimate(0.98, 1.03, 1.08)) == "3 % more time (95 % CI 2 % less to 8 % more)"
     assert n.change_estimate(estimate(2.1, 2.4, 2.7)) == "2.4 times as long (95 % CI 2.1 to 2.7)"
     assert n.signed_estimate(estimate(1.17, 1.22, 1.27)) == "+22 % (17 to 27 %)"
+    assert n.signed_estimate(estimate(2.1, 2.4, 2.7)) == "x 2.4 (2.1 to 2.7)"
 
 
 def test_a_narrow_interval_earns_a_change_one_more_digit():
@@ -99,20 +145,24 @@ def test_a_comparison_turned_round_keeps_its_meaning():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(189734.2, "190,000 rows/s"), (1234567, "1,230,000 rows/s"), (87.654, "87.7 rows/s"), (0, "0 rows/s")]
+    ("value", "text"),
+    [(189734.2, "190,000 rows/s"), (1234567, "1,230,000 rows/s"), (87.654, "87.7 rows/s"), (0, "0 rows/s")],
 )
 def test_throughput_has_three_digits(value, text):
     assert n.rows_per_s(value) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(512, "512 bytes"), (64 * 2**20, "64 MB"), (1.5 * 2**30, "1.5 GB"), (0, "0 bytes"), (2**60, "1,024 PB")]
+    ("value", "text"),
+    [(512, "512 bytes"), (64 * 2**20, "64 MB"), (1.5 * 2**30, "1.5 GB"), (0, "0 bytes"), (2**60, "1,024 PB")],
 )
 def test_bytes_take_the_units_that_specs_are_written_in(value, text):
     assert n.bytes_(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(1234567, "1,234,567"), (2.34, "2.3"), (0.01, "<0.1"), (12.3, "12"), (0, "0")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234567, "1,234,567"), (2.34, "2.3"), (0.01, "<0.1"), (12.3, "12"), (0, "0")]
+)
 def test_counts_are_grouped_by_thousands(value, text):
     assert n.count(value) == text
 
@@ -136,7 +186,10 @@ def test_numbers_stay_with_their_units_when_lines_are_wrapped():
 def test_what_is_shown_lies_within_the_interval_it_is_shown_with(value, width):
     half = value * width
     text = n.seconds_estimate(estimate(value - half, value, value + half))
-    shown, low, high = (float(part.replace(",", "")) for part in re.findall(r"(?<![\d])-?[\d,]*\.?\d+(?= |\))", text.replace("95 % CI", "")))
+    shown, low, high = (
+        float(part.replace(",", ""))
+        for part in re.findall(r"(?<![\d])-?[\d,]*\.?\d+(?= |\))", text.replace("95 % CI", ""))
+    )
     assert low <= shown <= high
     unit = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[text.split(" ")[1]]
     assert shown * unit == pytest.approx(value, rel=0.06)

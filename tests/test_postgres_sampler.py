@@ -153,7 +153,7 @@ def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Sampled, float]:
 
 @needs_kernel
 def test_a_load_is_explained_by_its_waits_and_its_cpu(stage):
-    sampled, elapsed_s = _watched(stage(8), 4_000)
+    sampled, elapsed_s = _watched(stage(8), 30_000)
     raw = sampled.waits(elapsed_s, 8 * elapsed_s, 8)
     assert raw is not None
     assert sampled.error == ""

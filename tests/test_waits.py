@@ -27,7 +27,9 @@ from storagelab.waits import (
 
 ticks = st.integers(0, 50_000)
 seconds = st.floats(0, 1e5)
-names = st.sampled_from(["Lock:extend", "IO:WALSync", "IO:DataFileWrite", "LWLock:WALWrite", "LWLock:WALInsert", NO_EVENT])
+names = st.sampled_from(
+    ["Lock:extend", "IO:WALSync", "IO:DataFileWrite", "LWLock:WALWrite", "LWLock:WALInsert", NO_EVENT]
+)
 
 
 @st.composite

@@ -1,9 +1,9 @@
-"""Checks the wait estimator against a kernel trace: `python tools/check_wait_estimator.py` (Linux, root, a few minutes).
+"""Checks the wait estimator against a kernel trace: `python tools/check_wait_estimator.py` (Linux, root, some minutes).
 
 Starts private servers, runs short loads, and samples them just as a run does. At the same time the kernel traces every
-switch, wake-up and system call of the worker sessions: that is the truth. A session asleep in `futex` waits for a latch,
-in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so on; what is known of a session is
-therefore the class of its system call, and estimates are summed by the same classes. See docs/waits-postgresql.md.
+switch, wake-up and system call of the worker sessions: that is the truth. A session asleep in `futex` waits for a
+latch, in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so on; what is known of a
+session is the class of its system call, so estimates are summed by the same classes. See docs/waits-postgresql.md.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import argparse
 import contextlib
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
-from storagelab.errors import StoragelabError
 from storagelab.model import Config, LayoutConfig, TargetConfig, WorkloadConfig
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.layout import Layout
@@ -34,23 +33,14 @@ from storagelab.targets.postgres.sampler import Sampled, Sampler
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.workload import Workers
 from storagelab.values import Scalar
-from storagelab.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, SampledWaits, normalise
+from storagelab.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
 
-TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("sched/sched_switch", "sched/sched_wakeup", "raw_syscalls/sys_enter", "raw_syscalls/sys_exit")
-BUFFER_KB_PER_CPU = 400_000
 MEMORY_GROUP = Path("/sys/fs/cgroup/memory/storagelab-check")
 READ_LIMIT_BYTES = 120 * 2**20
 READ_ROWS = 2_000_000
+CONNECTIONS = 16
+SETTINGS: dict[str, Scalar] = {"shared_buffers": "64MB", "max_wal_size": "4GB"}
 SCHEMA = "wait_check"
-CLASSES = ("latch", "lock", "sync", "write", "read", "spin", "no event")
-NO_CLASS = "no event"
-
-CALLS = {  # numbers of x86-64
-    "latch": {202, 449}, "lock": {232, 281, 441, 7, 271}, "sync": {74, 75, 277}, "read": {0, 17, 19, 295, 221, 426},
-    "write": {1, 18, 20, 296, 285, 77}, "spin": {23, 35, 230, 270},
-}  # fmt: skip
-CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in numbers}
 
 
 def class_of_event(wait_type: str) -> str:
@@ -68,130 +58,9 @@ def class_of_event(wait_type: str) -> str:
     return "spin" if kind == "Timeout" else NO_CLASS
 
 
-# --- The truth --------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Truth:
-    """Seconds of all sessions by class of system call: asleep, queued for a CPU, running."""
-
-    blocked_s: Counter[str] = field(default_factory=Counter)
-    queued_s: Counter[str] = field(default_factory=Counter)
-    running_s: Counter[str] = field(default_factory=Counter)
-    sleeps: Counter[str] = field(default_factory=Counter)
-
-
-class Trace:
-    """A trace of its own, of some processes only, kept in memory until the load is over so that no reader disturbs it."""
-
-    def __init__(self, pids: Sequence[int]) -> None:
-        self._folder = TRACING / "instances" / "storagelab-check"
-        self._pids = pids
-
-    def __enter__(self) -> Trace:
-        with contextlib.suppress(OSError):
-            self._folder.rmdir()
-        self._folder.mkdir()
-        self._set("trace_clock", "mono")
-        self._set("buffer_size_kb", str(BUFFER_KB_PER_CPU))
-        self._set("set_event_pid", " ".join(map(str, self._pids)))
-        for event in EVENTS:
-            self._set(f"events/{event}/enable", "1")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._set("tracing_on", "0")
-        for event in EVENTS:
-            self._set(f"events/{event}/enable", "0")
-        self._folder.rmdir()
-
-    def _set(self, name: str, value: str) -> None:
-        (self._folder / name).write_text(value)
-
-    def stop(self) -> None:
-        self._set("tracing_on", "0")
-
-    def lines(self) -> Iterator[str]:
-        """What was traced, oldest first. Raises RuntimeError if the buffer was too small to hold it all."""
-        for stats in self._folder.glob("per_cpu/cpu*/stats"):
-            lost = re.search(r"^overrun: (\d+)", stats.read_text(), re.MULTILINE)
-            if lost and int(lost[1]):
-                raise RuntimeError(f"the trace lost {lost[1]} events; run a shorter load")
-        with (self._folder / "trace").open() as file:
-            yield from file
-
-
-_LINE = re.compile(r".*?-(\d+)\s+\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)")
-_SWITCH = re.compile(r"prev_comm=.* prev_pid=(\d+) prev_prio=-?\d+ prev_state=(\S+) ==> next_comm=.* next_pid=(\d+) ")
-_WOKEN = re.compile(r"comm=.* pid=(\d+) prio")
-
-
-class Session:
-    """Follows one process through the trace."""
-
-    def __init__(self, truth: Truth, window: tuple[float, float]) -> None:
-        self._truth = truth
-        self._since_s, self._end_s = window
-        self.state = "blocked"
-        self._call: int | None = None
-
-    @property
-    def _class(self) -> str:
-        return NO_CLASS if self._call is None else CLASS_OF_CALL.get(self._call, NO_CLASS)
-
-    def becomes(self, state: str, at_s: float) -> None:
-        self.account(at_s)
-        if state == "blocked" and self._since_s < self._end_s:
-            self._truth.sleeps[self._class] += 1
-        self.state = state
-
-    def calls(self, number: int | None, at_s: float) -> None:
-        self.account(at_s)
-        self._call = number
-
-    def account(self, at_s: float) -> None:
-        """Books the time since the last change, as far as it lies within the window."""
-        at_s = min(at_s, self._end_s)
-        if at_s > self._since_s:
-            by_state = {"blocked": self._truth.blocked_s, "queued": self._truth.queued_s}
-            by_state.get(self.state, self._truth.running_s)[self._class] += at_s - self._since_s
-            self._since_s = at_s
-
-
-def read_truth(lines: Iterable[str], windows: dict[int, tuple[float, float]]) -> Truth:
-    """Adds up the trace: each session (by PID) from its start to its finish, by the monotonic clock."""
-    truth = Truth()
-    sessions = {pid: Session(truth, window) for pid, window in windows.items()}
-    for line in lines:
-        match = _LINE.match(line)
-        if match is not None:
-            _follow(sessions, int(match[1]), float(match[2]), match[3], match[4])
-    for session in sessions.values():
-        session.account(float("inf"))
-    return truth
-
-
-def _follow(sessions: dict[int, Session], pid: int, at_s: float, event: str, detail: str) -> None:
-    if event == "sched_switch":
-        switch = _SWITCH.match(detail)
-        assert switch is not None, detail
-        before, after = sessions.get(int(switch[1])), sessions.get(int(switch[3]))
-        if before is not None:
-            before.becomes("queued" if switch[2].startswith("R") else "blocked", at_s)
-        if after is not None:
-            after.becomes("running", at_s)
-    elif event == "sched_wakeup":
-        woken = _WOKEN.match(detail)
-        session = sessions.get(int(woken[1])) if woken else None
-        if session is not None and session.state == "blocked":
-            session.becomes("queued", at_s)
-    elif pid in sessions:
-        sessions[pid].calls(int(detail.split()[1]) if event == "sys_enter" else None, at_s)
-
-
 # --- The loads --------------------------------------------------------------------------------------------------------
 
-_READS = """
+_READ = """
 CREATE PROCEDURE {schema}.insert_rows(
     row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
     INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL)
@@ -208,7 +77,7 @@ BEGIN
     started_s := extract(epoch FROM clock_timestamp());
     WHILE done < row_count LOOP
         wanted := 1 + floor(random() * {rows});
-        SELECT c4 INTO found_c4 FROM {schema}.to_read WHERE id = wanted;
+        SELECT {what} INTO found_c4 FROM {schema}.to_read WHERE {which};
         seen := seen + found_c4;
         done := done + 1;
         IF done % rows_per_report = 0 THEN
@@ -220,22 +89,27 @@ END
 $body$"""
 
 
+BY_KEY, BY_SCAN = ("c4", "id = wanted"), ("count(*)", "c4 > 1 OR id = wanted")
+
+
 @dataclass(frozen=True)
 class Load:
-    """One load on one kind of server. Without `rows_per_transaction` it reads at random."""
+    """One load, `times` a connection: rows inserted, or with `reads` reads of a table that does not fit in memory."""
 
     name: str
-    rows_per_connection: int
-    rows_per_transaction: int | None = None
+    times: int
+    rows_per_transaction: int = 1
     data_files: int = 1
+    reads: tuple[str, str] | None = None
     settings: tuple[tuple[str, Scalar], ...] = ()
+    oldest_major: int = 14
 
     @property
     def config(self) -> Config:
         workload = WorkloadConfig(
-            connections=16,
-            rows_per_connection=self.rows_per_connection,
-            rows_per_transaction=self.rows_per_transaction or 1,
+            connections=CONNECTIONS,
+            rows_per_connection=self.times,
+            rows_per_transaction=self.rows_per_transaction,
         )
         return Config(
             target=TargetConfig(engine="postgres"), layout=LayoutConfig(data_files=self.data_files), workload=workload
@@ -274,9 +148,10 @@ def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Lay
     layout = Layout(load.config, SCHEMA, None)
     layout.drop(own)
     layout.create(own)
-    if load.rows_per_transaction is None:
+    if load.reads:
+        what, which = load.reads
         own.execute(f"DROP PROCEDURE {SCHEMA}.insert_rows")
-        own.execute(_READS.format(schema=SCHEMA, rows=READ_ROWS))
+        own.execute(_READ.format(schema=SCHEMA, rows=READ_ROWS, what=what, which=which))
         own.execute(
             f"CREATE TABLE {SCHEMA}.to_read AS SELECT g AS id, 1::bigint AS c4, repeat('a', 111) AS c3 "
             f"FROM generate_series(1::bigint, {READ_ROWS}) g ORDER BY random()"
@@ -284,7 +159,7 @@ def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Lay
         own.execute(f"CREATE UNIQUE INDEX ON {SCHEMA}.to_read (id)")
         own.execute(f"VACUUM ANALYZE {SCHEMA}.to_read")
     own.execute("CHECKPOINT")
-    if load.rows_per_transaction is None:
+    if load.reads:
         _forget_pages(server.data_folder)
     return layout
 
@@ -310,10 +185,19 @@ def little_memory(server: Server, wanted: bool) -> Iterator[None]:
     try:
         yield
     finally:
+        _dissolve_memory_group()
+
+
+def _dissolve_memory_group() -> None:
+    """Moves its processes out and removes it; tried for a while, as sessions that are just ending can't be moved."""
+    for _ in range(50):
         for pid in (MEMORY_GROUP / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
                 (MEMORY_GROUP.parent / "cgroup.procs").write_text(pid)
-        MEMORY_GROUP.rmdir()
+        with contextlib.suppress(OSError):
+            MEMORY_GROUP.rmdir()
+            return
+        time.sleep(0.1)
 
 
 def _postmaster(server: Server) -> int:
@@ -324,7 +208,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     """One traced and sampled run."""
     with connect(server) as own:
         layout = make_tables(own, server, load)
-        with little_memory(server, load.rows_per_transaction is None):
+        with little_memory(server, bool(load.reads)):
             workers = Workers(lambda: connect(server), load.config.workload, SCHEMA, gate=4711)
             try:
                 workers.open()
@@ -355,3 +239,134 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     raw = sampled.waits(done_s - began_s, sum(loop.finished_s - loop.started_s for loop in loops), len(loops))
     assert raw is not None
     return Checked(load, raw, truth, sampled)
+
+
+# --- The comparison ---------------------------------------------------------------------------------------------------
+
+LOADS = (
+    Load("commit each row", 6_000, 1),
+    Load("commit every 10 rows", 25_000, 10),
+    Load("commit every 100 rows", 30_000, 100),
+    Load("commit every 1000 rows", 35_000, 1_000),
+    Load("commit every 1000 rows, 4 files", 35_000, 1_000, 4),
+    Load("commit every 1000 rows, 16 files", 35_000, 1_000, 16),
+    Load("reads by key", 4_000, reads=BY_KEY),
+    Load("reads by scan", 1, reads=BY_SCAN),
+    Load("reads by scan, io_method sync", 1, reads=BY_SCAN, settings=(("io_method", "sync"),), oldest_major=18),
+)
+SMALLEST_SHARE_SHOWN = 0.5
+EVENTS_SHOWN = 5
+
+
+def percent(seconds: float, checked: Checked) -> float:
+    return 100 * seconds / checked.raw.busy_s
+
+
+def comparison(checked: Checked) -> Iterator[tuple[str, float, float, float, float]]:
+    """Class, RESOURCE estimated and true, SIGNAL estimated and true, in percent of the connections' time."""
+    resource, signal = defaultdict[str, float](float), defaultdict[str, float](float)
+    for row in normalise(checked.raw):
+        if row.is_wait:
+            name = NO_CLASS if row.wait_type == RUNNABLE_NO_EVENT else class_of_event(row.wait_type)
+            resource[name] += row.resource_s or 0.0
+            signal[name] += row.signal_s or 0.0
+    for name in CLASSES:
+        found = resource[name], checked.truth.blocked_s[name], signal[name], checked.truth.queued_s[name]
+        shares = [percent(seconds, checked) for seconds in found]
+        if max(shares) >= SMALLEST_SHARE_SHOWN:
+            yield name, shares[0], shares[1], shares[2], shares[3]
+
+
+def show(checked: Checked) -> None:
+    """Rows of the first table."""
+    raw, truth = checked.raw, checked.truth
+    assert raw.cpu_s is not None
+    assert raw.runqueue_s is not None
+    by_kernel = (raw.busy_s - raw.cpu_s - raw.runqueue_s, raw.runqueue_s, raw.cpu_s)
+    by_trace = tuple(sum(seconds.values()) for seconds in (truth.blocked_s, truth.queued_s, truth.running_s))
+    totals = " | ".join(
+        " / ".join(f"{percent(seconds, checked):.1f}" for seconds in found) for found in (by_kernel, by_trace)
+    )
+    name = checked.load.name
+    for kind, *shares in comparison(checked):
+        resource, true_resource, signal, true_signal = shares
+        print(
+            f"| {name} | {kind} | {resource:.1f} / {true_resource:.1f} | {signal:.1f} / {true_signal:.1f} | {totals} |"
+        )
+        name, totals = "", " | "
+    sys.stdout.flush()
+
+
+def show_events(results: Sequence[Checked]) -> None:
+    print("\n| load | rows/s | passes | explained | waits named most, % of samples |\n|---|---|---|---|---|")
+    for checked in results:
+        events = sorted(checked.raw.events, key=lambda event: -event.ticks)
+        ticks = sum(event.ticks for event in events)
+        named = [
+            f"{event.wait_type or '(none)'} {100 * event.ticks / ticks:.1f}" for event in events[:EVENTS_SHOWN] if ticks
+        ]
+        explained = conservation(checked.raw).explained or 0.0
+        rows_per_s = checked.load.config.workload.rows / checked.raw.elapsed_s
+        print(
+            f"| {checked.load.name} | {rows_per_s:,.0f} | {checked.raw.passes} | {100 * explained:.0f} % "
+            f"| {', '.join(named)} |"
+        )
+
+
+def show_errors(results: Sequence[Checked]) -> None:
+    rows = [row for checked in results for row in comparison(checked)]
+    for name, errors in (
+        ("RESOURCE", [row[1] - row[2] for row in rows]),
+        ("SIGNAL", [row[3] - row[4] for row in rows]),
+        ("SIGNAL of no event", [row[3] - row[4] for row in rows if row[0] == NO_CLASS]),
+    ):
+        if errors:
+            mean = sum(map(abs, errors)) / len(errors)
+            print(f"{name}: mean error {mean:.2f} points, from {min(errors):+.1f} to {max(errors):+.1f}")
+
+
+def why_not_here() -> str:
+    """Empty where a trace can be taken."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "this check knows the system calls of Linux on x86-64 only"
+    if os.geteuid() != 0:
+        return "this check traces the kernel, which only root may"
+    if not (TRACING / "instances").is_dir():
+        return f"this check needs tracefs: mount -t tracefs nodev {TRACING}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--bin-dir", help="folder of the server's binaries (default: as storagelab finds them)")
+    parser.add_argument("--only", default="", help="only loads whose name holds this")
+    options = parser.parse_args()
+    reason = why_not_here()
+    if reason:
+        print(reason, file=sys.stderr)
+        return 2
+    binaries = find_binaries(options.bin_dir)
+    loads = [load for load in LOADS if options.only in load.name and load.oldest_major <= binaries.major]
+    if not MEMORY_GROUP.parent.is_dir():
+        print("no memory groups of cgroup version 1 here: loads that read are left out", file=sys.stderr)
+        loads = [load for load in loads if not load.reads]
+    print(
+        f"PostgreSQL {binaries.version}, {CONNECTIONS} connections, {os.cpu_count()} CPUs; % of the connections' time\n"
+    )
+    print(
+        "| load | class | RESOURCE est / truth | SIGNAL est / truth | asleep / queued / CPU by schedstat | by trace |"
+    )
+    print("|---|---|---|---|---|---|")
+    results = []
+    for load in loads:
+        with server_for(options.bin_dir, {**SETTINGS, **dict(load.settings)}) as server:
+            results.append(run(server, load))
+        show(results[-1])
+    show_events(results)
+    print()
+    show_errors(results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

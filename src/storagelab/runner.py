@@ -66,14 +66,17 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress
 
 
 def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> tuple[Measurement | None, str]:
-    measurement = None
+    measurement, reasons = None, []
     try:
         with open_target(cell.config, site) as target:
-            measurement = target.run(cell, planned.repetition, planned.seed, progress)
+            try:
+                measurement = target.run(cell, planned.repetition, planned.seed, progress)
+            except RunFailed as failure:
+                reasons.append(str(failure))
     except RunFailed as failure:
-        # What was measured is kept even if the teardown failed after it.
-        return measurement, str(failure)
-    return measurement, ""
+        # Set-up, or teardown after a run: then what was measured is kept, and what went wrong first is said first.
+        reasons.append(str(failure))
+    return measurement, "\n".join(reasons)
 
 
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:

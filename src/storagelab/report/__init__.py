@@ -1,8 +1,8 @@
 """Findings -> sentences, tables, charts, one HTML page. The only place that formats anything.
 
-    write_report(folder, ...)     report.html in the experiment's results folder
-    render("md", ...)             the same findings in another form, as text
-    write_charts(folder, "png")   each chart as a file
+write_report(folder, ...)     report.html in the experiment's results folder
+render("md", ...)             the same findings in another form, as text
+write_charts(folder, "png")   each chart as a file
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from storagelab.report import charts, html
 from storagelab.report.export import to_json
 from storagelab.report.formats import csv_runs, csv_waits, markdown
 
-Format = Literal["html", "md", "csv", "waits-csv", "json"]
+FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
 
-__all__ = ["REPORT_FILE", "Format", "render", "write_atomically", "write_charts", "write_report"]
+__all__ = ["FORMATS", "REPORT_FILE", "render", "write_atomically", "write_charts", "write_report"]
 
 
-def render(format_: Format, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+def render(format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
     """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
     if format_ == "html":
         exported, made_by = to_json(experiment, plan, runs, findings), {"report made by": f"storagelab {__version__}"}
@@ -39,7 +39,9 @@ def render(format_: Format, experiment: Experiment, plan: Plan, runs: Sequence[R
         return csv_runs(experiment, plan, runs)
     if format_ == "waits-csv":
         return csv_waits(experiment, plan, runs)
-    return to_json(experiment, plan, runs, findings)
+    if format_ == "json":
+        return to_json(experiment, plan, runs, findings)
+    raise StoragelabError(f"no report can be written as {format_!r}\n  known are {', '.join(FORMATS)}")
 
 
 def write_report(folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Path:

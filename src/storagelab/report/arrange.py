@@ -1,7 +1,8 @@
 """Which factor goes along the axis, which makes the lines and which the panels. Pure.
 
-The number of data files is the axis wherever it is varied, else the first factor is. Of the other factors a few combinations
-are lines of one panel; more of them share panels. What there is no room for is counted, never dropped in silence.
+The number of data files is the axis wherever it is varied, else the first factor is. Of the other factors a few
+combinations are lines of one panel; more of them share panels. What there is no room for is counted, never dropped in
+silence.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Arrangement:
         return value_text(cell.levels[self.x.name]) if self.x and self.x.name in cell.levels else "all runs"
 
     def line_of(self, cell: CellSummary) -> str:
-        """Levels alone where one factor makes the lines (its name is the legend's title), names and levels where several."""
+        """Levels alone where one factor makes the lines (the legend's title names it), else names and levels."""
         if len(self.lines) == 1:
             return value_text(cell.levels[self.lines[0].name])
         return _levels(cell, self.lines)
@@ -88,16 +89,22 @@ def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
     return [text for text in texts if text in kept]
 
 
+def ends(findings: Findings) -> tuple[str | None, str | None]:
+    """Ids of the cells with the smallest and the largest time, verdict or not; None for an end there is not."""
+    fastest = findings.fastest or next(iter(findings.best), None)
+    return fastest, findings.worst if findings.worst != fastest else None
+
+
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
-    """At most `limit` cells with figures, as listed: best, worst, those at each factor's extremes, then a spread."""
+    """At most `limit` cells with figures, as listed: fastest, slowest, at each factor's extremes, then a spread."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    first = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
+    first = [cell_id for cell_id in ends(findings) if cell_id]
     first += [cell_id for factor in findings.factors for cell_id in _extremes(cells, factor)]
     kept = set(choose([cell.cell_id for cell in cells], first, limit))
     return [cell for cell in cells if cell.cell_id in kept]
 
 
 def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
-    ends = (factor.levels[0].value, factor.levels[-1].value)
-    found = (next((cell.cell_id for cell in cells if cell.levels.get(factor.name) == end), None) for end in ends)
+    values = (factor.levels[0].value, factor.levels[-1].value)
+    found = (next((cell.cell_id for cell in cells if cell.levels.get(factor.name) == value), None) for value in values)
     return [cell_id for cell_id in found if cell_id is not None]

@@ -1,4 +1,4 @@
-"""What there is to say of single cells: their wait tables in nine columns, whom sessions were seen waiting for, counters."""
+"""What there is to say of single cells: wait tables in nine columns, what sessions were seen waiting for, counters."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from storagelab.model import Run, WaitingTask
 from storagelab.report import arrange, numbers, palette, wording
 from storagelab.report.figures import plural, swatch
 from storagelab.report.markup import Child, Column, Markup, fold, table, tag
+from storagelab.report.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.values import JsonValue
-from storagelab.waits import Method, TableRow, wait_table
+from storagelab.waits import Method, TableRow
 
 MAX_CELLS_SHOWN = 60
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 MAX_TASKS = 8
-NINE_COLUMNS = (
-    "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
-)  # fmt: skip
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
+_TITLES = {
+    "Wait_S": "seconds waited, summed over connections: Resource_S + Signal_S",
+    "Resource_S": "waiting for the thing itself",
+    "Signal_S": "the thing was ready, waiting for a CPU",
+    "Percentage": "of all waits of the run, before the cut",
+}
 _COLUMNS = [
-    Column("WaitType", "text"),
-    Column("Wait_S", title="seconds waited, summed over connections: Resource_S + Signal_S"),
-    Column("Resource_S", title="waiting for the thing itself"),
-    Column("Signal_S", title="the thing was ready, waiting for a CPU"),
-    Column("WaitCount"),
-    Column("Percentage", title="of all waits of the run, before the cut"),
-    Column("AvgWait_S"), Column("AvgRes_S"), Column("AvgSig_S"),
-    Column("in SQL Server", "text", "the wait type that a SQL Server DBA would look for"),
-    Column("method", "text", "counted by the engine, sampled, or derived from other figures"),
-]  # fmt: skip
+    Column(NINE_COLUMNS[0], "text"),
+    *(Column(name, title=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
+    Column("In SQL Server", "text", "the wait type that a SQL Server DBA would look for"),
+    Column("Method", "text", "counted by the engine, sampled, or derived from other figures"),
+]
 
 
 def cells_shown(findings: Findings) -> list[CellSummary]:
@@ -41,21 +40,23 @@ def cells_shown(findings: Findings) -> list[CellSummary]:
 
 
 def sections(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> Markup:
-    """A part for each cell, the best and the worst open. `colours` are those that the chart gave to wait types."""
+    """A part for each cell, the fastest and the slowest open. `colours` are those the chart gave to wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
-    open_ids = {*findings.best[:1], findings.worst}
+    open_ids = arrange.ends(findings)
     shown = cells_shown(findings)
     left_out = len(findings.cells) - len(shown)
     note = (
-        f"Of {numbers.count(len(findings.cells))} cells the best, the worst, those at the ends of each factor and a spread "
-        f"between them are shown here; the other {numbers.count(left_out)} are in the download, uncut."
+        f"Of {numbers.count(len(findings.cells))} cells the fastest, the slowest, those at the ends of each factor and "
+        f"a spread between them are shown here; the other {numbers.count(left_out)} are in the download, uncut."
     )
     only = len(findings.cells) == 1
     return Markup(
         (tag("p", note, class_="note") if left_out else "")
-        + "".join(_section(cell, findings, by_cell[cell.cell_id], colours, only or cell.cell_id in open_ids) for cell in shown)
+        + "".join(
+            _section(cell, findings, by_cell[cell.cell_id], colours, only or cell.cell_id in open_ids) for cell in shown
+        )
     )
 
 
@@ -70,7 +71,7 @@ def _section(
         tag("span", mark, class_=f"mark {mark.split(' ')[0]}") if mark else None,
         tag("span", time, class_="quiet"),
     ]
-    parts = [_waits(cell, findings, runs, colours), _waiting_tasks(cell, runs), _counters(cell, runs)]
+    parts = [_waits(cell, findings, runs, colours), _waiting_tasks(runs), _counters(cell, runs)]
     return fold(summary, *parts, open_=is_open, class_="cell", id=cell_anchor(cell))
 
 
@@ -85,35 +86,27 @@ def cell_anchor(cell: CellSummary) -> str:
 
 
 def _waits(cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> Markup:
-    rows = wait_table(cell.waits)
+    rows = waits_of(cell, uncut=False)
     if not rows:
         return tag("p", wording.no_waits_sentence(cell), class_="note")
     notes = [*wording.audit_sentences(cell), *wording.wait_footnotes(rows, analogues=False), *no_split_reasons(runs)]
     caption = wording.waits_title(findings, cell, uncut=False)
     return Markup(
-        table(caption, _COLUMNS, nine_columns(rows, colours)) + tag("ul", [tag("li", note) for note in notes], class_="notes")
+        table(caption, _COLUMNS, nine_columns(rows, colours))
+        + tag("ul", [tag("li", note) for note in notes], class_="notes")
     )
 
 
 def nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Child]]:
     """Wait tables as DBAs know them, then the analogue and the method. What is not known is left empty, never 0."""
-    total = 3 if max(row.wait_s for row in rows) < 10 else 2
-    average = 4 if max(row.avg_wait_s or 0.0 for row in rows) >= 0.05 else 6
+    texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
     return [
         [
-            [swatch(colours.get(row.wait_type, palette.CATEGORY[row.category])), row.wait_type],
-            numbers.seconds_number(row.wait_s, total),
-            numbers.seconds_number(row.resource_s, total),
-            numbers.seconds_number(row.signal_s, total),
-            numbers.count(row.wait_count),
-            f"{row.percentage:.2f}",
-            numbers.seconds_number(row.avg_wait_s, average),
-            numbers.seconds_number(row.avg_resource_s, average),
-            numbers.seconds_number(row.avg_signal_s, average),
-            row.analogue,
+            [swatch(colours.get(row.wait_type, palette.CATEGORY[row.category])), name],
+            *figures,
             f"{_MARKS[row.method]}{wording.method_text(row.method)}",
         ]
-        for row in rows
+        for row, (name, *figures) in zip(rows, texts, strict=True)
     ]
 
 
@@ -132,7 +125,7 @@ def no_split_reasons(runs: Sequence[Run]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _waiting_tasks(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
+def _waiting_tasks(runs: Sequence[Run]) -> Markup | None:
     """What sessions were seen waiting for, over all runs of the cell: the most crowded first."""
     seen: dict[tuple[str, str, int | None], list[WaitingTask]] = defaultdict(list)
     for run in runs:
@@ -142,8 +135,8 @@ def _waiting_tasks(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
         return None
     ranked = sorted(seen.items(), key=lambda item: (-sum(task.sessions for task in item[1]), item[0][:2]))
     crowded = max((task for tasks in seen.values() for task in tasks), key=lambda task: task.sessions)
-    columns = [Column("waiting for", "prose"), Column("WaitType", "text"), Column("times seen"), Column("sessions, mean"),
-               Column("most"), Column("held by", "prose")]  # fmt: skip
+    columns = [Column("waiting for", "prose"), Column("WaitType", "text"), Column("times seen"),
+               Column("sessions, mean"), Column("most"), Column("held by", "prose")]  # fmt: skip
     rows = [[_resource(key[1], key[2]), key[0], *_crowd(tasks)] for key, tasks in ranked[:MAX_TASKS]]
     rest = f"; {plural(len(ranked) - MAX_TASKS, 'other resource')} in the download" if len(ranked) > MAX_TASKS else ""
     at_most = plural(crowded.sessions, "session")
@@ -182,7 +175,9 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
         return None
     columns = [Column("counter", "text"), Column("of", "text"), Column("mean of a run")]
     rows = [[name, group, figure_text(name, mean)] for (group, name), mean in known.items()]
-    caption = f"Counters of server and devices, differences over a run, of {wording.cell_text(cell.levels)}; zeros left out"
+    caption = (
+        f"Counters of server and devices, differences over a run, of {wording.cell_text(cell.levels)}; zeros left out"
+    )
     return fold("Counters of server and devices", table(caption, columns, rows))
 
 

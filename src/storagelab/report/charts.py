@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from storagelab.findings import Findings
 from storagelab.model import Run
 from storagelab.report import figure_data, palette
-from storagelab.report.figure_data import Figure
+from storagelab.report.figure_data import IO_UNIT, ROWS_UNIT, Figure
 from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, to_png, to_svg
 
 __all__ = ["Drawn", "figures", "specs", "to_png", "to_svg"]
@@ -46,8 +46,8 @@ def figures(findings: Findings, runs: Sequence[Run]) -> list[Drawn]:
         ("completion-time", "Completion time", figure_data.completion_time(findings), _completion_time),
         ("effects", "What each factor does", figure_data.effects(findings), _effects),
         ("waits", "Where the connections' time goes", figure_data.waits(findings), _waits),
-        ("rows-over-time", "Throughput over time", figure_data.rows_over_time(findings, runs), _over_time("thousand rows/s")),
-        ("io-over-time", "Volume I/O over time", figure_data.io_over_time(findings, runs), _over_time("MB/s")),
+        ("rows-over-time", "Throughput over time", figure_data.rows_over_time(findings, runs), _over_time(ROWS_UNIT)),
+        ("io-over-time", "Volume I/O over time", figure_data.io_over_time(findings, runs), _over_time(IO_UNIT)),
     )
     drawn = []
     for name, title, data, make in makers:
@@ -92,11 +92,12 @@ def _dodged_rows(data: Figure) -> list[Mapping[str, object]]:
     slots side by side: its runs, then its mean."""
     rows: list[Mapping[str, object]] = []
     for row in data.rows:
-        place = {"slot": f"{data.lines.index(str(row['line']))} mean"}
-        rows.append(place | {"kind": "mean"} | row)
+        place: Mapping[str, object] = {"slot": f"{data.lines.index(str(row['line']))} mean"}
+        rows.append({**place, "kind": "mean", **row})
         if row["low_s"] is not None:
-            rows.append(place | {"kind": "interval"} | row)
-    return rows + [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run"} | row for row in data.points]
+            rows.append({**place, "kind": "interval", **row})
+    rows += [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run", **row} for row in data.points]
+    return rows
 
 
 def _dodged(data: Figure, where: str, form: Form) -> Spec:
@@ -106,7 +107,12 @@ def _dodged(data: Figure, where: str, form: Form) -> Spec:
     room = {1: 6.0, 2: 2.4, 3: 1.4}.get(len(data.lines), 0.5)
     places: Spec = {
         "x": x | {"scale": x["scale"] | {"paddingInner": 0.12, "paddingOuter": 0.06}},
-        "xOffset": {"field": "slot", "type": "nominal", "sort": slots, "scale": {"domain": slots, "paddingOuter": room}},
+        "xOffset": {
+            "field": "slot",
+            "type": "nominal",
+            "sort": slots,
+            "scale": {"domain": slots, "paddingOuter": room},
+        },
     }
     if len(data.lines) < 2:
         return places
@@ -122,8 +128,10 @@ def _dodged(data: Figure, where: str, form: Form) -> Spec:
 
 
 def time_domain(data: Figure) -> tuple[list[float], bool]:
-    """The axis starts at zero unless all times are so close that nothing could be read; its title says when it doesn't."""
-    values = [float(row[key] or 0) for row in data.rows for key in ("mean_s", "low_s", "high_s") if row[key] is not None]
+    """The axis and whether it starts at zero: it does unless the times are so close that nothing could be read."""
+    values = [
+        float(row[key] or 0) for row in data.rows for key in ("mean_s", "low_s", "high_s") if row[key] is not None
+    ]
     values += [float(row["elapsed_s"] or 0) for row in data.points]
     low, high = max(0.0, min(values)), max(values)
     room = 0.08 * (high - low) or 0.05 * high or 1.0
@@ -134,10 +142,14 @@ def time_domain(data: Figure) -> tuple[list[float], bool]:
 
 def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
     top = max(1.0, *(float(row["high"] or 0) for row in data.rows))
-    y = {"type": "quantitative", "scale": {"domain": [0, top]}, "axis": {"labelExpr": "format(100 * datum.value, '.0f') + ' %'"}}
+    y = {
+        "type": "quantitative",
+        "scale": {"domain": [0, top]},
+        "axis": {"labelExpr": "format(100 * datum.value, '.0f') + ' %'"},
+    }
     columns = _legend_columns(data.lines, form)
-    legend = {"title": f"from the bottom up ({where})", "columns": columns, "symbolType": "square", "symbolSize": 90,
-              "labelLimit": _label_limit(columns, form)}  # fmt: skip
+    legend = {"title": f"from the bottom up ({where})", "columns": columns, "symbolType": "square",
+              "symbolSize": 90, "labelLimit": _label_limit(columns, form)}  # fmt: skip
     colour = {"field": "part", "type": "nominal", "sort": data.lines, "legend": legend,
               "scale": {"domain": data.lines, "range": list(data.colours.values())}}  # fmt: skip
     x = _x(data, form)
@@ -168,17 +180,25 @@ def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) ->
     if form is NARROW:
         axis["labelExpr"] = "split(datum.value, ': ')"
     y = {"field": "effect", "type": "nominal", "sort": names, "title": None, "axis": axis}
-    kinds = {figure_data.FASTER: palette.FASTER, figure_data.SLOWER: palette.SLOWER, figure_data.UNDECIDED: palette.NEUTRAL}
+    kinds = {
+        figure_data.FASTER: palette.FASTER,
+        figure_data.SLOWER: palette.SLOWER,
+        figure_data.UNDECIDED: palette.NEUTRAL,
+    }
     legend = {"title": f"95 % interval against no change ({where})", "columns": 3 if form is WIDE else 1}
     colour = {"field": "judged", "type": "nominal", "scale": {"domain": list(kinds), "range": list(kinds.values())},
               "legend": legend}  # fmt: skip
-    x = {"type": "quantitative", "title": f"change of completion time, % ({where})",
-         "axis": {"tickCount": 8 if form is WIDE else 4}}
+    x = {
+        "type": "quantitative",
+        "title": f"change of completion time, % ({where})",
+        "axis": {"tickCount": 8 if form is WIDE else 4},
+    }
     layers: list[Spec] = [
         {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]},
          "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
         {"mark": {"type": "rule", "strokeWidth": 3, "strokeCap": "round"},
-         "encoding": _TIP | {"y": y, "x": x | {"field": "low_percent"}, "x2": {"field": "high_percent"}, "color": colour}},
+         "encoding": _TIP | {"y": y, "x": x | {"field": "low_percent"}, "x2": {"field": "high_percent"},
+                             "color": colour}},
         {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
          "encoding": _TIP | {"y": y, "x": x | {"field": "change_percent"}, "color": colour}},
     ]  # fmt: skip
@@ -196,8 +216,13 @@ def _over_time(unit: str) -> _Maker:
         legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
                   "labelLimit": _label_limit(columns, form)}  # fmt: skip
         encoding: Spec = {
-            "x": {"field": "at_s", "type": "quantitative", "title": f"seconds since the start ({where})",
-                  "scale": {"zero": True, "nice": False}, "axis": {"tickMinStep": 1}},
+            "x": {
+                "field": "at_s",
+                "type": "quantitative",
+                "title": f"seconds since the start ({where})",
+                "scale": {"zero": True, "nice": False},
+                "axis": {"tickMinStep": 1},
+            },
             "y": {"field": "value", "type": "quantitative", "title": unit, "scale": {"zero": True}},
         }
         mark: Spec = {"strokeWidth": 1.8}

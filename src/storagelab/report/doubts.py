@@ -246,9 +246,9 @@ def _virtual_disk(doubt: _Doubt) -> str:
 
 def _durability_off(doubt: _Doubt) -> str:
     setting, value = doubt.text("setting"), doubt.text("value")
-    what = f"{setting} was {value or 'off'}" if setting else "Durability was off"
+    what = f"{setting} = {value or 'off'}" if setting else "durability off"
     return (
-        f"{_capital(what)}{doubt.where}: commits do not wait for the disk as a safe server's do, and a crash can lose "
+        f"With {what}{doubt.where} commits do not wait for the disk as a safe server's do, and a crash can lose "
         "or corrupt data. Compare such times only with each other, or turn it on."
     )
 

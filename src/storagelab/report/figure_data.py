@@ -24,6 +24,7 @@ MAX_RAW_POINTS = 3_000
 MAX_SERIES_POINTS = 120
 MAX_EFFECTS = 16
 MAX_CELLS_OVER_TIME = 6
+ROWS_UNIT, IO_UNIT = "thousand rows/s", "MB/s"
 OTHER_WAITS = "other waits"
 REMAINDER = "finished early or unexplained"
 _VOLUME_IO = re.compile(r"volume\.(?P<volume>.+)\.(?P<way>read|write)_bytes_per_s")
@@ -61,7 +62,7 @@ def completion_time(findings: Findings) -> Figure:
     shown = [cell for cell in measured if places.line_of(cell) in lines and places.panel_of(cell) in panels]
     points = [row for cell in shown for row in _run_points(cell, places)]
     return Figure(
-        rows=[_cell_row(cell, places, findings) for cell in shown],
+        rows=[_cell_row(cell, places) for cell in shown],
         points=points if len(points) <= MAX_RAW_POINTS else [],
         arrangement=places,
         x_levels=in_order(map(places.x_of, measured)),
@@ -75,25 +76,22 @@ def completion_time(findings: Findings) -> Figure:
 
 
 def _must_show(findings: Findings) -> list[CellSummary]:
-    named = [*findings.best[:1], *([findings.worst] if findings.worst else [])]
-    return [cell for cell in findings.cells if cell.cell_id in named]
+    return [cell for cell in findings.cells if cell.cell_id in arranging.ends(findings)]
 
 
 def _place(cell: CellSummary, places: Arrangement) -> Row:
     return {"x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell)}
 
 
-def _cell_row(cell: CellSummary, places: Arrangement, findings: Findings) -> Row:
+def _cell_row(cell: CellSummary, places: Arrangement) -> Row:
     assert cell.elapsed_s is not None
     mean = cell.elapsed_s.mean
-    verdict = "best" if cell.cell_id in findings.best else "tied" if cell.cell_id in findings.tied else ""
     runs = len(cell.elapsed_s.points)
     return _place(cell, places) | {
         "cell_id": cell.cell_id,
         "mean_s": mean.value,
         "low_s": mean.low,
         "high_s": mean.high,
-        "verdict": verdict,
         "tip": f"{cell_text(cell.levels)}: mean {numbers.seconds_estimate(mean)}, {runs} run{'s' * (runs != 1)}",
     }
 
@@ -178,7 +176,8 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
         rows.append(
             {
                 "x": places.x_of(cell), "panel": places.others_of(cell), "line": "", "cell_id": cell.cell_id,
-                "part": name, "order": order, "low": low, "high": high, "share": parts[name], "middle": (low + high) / 2,
+                "part": name, "order": order, "low": low, "high": high, "share": parts[name],
+                "middle": (low + high) / 2,
                 "label": numbers.percent(parts[name]) if parts[name] >= 0.06 else "",
                 "ink": palette.ink_on(colours[name]),
                 "tip": f"{name}{f' (SQL Server: {known})' if known and known[0] != '(' else ''}: "
@@ -195,7 +194,7 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
 
 
 def effect_text(effect: Effect) -> str:
-    """ "data files: 4 against 1". """
+    """ "data files: 4 against 1"."""
     where = f" ({level_text(effect.at)})" if effect.at else ""
     return f"{factor_text(effect.factor)}: {value_text(effect.level)} against {value_text(effect.baseline)}{where}"
 
@@ -248,7 +247,7 @@ def median_runs(findings: Findings, runs: Sequence[Run], limit: int = MAX_CELLS_
 
 def rows_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
     """Rows `at_s`, `value` (thousand rows/s) per panel = cell."""
-    return _over_time(findings, runs, lambda column: "rows" if column == "rows_per_s" else None, 1e3, "thousand rows/s")
+    return _over_time(findings, runs, lambda column: "rows" if column == "rows_per_s" else None, 1e3, ROWS_UNIT)
 
 
 def io_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
@@ -258,12 +257,10 @@ def io_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
         match = _VOLUME_IO.fullmatch(column)
         return f"volume {match['volume']}, {match['way']}" if match else None
 
-    return _over_time(findings, runs, line, 2**20, "MB/s")
+    return _over_time(findings, runs, line, 2**20, IO_UNIT)
 
 
-def _over_time(
-    findings: Findings, runs: Sequence[Run], line_of: _LineOf, unit: float, unit_text: str
-) -> Figure:
+def _over_time(findings: Findings, runs: Sequence[Run], line_of: _LineOf, unit: float, unit_text: str) -> Figure:
     rows: list[Row] = []
     chosen = median_runs(findings, runs)
     for panel, run in chosen:

@@ -1,5 +1,5 @@
-"""One chart as a piece of the page: drawn twice (wide and for phones), named for those who don't see it, and its numbers in a
-table beneath. The page swaps the two drawings by its width, and replaces neutral inks in dark mode."""
+"""One chart as a piece of the page: drawn twice (wide and for phones), named for those who don't see it, and its
+numbers in a table beneath. The page swaps the two drawings by its width, and replaces some inks in dark mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
 
 def block(drawn: Drawn, findings: Findings, caption: str) -> Markup:
     """The figure, its caption and its table."""
-    drawings = [_drawing(drawn.wide, f"{drawn.name}-wide", "wide"), _drawing(drawn.narrow, f"{drawn.name}-narrow", "narrow")]
+    drawings = [
+        _drawing(drawn.wide, f"{drawn.name}-wide", "wide"),
+        _drawing(drawn.narrow, f"{drawn.name}-narrow", "narrow"),
+    ]
     return tag(
         "div",
         tag("figure", drawings, role="img", aria_label=label(drawn, findings), id=f"figure-{drawn.name}"),
@@ -38,9 +41,8 @@ def _drawing(spec: Spec, name: str, form: str) -> Markup:
     box = _VIEW_BOX.search(svg)
     width, height = (box["width"], box["height"]) if box else ("800", "400")
     most = float(width) * (1.4 if form == "narrow" else 1.0)
-    opening = (
-        f'<svg class="{form}" viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px" aria-hidden="true" focusable="false">'
-    )
+    size = f'viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px"'
+    opening = f'<svg class="{form}" {size} aria-hidden="true" focusable="false">'
     return trusted(_ID.sub(f"{name}-", _SVG_OPENING.sub(opening, svg, count=1)))
 
 
@@ -75,11 +77,11 @@ def _say_waits(rows: Sequence[Row], findings: Findings) -> str:
     )
 
 
-def _say_effects(rows: Sequence[Row], findings: Findings) -> str:
+def _say_effects(rows: Sequence[Row], _findings: Findings) -> str:
     return "; ".join(str(row["tip"]) for row in rows) + "."
 
 
-def _say_over_time(rows: Sequence[Row], findings: Findings) -> str:
+def _say_over_time(rows: Sequence[Row], _findings: Findings) -> str:
     known = [row for row in rows if row["value"] is not None]
     if not known:
         return "No values."
@@ -119,12 +121,14 @@ def _cell_names(findings: Findings) -> dict[str, str]:
 def _time_table(drawn: Drawn, findings: Findings) -> _Table:
     names = _cell_names(findings)
     points = {cell.cell_id: cell.elapsed_s.points for cell in findings.cells if cell.elapsed_s is not None}
-    columns = [Column("cell", "prose"), Column("mean, s"), Column("95 % from, s"), Column("to, s"), Column("every run, s", "prose")]
+    columns = [Column("cell", "prose"), Column("mean, s"), Column("95 % from, s"), Column("to, s"),
+               Column("every run, s", "prose")]  # fmt: skip
     rows = []
     for row in drawn.data.rows:
         runs = points[str(row["cell_id"])]
         values = [f"{point.value:.4g}" for point in runs[:50]] + (["…"] if len(runs) > 50 else [])
-        rows.append([names[str(row["cell_id"])], *(_plain(row[key]) for key in ("mean_s", "low_s", "high_s")), "  ".join(values)])
+        means = [_plain(row[key]) for key in ("mean_s", "low_s", "high_s")]
+        rows.append([names[str(row["cell_id"])], *means, "  ".join(values)])
     return columns, rows
 
 
@@ -137,25 +141,25 @@ def _wait_share_table(drawn: Drawn, findings: Findings) -> _Table:
     return [Column("cell", "prose"), *map(Column, drawn.data.lines)], [[names[key], *row] for key, row in cells.items()]
 
 
-def _effect_table(drawn: Drawn, findings: Findings) -> _Table:
+def _effect_table(_drawn: Drawn, findings: Findings) -> _Table:
     return effect_columns(), [effect_row(effect) for effect in findings.effects if not effect.at]
 
 
 def effect_columns() -> list[Column]:
-    return [Column("comparison", "prose"), Column("change of completion time"), Column("95 % interval", "text"), Column("pairs"),
-            Column("verdict", "text")]  # fmt: skip
+    return [Column("comparison", "prose"), Column("change of completion time"), Column("95 % interval", "text"),
+            Column("pairs"), Column("verdict", "text")]  # fmt: skip
 
 
 def effect_row(effect: Effect) -> list[str]:
     """One effect with its interval."""
     low, high = effect.ratio.low, effect.ratio.high
     interval = "" if low is None or high is None else f"{numbers.signed_percent(low)} to {numbers.signed_percent(high)}"
-    return [figure_data.effect_text(effect), numbers.signed_percent(effect.ratio.value), interval, numbers.count(effect.pairs),
-            figure_data.judged(effect)]  # fmt: skip
+    return [figure_data.effect_text(effect), numbers.signed_percent(effect.ratio.value), interval,
+            numbers.count(effect.pairs), figure_data.judged(effect)]  # fmt: skip
 
 
-def _over_time_table(drawn: Drawn, findings: Findings) -> _Table:
-    unit = "MB/s" if drawn.name == "io-over-time" else "thousand rows/s"
+def _over_time_table(drawn: Drawn, _findings: Findings) -> _Table:
+    unit = figure_data.IO_UNIT if drawn.name == "io-over-time" else figure_data.ROWS_UNIT
     single = len(drawn.data.lines) < 2 and drawn.name != "io-over-time"
     columns = [Column("cell", "prose"), Column("at, s"), Column(unit)] + ([] if single else [Column("of", "text")])
     rows = [
@@ -186,5 +190,3 @@ def swatch(colour: str) -> Markup:
 def plural(number: int, one: str, many: str = "") -> str:
     """ "1 panel", "3 panels"."""
     return f"{numbers.count(number)} {one if number == 1 else many or one + 's'}"
-
-

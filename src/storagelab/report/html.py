@@ -1,7 +1,7 @@
 """Findings -> one HTML page that needs nothing else: no network, no server, and no script to be read.
 
-Charts are drawn here, as SVG, and not by the browser: they are there on paper and without scripts too. The script only adds
-tooltips and unpacks the raw data, which the page carries compressed. The page's own policy forbids every request.
+Charts are drawn here, as SVG, and not by the browser: they are there on paper and without scripts too. The script only
+adds tooltips and unpacks the raw data, which the page carries compressed. The page's own policy forbids every request.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def render(
     """The page as text, to be written in UTF-8.
 
     `export_json` is what `storagelab export --format json` gives: the page offers it as its download, byte for byte.
-    `manifest` holds facts of the campaign that no run carries (when the report was made, by which version); nested tables
-    of scalars are fine. The same input gives the same page.
+    `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
+    scalars are fine. The same input gives the same page.
     """
     drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
@@ -103,8 +103,8 @@ def _download(export_json: str) -> Markup:
     content = export_json.encode()
     size, packed = numbers.bytes_(len(content)), numbers.bytes_(len(_compressed(content)))
     return Markup(
-        tag("p", f"Every run with its uncut waits, counters, checks and environment, as storagelab export gives it: {size} of JSON, "
-                 f"{packed} of this page.")
+        tag("p", "Every run with its uncut waits, counters, checks and environment, as storagelab export gives it: "
+                 f"{size} of JSON, {packed} of this page.")
         + tag("p", tag("button", f"Download all raw data (JSON, {size})", type="button", id="download"),
               tag("span", "", id="download-state", role="status", class_="quiet"))
         + tag("noscript", tag("p", "The download needs JavaScript; storagelab export writes the same file without it."))

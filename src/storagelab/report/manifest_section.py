@@ -1,4 +1,4 @@
-"""Where and how the runs were made: facts that all runs share once, facts that vary with their range, checks, the spec."""
+"""Where and how the runs were made: facts that all runs share, facts that vary with their range, checks, the spec."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def _campaign(
         ["spec's hash (SHA-256)", experiment.sha256],
         ["provenance", findings.provenance or ""],
         ["cells", numbers.count(len(plan.cells))],
-        ["runs stored of runs planned", f"{numbers.count(findings.runs_stored)} of {numbers.count(findings.runs_planned)}"],
+        [
+            "runs stored of runs planned",
+            f"{numbers.count(findings.runs_stored)} of {numbers.count(findings.runs_planned)}",
+        ],
         ["order", order],
         ["first run began", started[0] if started else ""],
         ["last run ended", finished[-1] if finished else ""],
@@ -60,9 +63,15 @@ def _observer(runs: Sequence[Run]) -> list[list[str]]:
     shares = sorted(
         (cost.sampler_cpu_s + (cost.session_cpu_s or 0.0)) / run.measurement.elapsed_s
         for run in runs
-        if run.measurement is not None and (cost := run.measurement.observer) is not None and run.measurement.elapsed_s > 0
+        if run.measurement is not None
+        and (cost := run.measurement.observer) is not None
+        and run.measurement.elapsed_s > 0
     )
-    return [["CPU spent on observing, median run", f"{numbers.percent(shares[len(shares) // 2])} of one core"]] if shares else []
+    return (
+        [["CPU spent on observing, median run", f"{numbers.percent(shares[len(shares) // 2])} of one core"]]
+        if shares
+        else []
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -155,7 +164,9 @@ def _virtual_disks(runs: Sequence[Run]) -> Markup:
 
 def _checks(runs: Sequence[Run]) -> Markup | None:
     """What was asked and what was read back, alike checks of several runs together; those that failed first."""
-    found: Counter[Check] = Counter(check for run in runs if run.measurement is not None for check in run.measurement.checks)
+    found: Counter[Check] = Counter(
+        check for run in runs if run.measurement is not None for check in run.measurement.checks
+    )
     if not found:
         return None
     verdicts = {True: "as asked", False: "DIFFERENT", None: "could not be read"}
@@ -167,7 +178,9 @@ def _checks(runs: Sequence[Run]) -> Markup | None:
         for check, number in ranked[:MAX_CHECKS]
     ]
     wrong = sum(number for check, number in found.items() if check.ok is not True)
-    caption = "Asked for and read back" + (f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else "")
+    caption = "Asked for and read back" + (
+        f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else ""
+    )
     state = f"{plural(wrong, 'check')} not as asked" if wrong else "all as asked"
     summary = f"Asked for and read back: {plural(sum(found.values()), 'check')}, {state}"
     return fold(summary, table(caption, columns, rows), open_=bool(wrong))
@@ -181,7 +194,9 @@ def _runs_gone_wrong(runs: Sequence[Run]) -> Markup | None:
     rows: list[list[str]] = []
     for run in wrong[:MAX_RUNS_LISTED]:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
-        rows.append([wording.cell_text(run.levels), numbers.count(run.repetition), run.status, run.reason or unverified])
+        rows.append(
+            [wording.cell_text(run.levels), numbers.count(run.repetition), run.status, run.reason or unverified]
+        )
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
     return table(f"Runs that failed or could not be verified{rest}", columns, rows)
 

@@ -1,10 +1,13 @@
-"""HTML built from values: whatever is not already `Markup` is escaped, so that no name in a spec can become markup."""
+"""HTML built from values: whatever is not already `Markup` is escaped, so that no name in a spec can become markup,
+and no password that a message quotes can leave with the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
+
+from storagelab.report.secrets import masked
 
 VOID = frozenset({"meta", "br", "hr", "col", "input"})
 
@@ -13,6 +16,11 @@ class Markup(str):
     """Text that is HTML already. Made only by the functions of this module."""
 
     __slots__ = ()
+
+
+def _escaped(words: str) -> str:
+    """As HTML, without the passwords that a message may quote."""
+    return escape(masked(words), quote=True)
 
 
 Child = str | None | Iterable["Child"]
@@ -26,7 +34,7 @@ def text(child: Child) -> Markup:
     if isinstance(child, Markup):
         return child
     if isinstance(child, str):
-        return Markup(escape(child, quote=True))
+        return Markup(_escaped(child))
     return Markup("".join(text(part) for part in child))
 
 
@@ -43,7 +51,7 @@ def tag(name: str, *children: Child, **attributes: str | int | bool | None) -> M
         if value is None or value is False:
             continue
         label = key.rstrip("_").replace("_", "-")
-        parts.append(label if value is True else f'{label}="{escape(str(value), quote=True)}"')
+        parts.append(label if value is True else f'{label}="{_escaped(str(value))}"')
     opening = f"<{' '.join(parts)}>"
     return Markup(opening if name in VOID else f"{opening}{text(children)}</{name}>")
 
@@ -66,7 +74,7 @@ Row = Sequence[Child]
 
 
 def table(caption: Child, columns: Sequence[Column], rows: Iterable[Row], *, row_classes: Sequence[str] = ()) -> Markup:
-    """A table with its caption, headings in scope, the first column as row heading, in a frame that scrolls sideways."""
+    """A table with its caption, headings in scope, the first column as row heading, in a frame that scrolls."""
     head = tag("tr", [_heading(column) for column in columns])
     body = [
         tag("tr", _cells(row, columns), class_=row_classes[index] or None if index < len(row_classes) else None)
@@ -77,19 +85,14 @@ def table(caption: Child, columns: Sequence[Column], rows: Iterable[Row], *, row
 
 
 def _heading(column: Column) -> Markup:
-    return tag(
-        "th", column.heading, scope="col", class_=_CLASSES[column.align], title=column.title or None
-    )
+    return tag("th", column.heading, scope="col", class_=_CLASSES[column.align], title=column.title or None)
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> list[Markup]:
     first, *rest = row
     return [
         tag("th", first, scope="row", class_=_CLASSES[columns[0].align]),
-        *(
-            tag("td", cell, class_=_CLASSES[column.align])
-            for cell, column in zip(rest, columns[1:], strict=True)
-        ),
+        *(tag("td", cell, class_=_CLASSES[column.align]) for cell, column in zip(rest, columns[1:], strict=True)),
     ]
 
 

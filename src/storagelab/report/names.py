@@ -87,7 +87,7 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """"1", "1 and 2", "1, 2 and 4"."""
+    """ "1", "1 and 2", "1, 2 and 4"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 

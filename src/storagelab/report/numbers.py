@@ -113,11 +113,13 @@ def percent(share: float | None, decimals: int | None = None) -> str:
 
 
 def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
-    """A ratio of elapsed times as its change: 1.22 -> "+22 %", 0.82 -> "-18 %"; for tables."""
+    """A ratio of elapsed times as its change: 1.22 -> "+22 %", 0.82 -> "-18 %", 2.4 -> "x 2.4"; for tables."""
     if ratio is None or not math.isfinite(ratio):
         return ""
     if abs(ratio - 1) < 0.0005:
         return "0 %"
+    if ratio >= 2:
+        return f"x {significant(ratio, 2)}"
     return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from storagelab.findings import CellSummary, Estimate, Findings, Sample
 from storagelab.report import numbers, palette, wording
-from storagelab.report.arrange import notable_cells
+from storagelab.report.arrange import ends, notable_cells
 from storagelab.report.cell_sections import cell_anchor, cells_shown, top_wait
 from storagelab.report.charts import Drawn, time_domain
 from storagelab.report.figure_data import Figure
@@ -47,15 +47,16 @@ def verdict(findings: Findings) -> Markup:
 
 
 def _tiles(findings: Findings) -> Markup:
-    """Best and worst cell side by side."""
-    tiles = []
-    best = findings.cell(findings.best[0]) if findings.best else None
-    worst = findings.cell(findings.worst) if findings.worst and findings.worst not in findings.best else None
+    """The fastest and the slowest cell side by side."""
     told = {comparison.cell_id for comparison in findings.comparisons if comparison.distinguishable}
-    if best is not None:
-        tiles.append(_tile("fastest" if findings.verdict == "winner" else "shortest mean time", best, "best"))
-    if worst is not None:
-        tiles.append(_tile("slowest" if worst.cell_id in told else "longest mean time", worst, "worst"))
+    fastest, slowest = ends(findings)
+    tiles = []
+    if fastest is not None:
+        title = "fastest" if findings.verdict == "winner" else "shortest mean time"
+        tiles.append(_tile(title, findings.cell(fastest), "best"))
+    if slowest is not None:
+        title = "slowest" if slowest in told else "longest mean time"
+        tiles.append(_tile(title, findings.cell(slowest), "worst"))
     return tag("dl", tiles, class_="tiles") if tiles else Markup("")
 
 
@@ -63,7 +64,8 @@ def _tile(title: str, cell: CellSummary, kind: str) -> Markup:
     rate = numbers.rows_per_s(cell.rows_per_s.mean.value) if cell.rows_per_s else ""
     wait = top_wait(cell)
     mean = cell.elapsed_s.mean if cell.elapsed_s else None
-    facts = [numbers.seconds_interval(mean), rate, f"top wait {wait[0]}, {numbers.percent(wait[1])} of connection time" if wait else ""]
+    waited = f"top wait {wait[0]}, {numbers.percent(wait[1])} of connection time" if wait else ""
+    facts = [numbers.seconds_interval(mean), rate, waited]
     return tag(
         "div",
         tag("dt", title),
@@ -114,14 +116,16 @@ def _time_caption(data: Figure) -> str:
 
 def _hidden_panels(data: Figure) -> list[str]:
     left = data.hidden_panels
-    return [f"{plural(left, 'more panel is', 'more panels are')} not drawn; the download has all cells."] if left else []
+    return (
+        [f"{plural(left, 'more panel is', 'more panels are')} not drawn; the download has all cells."] if left else []
+    )
 
 
 def _results(findings: Findings) -> Markup:
     """Every cell; of very many the first part open and the rest to be opened."""
     cells = findings.cells[:MAX_ROWS]
     columns, rows = _result_rows(findings, cells)
-    classes = ["best" if cell.cell_id in findings.best else "tied" if cell.cell_id in findings.tied else "" for cell in cells]
+    classes = ["best" if cell.cell_id in findings.best else "" for cell in cells]
     caption = f"Every cell ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
@@ -130,7 +134,7 @@ def _results(findings: Findings) -> Markup:
     kept = {cell.cell_id for cell in notable_cells(findings, 12)}
     some = [index for index, cell in enumerate(cells) if cell.cell_id in kept]
     return Markup(
-        table("The best, the worst and the ends of each factor", columns, [rows[index] for index in some],
+        table("The fastest, the slowest and the ends of each factor", columns, [rows[index] for index in some],
               row_classes=[classes[index] for index in some])
         + fold(f"All {numbers.count(len(findings.cells))} cells", table(caption, columns, rows, row_classes=classes))
     )  # fmt: skip
@@ -138,10 +142,10 @@ def _results(findings: Findings) -> Markup:
 
 def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Column], list[list[Child]]]:
     factors = sorted(findings.factors, key=lambda factor: factor.name != wording.first_factor(findings))
-    columns = [Column(wording.factor_text(factor.name), "number" if _numeric(factor.levels) else "text") for factor in factors]
+    columns = [Column(wording.factor_text(f.name), "number" if _numeric(f.levels) else "text") for f in factors]
     columns = columns or [Column("cell", "prose")]
-    columns += [Column("mean, s"), Column("95 % interval, s"), Column("mean, drawn", "text"), Column("against the best", "text"),
-                Column("rows/s"), Column("95 % interval"), Column("median, s"),
+    columns += [Column("mean, s"), Column("95 % interval, s"), Column("mean, drawn", "text"),
+                Column("against the best", "text"), Column("rows/s"), Column("95 % interval"), Column("median, s"),
                 Column("spread", title="standard deviation as a share of the mean"), Column("runs")]  # fmt: skip
     measured = [cell.elapsed_s for cell in cells if cell.elapsed_s is not None]
     decimals = max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in measured), default=2)
@@ -179,12 +183,13 @@ def _times(sample: Sample | None, decimals: int, span: tuple[float, float]) -> t
         return ["", "", ""], ["", ""]
     spread = numbers.percent(sample.sd / sample.mean.value, 1) if sample.sd is not None and sample.mean.value else ""
     mean = numbers.seconds_number(sample.mean.value, decimals)
-    drawn = [mean, _interval(sample.mean, decimals), _bar(sample.mean, span)]
+    drawn: list[Child] = [mean, _interval(sample.mean, decimals), _bar(sample.mean, span)]
     return drawn, [numbers.seconds_number(sample.median, decimals), spread]
 
 
 def _span(samples: Sequence[Sample]) -> tuple[float, float]:
-    values = [value for sample in samples for value in (sample.mean.low, sample.mean.value, sample.mean.high) if value is not None]
+    means = [sample.mean for sample in samples]
+    values = [value for mean in means for value in (mean.low, mean.value, mean.high) if value is not None]
     return (min(values), max(values)) if values else (0.0, 1.0)
 
 
@@ -196,7 +201,9 @@ def _bar(mean: Estimate, span: tuple[float, float]) -> Markup:
     def at(value: float) -> str:
         return f"{3 + 94 * (value - low) / width:.1f}"
 
-    line = tag("line", x1=at(mean.low), x2=at(mean.high), y1=6, y2=6) if mean.low is not None and mean.high is not None else None
+    line = None
+    if mean.low is not None and mean.high is not None:
+        line = tag("line", x1=at(mean.low), x2=at(mean.high), y1=6, y2=6)
     dot = tag("circle", cx=at(mean.value), cy=6, r=3)
     return tag("svg", line, dot, class_="bar", viewBox="0 0 100 12", aria_hidden="true", focusable="false")
 
@@ -227,15 +234,18 @@ def _against(findings: Findings, cell: CellSummary) -> Child:
 
 
 def effects(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
-    """What each level does against its factor's baseline: all else the same, then at single levels of the others."""
+    """What each level does against its factor's baseline: all else the same, then at single levels of others."""
     chart = drawn.get("effects")
-    parts = [block(chart, findings, "Each level against the first of its factor, all else the same. "
-             "Points left of the dashed line are faster; an interval that crosses it leaves the direction open.")] if chart else []  # fmt: skip
+    words = (
+        "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
+        "interval that crosses it leaves the direction open."
+    )
+    parts = [block(chart, findings, words)] if chart else []
     at = [effect for effect in findings.effects if effect.at]
     if at:
         shown = at[:MAX_EFFECT_ROWS]
         rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
-        caption = f"Each level against its baseline, at single levels of the other factors ({findings.provenance}){rest}"
+        caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
         content = table(caption, effect_columns(), [effect_row(effect) for effect in shown])
         parts.append(fold(f"At single levels of the other factors: {plural(len(at), 'comparison')}", content))
     return Markup("".join(parts))
@@ -247,13 +257,16 @@ def checkpoint(findings: Findings) -> Markup:
     if not cells:
         return Markup("")
     shown = cells if len(cells) <= MAX_ROWS_OPEN else [cell for cell in notable_cells(findings, 12) if cell in cells]
-    columns = [Column("cell", "prose"), Column("load, mean s"), Column("checkpoint, mean s"), Column("95 % interval, s"),
-               Column("both together, s")]  # fmt: skip
-    means = [mean for cell in shown if cell.checkpoint_s and cell.elapsed_s for mean in (cell.elapsed_s.mean, cell.checkpoint_s.mean)]
-    decimals = min(3, max(numbers.decimals_for([mean.value], _half(mean)) for mean in means))
+    columns = [Column("cell", "prose"), Column("load, mean s"), Column("checkpoint, mean s"),
+               Column("95 % interval, s"), Column("both together, s")]  # fmt: skip
+    samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
+    decimals = min(3, max(numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples))
     rows = [_checkpoint_row(cell, decimals) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
-    words = "A load leaves dirty pages behind. The checkpoint that writes them is timed apart and is no part of the completion time."
+    words = (
+        "A load leaves dirty pages behind. The checkpoint that writes them is timed apart and is no part of the "
+        "completion time."
+    )
     caption = f"Time of the final checkpoint ({findings.provenance}){rest}"
     return Markup(tag("p", words) + table(caption, columns, rows))
 
@@ -262,7 +275,8 @@ def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Child]:
     assert cell.checkpoint_s is not None
     assert cell.elapsed_s is not None
     load, after = cell.elapsed_s.mean, cell.checkpoint_s.mean
-    load_s, after_s, both_s = (numbers.seconds_number(s, decimals) for s in (load.value, after.value, load.value + after.value))
+    figures = (load.value, after.value, load.value + after.value)
+    load_s, after_s, both_s = (numbers.seconds_number(value, decimals) for value in figures)
     return [wording.cell_text(cell.levels), load_s, after_s, _interval(after, decimals), both_s]
 
 
@@ -277,19 +291,19 @@ def waits(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     if chart is None:
         return tag("p", "No waits were observed in these runs.")
     words = [
-        "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent it on.",
-        "The wait that moves most stands at the bottom; hues are wait categories, the same in every chart and table.",
+        "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
+        "it on. The wait that moves most stands at the bottom; hues are wait categories, the same all over this page.",
         *_hidden_panels(chart.data),
     ]
     return Markup(block(chart, findings, " ".join(words)) + _changes(findings, chart.data.colours))
 
 
 def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
-    if not findings.wait_changes or not findings.best or findings.worst is None:
+    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in ends(findings))
+    if not findings.wait_changes or fastest is None or slowest is None:
         return Markup("")
-    best, worst = (wording.cell_text(findings.cell(cell_id).levels) for cell_id in (findings.best[0], findings.worst))
-    columns = [Column("WaitType", "text"), Column("in SQL Server", "text"), Column("best"), Column("share"), Column("worst"),
-               Column("share"), Column("more in the worst")]  # fmt: skip
+    columns = [Column("WaitType", "text"), Column("In SQL Server", "text"), Column("fastest"), Column("share"),
+               Column("slowest"), Column("share"), Column("more in the slowest")]  # fmt: skip
     rows: list[list[Child]] = [
         [
             [swatch(colours.get(item.wait_type, palette.CATEGORY[item.category])), item.wait_type],
@@ -300,7 +314,10 @@ def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
         ]
         for item in findings.wait_changes[:MAX_CHANGES]
     ]  # fmt: skip
-    caption = f"The waits that changed most: best ({best}) against worst ({worst}); seconds over all connections of the mean run"
+    caption = (
+        f"The waits that differ most: {wording.cell_text(fastest.levels)}, of the shortest mean time, against "
+        f"{wording.cell_text(slowest.levels)}, of the longest; seconds over all connections of the mean run"
+    )
     return table(caption, columns, rows)
 
 

@@ -1,7 +1,7 @@
 """Colours that are the same in every chart: one hue per wait category, told apart by readers of any colour vision.
 
-Built on the set of Okabe and Ito ("Color Universal Design", 2008). Neutral inks are replaced in dark mode by page.css, which
-finds them by their value; the hues read well on both grounds.
+Built on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral inks and
+the darkest hues; it finds them by their value, so a colour that changes here changes there too.
 """
 
 from __future__ import annotations
@@ -54,9 +54,13 @@ def mix(colour: str, other: str, share: float) -> str:
 
 def ink_on(colour: str) -> str:
     """Black or white, whichever reads better on `colour` (relative luminance of WCAG 2.1)."""
-    linear = [c / 12.92 if (c := value / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for value in _channels(colour)]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    red, green, blue = (_linear(value / 255) for value in _channels(colour))
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#ffffff" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "#000000"
+
+
+def _linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
 def _channels(colour: str) -> tuple[int, int, int]:

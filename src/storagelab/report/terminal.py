@@ -114,8 +114,7 @@ def _print_waits_of(
 def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
     marks = [_MARKS[row.method] for row in rows]
     columns = [
-        Column(name, texts, rank=WAIT_RANKS.get(name, 0), right=name not in _LEFT)
-        for name, texts in wait_columns(rows)
+        Column(name, texts, rank=WAIT_RANKS.get(name, 0), right=name not in _LEFT) for name, texts in wait_columns(rows)
     ]
     if any(marks):
         columns.insert(1, Column("", marks, right=False))

@@ -109,13 +109,13 @@ def quoted(text: str) -> str:
 
 def to_png(spec: Spec, scale: float = 2.0) -> bytes:
     """The chart as a PNG, `scale` pixels per unit."""
-    import vl_convert  # noqa: PLC0415  (it starts a script engine: not before a chart is asked for)
+    import vl_convert  # here, as loading it takes time that most verbs need not spend
 
     return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
 
 
 def to_svg(spec: Spec) -> str:
     """The chart as an SVG document. Each mark with a `tip` carries it as its aria-label."""
-    import vl_convert  # noqa: PLC0415
+    import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))

@@ -139,10 +139,10 @@ def _second_phrase(factor: str, level: JsonValue) -> str:
 def _meaning(findings: Findings, move: _Move) -> str:
     """What the completion time did meanwhile: only said where its two ends were compared."""
     effect = _effect_between(findings, move)
-    if effect is None:
+    interval = ratio_interval(effect.ratio) if effect is not None else ""
+    if effect is None or not interval:
         return ""
     if not effect.distinguishable:
-        interval = ratio_interval(effect.ratio) or "too few runs"
         moved = ": the wait moved, it did not cost time that shows" if move.falls and move.turn is None else ""
         return f", while the completion time can't be told apart ({interval}){moved}"
     joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"

@@ -250,8 +250,8 @@ def _on_the_slower(findings: Findings) -> list[str]:
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor; a single factor's effects are the comparisons again, so they are left out."""
-    if len(findings.factors) < 2:
+    """One sentence per factor; those of a single factor would be the comparisons again."""
+    if len(findings.factors) < 2 or findings.verdict == "too-few-runs":
         return []
     lines = []
     for factor in findings.factors:

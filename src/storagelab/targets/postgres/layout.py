@@ -1,8 +1,8 @@
 """The articles' table on N data files of PostgreSQL: made, read back, dropped.
 
-N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. One data
-file is one partition, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and the key in
-a B-tree beside them: random keys hit the index, not the heap.
+N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. One
+data file is one partition, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and the
+key in a B-tree beside them: random keys hit the index, not the heap.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres.server import make_folder
@@ -21,6 +22,8 @@ from storagelab.targets.postgres.server import make_folder
 Connection = psycopg.Connection[Any]
 
 TABLE = "my_big_table"
+OWNERSHIP = "made by storagelab, which removes it again"
+"""The comment on a schema that storagelab made; one without it belongs to somebody else, whatever its name."""
 _RANDOM_COLUMNS = """
     c1 uuid NOT NULL DEFAULT gen_random_uuid(),
     c2 timestamp NOT NULL DEFAULT clock_timestamp(),
@@ -68,8 +71,10 @@ $body$"""
 
 
 class Layout:
-    """The layout of one cell in one database. `prefix` begins every name that is made, `folders` is None where the server
-    keeps its files wherever it likes."""
+    """The layout of one cell in one database.
+
+    `prefix` begins every name that is made, `folders` is None where the server keeps its files wherever it likes.
+    """
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         self.config, self.prefix, self.folders = config, prefix, folders
@@ -105,7 +110,9 @@ class Layout:
 
     def create(self, connection: Connection) -> None:
         """Tablespaces, schema, table, partitions and the loading procedure, in one autocommit connection."""
-        connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
+        with connection.transaction():
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
+            connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
         if self.on_volumes:
             for number in self.data_files:
                 connection.execute(
@@ -118,7 +125,7 @@ class Layout:
             connection.execute(self._in_schema(_PROCEDURE))
 
     def _in_schema(self, statement: str) -> sql.Composed:
-        return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))  # type: ignore[arg-type]
+        return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))
 
     def _create_table(self, connection: Connection) -> None:
         columns = _RANDOM_COLUMNS
@@ -143,14 +150,51 @@ class Layout:
                 )
             )  # fmt: skip
 
-    def drop(self, connection: Connection) -> None:
-        """Drop all that carries the prefix, whichever layout made it."""
-        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(self.schema))
-        tablespaces = connection.execute(
-            "SELECT spcname FROM pg_tablespace WHERE starts_with(spcname, %s)", [self.prefix + "_f"]
-        ).fetchall()
-        for (name,) in tablespaces:
+    def drop(self, connection: Connection) -> list[str]:
+        """Drop all that storagelab made under the prefix, whichever layout it was; says what.
+
+        Raises PreflightError, with nothing dropped, when something of such a name is not storagelab's.
+        """
+        schemas, tablespaces = self._made_before(connection)
+        connection.execute("SET lock_timeout = '30s'")
+        connection.execute("SET client_min_messages = warning")
+        for name in schemas:
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+        for name in tablespaces:
             connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
+        return [*(f"schema {name}" for name in schemas), *(f"tablespace {name}" for name in tablespaces)]
+
+    def check_nothing_in_the_way(self, connection: Connection) -> None:
+        """Raises PreflightError when a schema or tablespace has a name that storagelab needs, and another owner."""
+        self._made_before(connection)
+
+    def _made_before(self, connection: Connection) -> tuple[list[str], list[str]]:
+        """Names of schemas and tablespaces that an earlier run left.
+
+        A schema is known by its comment, a tablespace by its folder, which stands in one that storagelab made.
+        """
+        schemas = connection.execute(
+            "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
+        ).fetchall()
+        tablespaces = connection.execute(
+            "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
+            [f"^{self.prefix}_f[0-9]+$"],
+        ).fetchall()
+        foreign = [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
+        foreign += [
+            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(Path(place).parent)
+        ]
+        if foreign:
+            raise PreflightError(
+                f"on the server, {' and '.join(foreign)} has a name that storagelab needs, and was not made by it",
+                key="target.dsn",
+                hint="rename or drop it; storagelab drops only what it made itself",
+            )
+        return [name for name, _ in schemas], [name for name, _ in tablespaces]
+
+    def _holds_data_files(self, folder: Path) -> bool:
+        identity = self.prefix.rpartition("_")[2]
+        return folder.name.startswith("storagelab-") and folder.name.endswith(f"-{identity}")
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
@@ -207,7 +251,9 @@ def _check(name: str, asked: str, got: str) -> Check:
 
 def _check_places(name: str, asked: list[str], got: list[str]) -> Check:
     """One check over all data files: the folders they lie in, or the first that lies elsewhere."""
-    wrong = [f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there]
+    wrong = [
+        f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there
+    ]
     folders = sorted({str(Path(place).parent) if place != "default" else place for place in asked})
     found = wrong[:1] or sorted({str(Path(place).parent) if place != "default" else place for place in got})
     return Check(

@@ -12,7 +12,8 @@ from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.postgres import attached, server
-from storagelab.targets.postgres.binaries import find_binaries, unprivileged
+from storagelab.targets.postgres.binaries import binaries_for, may_enter, unprivileged
+from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings
 from storagelab.units import parse_bytes
 
@@ -34,31 +35,45 @@ def check(plan: Plan, site: Site) -> Preflight:
     _check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
-    found = [*_check_private(private), *_check_attached(running, site)]
+    found = [*_check_private(private, site), *_check_attached(running, site)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs)
 
 
 # --- private servers -------------------------------------------------------------------------------------------------
 
 
-def _check_private(configs: Sequence[Config]) -> list[str]:
+def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     found = []
     for config in configs:
-        binaries = find_binaries(config.target.bin_dir)
-        server.check_settings(binaries, private_settings(config))
-        _check_connections(config)
+        binaries = binaries_for(config, site)
+        expected = server.check_settings(binaries, private_settings(config))
+        _check_connections(config, int(expected["max_connections"]))
         found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
+    volumes = {item for config in configs for item in site.volume_paths(config).items()}
+    for name, path in sorted(volumes):
+        _check_server_may_enter(path, f"volumes.{name}.path")
     return found
 
 
-def _check_connections(config: Config) -> None:
-    asked = config.target.settings.get("max_connections")
+def _check_connections(config: Config, asked: int) -> None:
     needed = config.workload.connections + SPARE_CONNECTIONS
-    if asked is not None and int(asked) < needed:
+    if asked < needed:
         raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
+            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones "
+            "are needed",
             key="target.settings.max_connections",
             hint=f"set at least {needed}, or leave it out",
+        )
+
+
+def _check_server_may_enter(path: Path, key: str) -> None:
+    """Root may go anywhere; the server, which runs without root's rights, may not."""
+    if not may_enter(path):
+        raise PreflightError(
+            f"{path} can't be entered by the server, which is started {unprivileged().how}",
+            key=key,
+            hint="give others the right to pass through it and every folder above it (chmod o+x), name another folder, "
+            "or run storagelab as the user whose folder it is",
         )
 
 
@@ -66,27 +81,38 @@ def _check_connections(config: Config) -> None:
 
 
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
+    """One connection for each server, however many cells there are."""
     found = []
+    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
     for config in configs:
-        with attached.connect(config.target) as connection:
+        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
+    for sharing in by_server.values():
+        with attached.connect(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
-        on_volumes = bool(config.data_volumes)
-        attached.check_rights(
-            config.target, facts, connections=config.workload.connections, tablespaces=on_volumes,
-            checkpoint=config.between_runs.checkpoint,
-        )  # fmt: skip
-
-        def nearest(name: str, known: Iterable[str] = facts.setting_contexts) -> str:
-            close = difflib.get_close_matches(name, list(known), 1)
-            return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
-
-        attached.check_session_settings(facts, config.target.settings, nearest)
-        if on_volumes:
-            for volume, path in site.volume_paths(config).items():
-                attached.check_folder_for_server(facts, volume, path)
+            for config in sharing:
+                _check_on_server(connection, facts, config, site)
         where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
+
+
+def _check_on_server(connection: attached.Connection, facts: attached.ServerFacts, config: Config, site: Site) -> None:
+    on_volumes = bool(config.data_volumes)
+    attached.check_rights(
+        config.target, facts, connections=config.workload.connections, tablespaces=on_volumes,
+        checkpoint=config.between_runs.checkpoint,
+    )  # fmt: skip
+
+    def nearest(name: str) -> str:
+        close = difflib.get_close_matches(name, facts.setting_contexts, 1)
+        return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
+
+    asked = {name: server.settings_text(value) for name, value in config.target.settings.items()}
+    attached.check_session_settings(connection, facts, asked, nearest)
+    Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
+    if on_volumes:
+        for volume, path in site.volume_paths(config).items():
+            attached.check_folder_for_server(facts, volume, path)
 
 
 # --- volumes ---------------------------------------------------------------------------------------------------------
@@ -123,7 +149,9 @@ def _check_usable(path: Path, key: str) -> None:
         raise PreflightError(f"{path} is not a folder", key=key, hint="name a folder on the drive")
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(
-            f"{path} is not writable", key=key, hint="mount it read-write, give this user the right, or name another folder"
+            f"{path} is not writable",
+            key=key,
+            hint="mount it read-write, give this user the right, or name another folder",
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -17,7 +17,13 @@ _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
 )  # fmt: skip
-_NEVER_SHOWN = ("primary_conninfo", "ssl_passphrase_command", "archive_command", "restore_command", "krb_server_keyfile")
+_NEVER_SHOWN = (
+    "primary_conninfo",
+    "ssl_passphrase_command",
+    "archive_command",
+    "restore_command",
+    "krb_server_keyfile",
+)
 
 
 def server_facts(connection: Connection) -> dict[str, object]:
@@ -35,46 +41,52 @@ def server_facts(connection: Connection) -> dict[str, object]:
     return {"version": version[0], "version_text": version[1], "settings": dict(rows)}
 
 
+class _Setting(NamedTuple):
+    """`raw` is in the server's base units, `shown` with the unit that reads best, `source` says who set it."""
+
+    raw: str
+    shown: str
+    source: str
+
+
 def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
-    """Each setting asked for against what the server runs with; `expected` is its own parser's reading, in base units."""
-    return [
-        _setting_check(name, asked[name], shown, shown if raw == expected[name] else None)
-        for name, raw, shown in _current(connection, asked)
-    ]
+    """Each setting asked for against what the server runs with; `expected` is its parser's reading, in base units."""
+    return _setting_checks(connection, asked, lambda name, setting: setting.raw == expected[name])
 
 
 def session_settings(connection: Connection, asked: Mapping[str, str]) -> list[Check]:
     """Each setting asked for on an attached server, as a worker's session has it."""
+    return _setting_checks(connection, asked, lambda _, setting: setting.source == "session")
+
+
+def _setting_checks(
+    connection: Connection, asked: Mapping[str, str], confirmed: Callable[[str, _Setting], bool]
+) -> list[Check]:
     rows = connection.execute(
-        "SELECT name, current_setting(name), source FROM pg_settings WHERE name = ANY(%s) ORDER BY name", [list(asked)]
+        "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
+        [[name.lower() for name in asked]],
     ).fetchall()
-    return [
-        _setting_check(name, asked[name], shown, shown if source == "session" else None) for name, shown, source in rows
-    ]
+    found = {name: _Setting(*fields) for name, *fields in rows}
+    checks = []
+    for name, text in sorted(asked.items()):
+        setting = found.get(name.lower())
+        got, ok = (
+            (setting.shown, confirmed(name, setting)) if setting else ("nothing: the server does not show it", None)
+        )
+        checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from="pg_settings"))
+    return checks
 
 
-def _current(connection: Connection, asked: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    return connection.execute(
-        "SELECT name, setting, current_setting(name) FROM pg_settings WHERE name = ANY(%s) ORDER BY name", [list(asked)]
-    ).fetchall()
-
-
-def _setting_check(name: str, asked: str, shown: str, confirmed: str | None) -> Check:
-    return Check(
-        name=f"target.settings.{name}", asked=asked, got=shown, ok=confirmed is not None, read_from="pg_settings"
-    )
-
-
-def one_row_a_page(connection: Connection, layout: Layout) -> Check:
-    """The sequential workload promises one row a page: pages of the table against its rows."""
+def one_row_a_page(connection: Connection, layout: Layout, rows: int) -> Check:
+    """The sequential workload promises one row a page: pages of the table against its rows, which were counted."""
     row = connection.execute(
         sql.SQL(
-            "SELECT sum(pg_relation_size(i.inhrelid)) / current_setting('block_size')::int, "
-            "(SELECT count(*) FROM {}.{}) FROM pg_inherits i WHERE i.inhparent = {}::regclass"
-        ).format(layout.schema, sql.Identifier(TABLE), sql.Literal(f'"{layout.prefix}".{TABLE}'))
+            "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::int "
+            "FROM pg_inherits WHERE inhparent = {}::regclass"
+        ).format(sql.Literal(f'"{layout.prefix}".{TABLE}'))
     ).fetchone()
     assert row is not None
-    pages, rows = int(row[0]), int(row[1])
+    pages = int(row[0])
     # The server extends files by several pages at once, so a few empty ones at their ends are as they should be.
     ok = rows <= pages <= rows * 1.1 + 1024 * len(layout.data_files)
     return Check(name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from="pg_relation_size")

@@ -22,10 +22,18 @@ from storagelab.targets.postgres.binaries import Binaries, unprivileged
 from storagelab.values import Scalar
 
 USER = "storagelab"
+PORT = 5432
+"""Names the socket; a setting `port` may ask for another."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 _PR_SET_PDEATHSIG = 1
 _SOCKET_PREFIX = "storagelab-socket-"
+_LONGEST_TEMPORARY_FOLDER = 60
+_OWN_SETTINGS = (
+    "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
+    "config_file", "hba_file", "ident_file", "external_pid_file",
+)  # fmt: skip
+"""What keeps a private server private, and reachable for storagelab."""
 
 Settings = Mapping[str, Scalar]
 
@@ -43,6 +51,13 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     The server's own parser is asked, on an empty temporary folder: no database is made. Raises PreflightError with the
     server's words for the first setting that it refuses.
     """
+    for name in settings:
+        if name.lower() in _OWN_SETTINGS:
+            raise PreflightError(
+                "storagelab sets it itself on a private server",
+                key=f"target.settings.{name}",
+                hint="leave it out, or attach to a server of your own with target.dsn",
+            )
     asked = {name: settings_text(value) for name, value in settings.items()}
     expected = {name: _ask_parser(binaries, name, ((name, text),)) for name, text in asked.items()}
     if asked:
@@ -82,6 +97,12 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
 
 
+def _in_file(text: str) -> str:
+    """A value as the server's configuration file wants it, where backslashes and quotes mean something."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
 def _give_to_server(folder: Path) -> None:
     owner = unprivileged().owner
     if owner is not None:
@@ -97,9 +118,15 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
         _give_to_server(folder)
 
 
+_LIBC = ctypes.CDLL(None)
+
+
 def _die_with_parent() -> None:
     """In the child: ask Linux to stop the server at once if storagelab is killed, so that nothing is left running."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+_IN_CHILD = _die_with_parent if sys.platform == "linux" else None
 
 
 class Server:
@@ -114,7 +141,11 @@ class Server:
 
     @property
     def conninfo(self) -> str:
-        return psycopg.conninfo.make_conninfo(host=str(self._socket_folder), user=USER, dbname="postgres")
+        """All that the caller's PG* variables could change is said, so that they can't change what is measured."""
+        return psycopg.conninfo.make_conninfo(
+            host=str(self._socket_folder), port=str(self.settings.get("port", PORT)), user=USER, dbname="postgres",
+            options="", sslmode="disable", target_session_attrs="any", client_encoding="UTF8",
+        )  # fmt: skip
 
     @property
     def pid(self) -> int | None:
@@ -125,7 +156,8 @@ class Server:
         make_folder(self.data_folder)
         make_folder(self.log_folder)
         # A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
-        self._socket_folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX))
+        short = None if len(tempfile.gettempdir()) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"  # noqa: S108
+        self._socket_folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=short))
         _give_to_server(self._socket_folder)
         _socket_note(self.data_folder).write_text(str(self._socket_folder), encoding="utf-8")
         self._init_database()
@@ -138,7 +170,7 @@ class Server:
                 stderr=log,
                 env=_environment(),
                 start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=_IN_CHILD,
             )
         self._await_ready()
 
@@ -148,21 +180,21 @@ class Server:
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions",
         ]  # fmt: skip
-        said = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=_IN_CHILD
+        )
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
 
     def _write_settings(self) -> None:
         own: dict[str, Scalar] = {
             "listen_addresses": "",
+            "port": PORT,
             "unix_socket_directories": str(self._socket_folder),
             "unix_socket_permissions": "0700",
             "cluster_name": "storagelab",
         }
-        lines = [
-            "{} = '{}'".format(name, settings_text(value).replace("'", "''"))
-            for name, value in {**own, **self.settings}.items()
-        ]
+        lines = [f"{name} = {_in_file(settings_text(value))}" for name, value in {**own, **self.settings}.items()]
         with (self.data_folder / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write("\n# by storagelab\n" + "\n".join(lines) + "\n")
 
@@ -199,6 +231,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            _kill_sessions(self.data_folder)
         if self._socket_folder is not None:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
             self._socket_folder = None
@@ -217,14 +250,47 @@ def stop_orphan(data_folder: Path) -> bool:
             shutil.rmtree(socket_folder, ignore_errors=True)
     try:
         pid = int((data_folder / "postmaster.pid").read_text(encoding="utf-8").split(maxsplit=1)[0])
-        command_line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError, IndexError):
         return False
-    # The number may have been given to another process since: only a server on this very folder is stopped.
-    if os.fsencode(data_folder) not in command_line:
-        return False
+    if not _serves(pid, data_folder):
+        return _kill_sessions(data_folder)
     os.kill(pid, signal.SIGQUIT)
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+    while _serves(pid, data_folder) and time.monotonic() < deadline:
         time.sleep(0.02)
+    _kill_sessions(data_folder)
+    return True
+
+
+def _serves(pid: int, data_folder: Path) -> bool:
+    """Is this process a server on this very folder? Its number may have been given to another one since."""
+    try:
+        return os.fsencode(data_folder) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _kill_sessions(data_folder: Path) -> bool:
+    """Kill the sessions of a server that was itself killed: they notice only when they next wait.
+
+    They are known by their working folder, which is the server's data folder. True if there were any.
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
+            is_server = (process / "comm").read_text(encoding="utf-8").strip() == "postgres"
+            if is_server and os.readlink(process / "cwd") == str(data_folder):
+                os.kill(int(process.name), signal.SIGKILL)
+                found.append(process)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while any(_has_folder(process) for process in found) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(found)
+
+
+def _has_folder(process: Path) -> bool:
+    try:
+        os.readlink(process / "cwd")
+    except OSError:
+        return False
     return True

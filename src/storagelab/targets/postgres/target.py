@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import subprocess
 import time
 import zlib
 from pathlib import Path
@@ -21,16 +21,22 @@ from storagelab.model import Cell, Check, Config, Measurement, Plan
 from storagelab.targets import Progress, Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import attached, read_back
-from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.counters import difference, read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampled, Sampler
 from storagelab.targets.postgres.server import Server, check_settings, settings_text, stop_orphan
 from storagelab.targets.postgres.settings import private_settings
 from storagelab.targets.postgres.workload import Loop, Workers, rows_per_report
+from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.values import Scalar
 
 Connection = psycopg.Connection[Any]
+
+_FOREIGN_ERRORS = (psycopg.Error, PreflightError, OSError, subprocess.SubprocessError)
+"""What one run may break with, so that it is stored as failed and the next ones go on; anything else is a bug."""
+_RECOVERY_S = 20.0
+"""How long an attached server that comes up again after a crash is waited for."""
 
 
 class PostgresTarget:
@@ -53,24 +59,25 @@ class PostgresTarget:
     def __enter__(self) -> Self:
         began = time.perf_counter()
         try:
-            self.folders.make()
             if self.config.target.attached:
                 self._attach()
             else:
+                self.folders.make()
                 self._start_private_server()
             self._connection = self._connect("storagelab")
             self.layout.create(self._connection)
-        except psycopg.Error as error:
-            self.__exit__(None, None, None)
-            raise RunFailed(f"the layout could not be set up: {self._with_log(error)}") from error
-        except BaseException:
-            self.__exit__(None, None, None)
+        except _FOREIGN_ERRORS as error:
+            reason = f"the layout could not be set up: {self._with_log(error)}"
+            self.__exit__(type(error), error, None)
+            raise RunFailed(reason) from error
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
         self.setup_s = time.perf_counter() - began
         return self
 
     def _start_private_server(self) -> None:
-        binaries = find_binaries(self.config.target.bin_dir)
+        binaries = binaries_for(self.config, self.site)
         settings = private_settings(self.config)
         self._expected = check_settings(binaries, settings)
         assert self.config.log_volume is not None
@@ -89,20 +96,50 @@ class PostgresTarget:
         with attached.connect(self.config.target) as connection:
             self._facts = attached.read_facts(connection)
             self.layout.drop(connection)
+        self.folders.remove()  # if the run before this one could not remove them, as the server was away
+        self.folders.make()
         self.layout.make_folders(self._facts.process_owner)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Raises RunFailed if not all could be removed, unless there is an error already: the first reason wins."""
+        with uninterrupted():
+            try:
+                self._tear_down()
+            except RunFailed:
+                if kind is None:
+                    raise
+
+    def _tear_down(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            if self.server is None:
-                with contextlib.suppress(psycopg.Error):  # a server that died is swept before the next run
-                    self.layout.drop(connection)
             connection.close()
         if self.server is not None:
             self.server.stop()
+        elif self._facts is not None:
+            self._drop_from_server()
         self.folders.remove()
+
+    def _drop_from_server(self) -> None:
+        """On a connection of its own, as the run's may be lost.
+
+        Raises RunFailed if that can't be done; the folders then stay, because a server whose files vanish under it may
+        stop for good.
+        """
+        deadline = time.monotonic() + _RECOVERY_S
+        while True:
+            try:
+                with attached.connect(self.config.target) as connection:
+                    self.layout.drop(connection)
+                return
+            except (psycopg.Error, PreflightError) as error:
+                if "the database system is" not in str(error) or time.monotonic() > deadline:
+                    raise RunFailed(
+                        f"what was made on the server could not be dropped: {_first_line(error)}; "
+                        "that is tried again before the next run"
+                    ) from error
+            time.sleep(0.2)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
@@ -147,26 +184,23 @@ class PostgresTarget:
             "storagelab": {"version": storagelab.__version__},
         }
 
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
             return self._run(progress)
-        except psycopg.Error as error:
-            raise RunFailed(self._with_log(error)) from error
-        except RunFailed as error:
+        except (RunFailed, *_FOREIGN_ERRORS) as error:
             raise RunFailed(self._with_log(error)) from error
 
-    def _with_log(self, error: Exception) -> str:
-        """The error's words, and the end of the server's log if the server died with it."""
+    def _with_log(self, error: BaseException) -> str:
+        """The error's words, and the end of the server's log if a connection was lost with it: it says why."""
         words = str(error).strip()
-        if self.server is None:
+        if self.server is None or "connection" not in words:
             return words
         deadline = time.monotonic() + 1.0
-        while "connection" in words and not self.server.died() and time.monotonic() < deadline:
+        while not self.server.died() and time.monotonic() < deadline:
             time.sleep(0.05)
-        if not self.server.died():
-            return words
-        return f"the server died: {words}\nits log ends with:\n{self.server.log_tail()}"
+        died = "the server died: " if self.server.died() else ""
+        return f"{died}{words}\nthe server's log ends with:\n{self.server.log_tail()}"
 
     def _run(self, progress: Progress) -> Measurement:
         workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
@@ -183,7 +217,7 @@ class PostgresTarget:
             sampler.start()
             workers.release(self._own)
             try:
-                loops = workers.wait(lambda: progress(sampler.progress()))
+                loops = workers.wait(lambda: self._on_poll(progress, sampler.progress()))
             finally:
                 sampled = sampler.stop()
             devices_after = devices.read()
@@ -197,6 +231,12 @@ class PostgresTarget:
         if checkpoint_s is not None:
             counters["volumes, final checkpoint"] = device_difference(devices_after, devices.read())
         return self._measurement(loops, sampled, counters, checkpoint_s, environment, settings_checks)
+
+    def _on_poll(self, progress: Progress, rows: int) -> None:
+        # Sessions of a server that was killed would go on to their end, and only then notice.
+        if self.server is not None and self.server.died():
+            raise RunFailed("all connections lost their server")
+        progress(rows)
 
     @property
     def _gate(self) -> int:
@@ -274,7 +314,13 @@ class PostgresTarget:
             counters=counters,
             series=sampled.series,
             environment=environment,
-            checks=(*self.layout.read_back(self._own), *self._check_log_place(), *settings_checks, *self._check_pages()),
+            checks=(
+                *self.layout.read_back(self._own),
+                *self._check_log_place(),
+                *settings_checks,
+                *self._check_pages(rows),
+                *_check_watching(sampled),
+            ),
             observer=sampled.observer,
             setup_s=self.setup_s,
         )
@@ -283,32 +329,62 @@ class PostgresTarget:
         if self.server is None:
             return []
         asked, got = str(self.server.log_folder), os.path.realpath(self.server.data_folder / "pg_wal")
-        return [Check(name="place of the log", asked=asked, got=got, ok=asked == got, read_from="pg_wal on the file system")]
+        return [
+            Check(name="place of the log", asked=asked, got=got, ok=asked == got, read_from="pg_wal on the file system")
+        ]
 
-    def _check_pages(self) -> list[Check]:
+    def _check_pages(self, rows: int) -> list[Check]:
         if self.config.workload.kind != "sequential-insert":
             return []
-        return [read_back.one_row_a_page(self._own, self.layout)]
+        return [read_back.one_row_a_page(self._own, self.layout, rows)]
+
+
+def _check_watching(sampled: Sampled) -> list[Check]:
+    """Waits of a part of a run must not pass for those of all of it."""
+    if not sampled.error:
+        return []
+    return [Check(name="watching", asked="the whole run", got=sampled.error, ok=False, read_from="the sampler")]
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment left: a server still running, folders, and objects on an attached server."""
+    """Remove what a killed run of this experiment left: a server still running, folders, objects on an attached server.
+
+    Says what was removed. Raises PreflightError when that can't be done, or something of such a name is not
+    storagelab's.
+    """
     removed = []
-    for config in {cell.config.model_dump_json(): cell.config for cell in plan.cells}.values():
+    for config in {_places(cell.config, site): cell.config for cell in plan.cells}.values():
         folders = Folders(site, site.volume_paths(config))
-        for folder in folders.leftovers():
-            if stop_orphan(folder / "server"):
-                removed.append(f"stopped the server left running in {folder}")
-            removed.append(f"removed {folder}, left behind by a run that was killed")
+        left = folders.leftovers()
+        stopped = [folder for folder in left if stop_orphan(folder / "server")]
+        removed += [f"stopped the server left running in {folder}" for folder in stopped]
         if config.target.attached:
-            with attached.connect(config.target) as connection, contextlib.suppress(psycopg.Error):
-                _sweep_attached(Layout(config, site.prefix, None), connection)
-        folders.remove()
+            removed += [f"dropped {name}, left on the server by a run that was killed" for name in _sweep(config, site)]
+        try:
+            folders.remove()
+        except RunFailed as error:
+            raise PreflightError(f"what an earlier run left is still there: {error}") from error
+        removed += [f"removed {folder}, left behind by a run that was killed" for folder in left]
     return removed
 
 
-def _sweep_attached(layout: Layout, connection: Connection) -> None:
-    try:
-        layout.drop(connection)
-    except psycopg.Error as error:
-        raise PreflightError(f"what an earlier run left on the server can't be dropped: {error}") from error
+def _places(config: Config, site: Site) -> tuple[object, ...]:
+    """What tells apart two cells that may leave something in different places."""
+    return (config.target.dsn, config.target.dsn_env, *sorted(site.volume_paths(config).values()))
+
+
+def _sweep(config: Config, site: Site) -> list[str]:
+    """On an attached server."""
+    with attached.connect(config.target) as connection:
+        try:
+            return Layout(config, site.prefix, None).drop(connection)
+        except psycopg.Error as error:
+            raise PreflightError(
+                f"what an earlier run left on the server can't be dropped: {_first_line(error)}",
+                key="target.dsn",
+                hint=f"drop the schema {site.prefix} by hand, as its owner",
+            ) from error

@@ -81,7 +81,8 @@ class Workers:
         deadline = time.monotonic() + GATE_TIMEOUT_S
         while time.monotonic() < deadline:
             row = gatekeeper.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)", [self.pids]
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)",
+                [self.pids],
             ).fetchone()
             if row is not None and row[0] == len(self._connections):
                 return
@@ -100,8 +101,10 @@ class Workers:
         gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Until every loop is done; `on_poll` is called a few times a second. Raises RunFailed with the server's words as
-        soon as one connection fails."""
+        """Until every loop is done; `on_poll` is called a few times a second.
+
+        Raises RunFailed with the server's words as soon as one connection fails.
+        """
         loops: dict[Connection, Loop] = {}
         with selectors.DefaultSelector() as selector:
             for connection in self._connections:

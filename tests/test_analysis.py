@@ -1,0 +1,326 @@
+"""Stories of whole experiments: what is concluded, how surely, and what isn't. All samples are fabricated."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from builders import (
+    make_experiment,
+    make_measurement,
+    make_plan,
+    make_run,
+    make_runs,
+    ten_seconds,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storagelab.analysis import EFFECT_ROWS_MAX, TREND_WAITS_MAX, analyse
+from storagelab.findings import Findings
+from storagelab.waits import ON_CPU
+
+FILES_AND_LOG = {"layout.data_files": [1, 2, 4, 8, 16], "layout.log": ["a", "b"]}
+
+
+def analysed(factors, repetitions=5, **how) -> Findings:
+    experiment = make_experiment(factors, repetitions)
+    plan = make_plan(experiment)
+    return analyse(experiment, plan, make_runs(experiment, plan, **how))
+
+
+def noisy(factor_of):
+    """Ten seconds, 1 % of noise, times what `factor_of(levels)` says."""
+    return lambda levels, repetition: ten_seconds(levels, repetition) * factor_of(levels)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Verdicts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_one_cell_that_is_faster_than_all_others_wins():
+    findings = analysed(
+        {"layout.data_files": [1, 2, 4]}, elapsed=noisy(lambda levels: 0.8 if levels["layout.data_files"] == 2 else 1)
+    )
+    assert findings.verdict == "winner"
+    assert findings.best == ("cell-002",)
+    assert findings.tied == ()
+    assert findings.fastest == "cell-002"
+    for comparison in findings.comparisons:
+        assert comparison.best_cell_id == "cell-002"
+        assert comparison.ratio.low < 1.25 < comparison.ratio.high
+        assert comparison.p_value < 0.05
+
+
+def test_cells_that_are_as_good_as_the_best_are_named_with_it():
+    findings = analysed(FILES_AND_LOG, elapsed=noisy(lambda levels: 1.2 if levels["layout.log"] == "a" else 1))
+    assert findings.verdict == "best-set"
+    assert len(findings.best) == 5
+    assert findings.best[1:] == findings.tied
+    assert {findings.cell(cell_id).levels["layout.log"] for cell_id in findings.best} == {"b"}
+    assert findings.cell(findings.worst).levels["layout.log"] == "a"
+
+
+def test_a_factor_that_changes_nothing_leaves_all_cells_indistinguishable():
+    findings = analysed(FILES_AND_LOG)
+    assert findings.verdict == "indistinguishable"
+    assert set(findings.best) == {cell.cell_id for cell in findings.cells}
+    assert not any(effect.distinguishable for effect in findings.effects)
+
+
+def test_with_one_repetition_there_is_no_verdict_and_no_interval():
+    findings = analysed(
+        {"layout.data_files": [1, 2]}, repetitions=1, elapsed=lambda levels, _: float(levels["layout.data_files"])
+    )
+    assert findings.verdict == "too-few-runs"
+    assert (findings.best, findings.tied, findings.fastest, findings.worst) == ((), (), "cell-001", "cell-002")
+    (comparison,) = findings.comparisons
+    assert (comparison.ratio.value, comparison.ratio.low, comparison.p_value) == (2.0, None, None)
+    assert findings.cell("cell-001").elapsed_s.mean.low is None
+    assert findings.effects[0].ratio.low is None
+
+
+def test_a_single_cell_is_measured_and_compared_with_nothing():
+    findings = analysed({"layout.data_files": [4]})
+    assert findings.verdict == "single-cell"
+    assert (findings.best, findings.worst, findings.comparisons, findings.effects) == (("cell-001",), None, (), ())
+    assert findings.cell("cell-001").elapsed_s.mean.low < 10 < findings.cell("cell-001").elapsed_s.mean.high
+
+
+def test_an_experiment_without_runs_has_findings_too():
+    experiment = make_experiment({"layout.data_files": [1, 2]})
+    findings = analyse(experiment, make_plan(experiment), ())
+    assert findings.verdict == "too-few-runs"
+    assert (findings.runs_planned, findings.runs_stored, findings.provenance, findings.fastest) == (10, 0, None, None)
+    assert findings.cell("cell-001").elapsed_s is None
+
+
+def test_an_experiment_of_one_cell_without_runs_names_no_best():
+    experiment = make_experiment({"layout.data_files": [1]})
+    assert analyse(experiment, make_plan(experiment), ()).best == ()
+
+
+def test_the_order_in_which_runs_are_handed_over_changes_nothing():
+    experiment = make_experiment(FILES_AND_LOG)
+    plan = make_plan(experiment)
+    runs = list(make_runs(experiment, plan))
+    before = analyse(experiment, plan, runs)
+    random.Random(1).shuffle(runs)
+    assert analyse(experiment, plan, runs) == before
+
+
+@given(st.lists(st.floats(0.001, 1e5), min_size=12, max_size=12), st.sets(st.integers(0, 11)))
+def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
+    experiment = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=4)
+    plan = make_plan(experiment)
+    at = {(run.cell_id, run.repetition): run.sequence for run in plan.runs}
+    cells = {tuple(cell.levels.items()): cell.cell_id for cell in plan.cells}
+    runs = make_runs(
+        experiment, plan, waits=None,
+        elapsed=lambda levels, repetition: times[at[cells[tuple(levels.items())], repetition]],
+        failed=lambda planned: "lost" if planned.sequence in lost else "",
+    )  # fmt: skip
+    findings = analyse(experiment, plan, runs)
+    assert (findings.verdict == "winner") == (len(findings.best) == 1)
+    assert (findings.verdict == "too-few-runs") == (not findings.best)
+    slower = {comparison.cell_id for comparison in findings.comparisons if comparison.distinguishable}
+    assert slower.isdisjoint(findings.best)
+    assert sum(cell.runs_failed for cell in findings.cells) == len(lost)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_latest_usable_attempt_counts_and_failed_runs_are_only_counted():
+    experiment = make_experiment({"layout.data_files": [1]}, repetitions=2)
+    plan = make_plan(experiment)
+    (cell,), (first, second) = plan.cells, plan.runs
+    runs = [
+        make_run(first, cell, make_measurement(cell.config, 99.0, None), attempt=1),
+        make_run(first, cell, make_measurement(cell.config, 10.0, None), attempt=2),
+        make_run(first, cell, None, "the disk is full", attempt=3),
+        make_run(second, cell, None, "the disk is full", attempt=1),
+        make_run(second, cell, make_measurement(cell.config, 12.0, None), attempt=2),
+    ]
+    summary = analyse(experiment, plan, runs).cell(cell.cell_id)
+    assert [point.value for point in summary.elapsed_s.points] == [10.0, 12.0]
+    assert (summary.runs_planned, summary.runs_ok, summary.runs_failed) == (2, 2, 2)
+
+
+def test_a_cell_is_summed_up_with_its_rate_its_waits_and_its_audit():
+    summary = analysed({"layout.data_files": [1]}, elapsed=lambda *_: 8.0).cell("cell-001")
+    assert summary.provenance == "measured"
+    assert (summary.connections, summary.data_files) == (16, 1)
+    assert summary.rows_per_s.mean.value == pytest.approx(16 * 50_000 / 8)
+    assert summary.checkpoint_s.median == 0.4
+    assert summary.available_s == pytest.approx(16 * 8)
+    assert summary.explained == pytest.approx(1, abs=0.05)
+    assert sum(row.wait_s for row in summary.waits) == pytest.approx(0.99 * 16 * 8)
+
+
+def test_runs_of_a_cell_that_is_not_in_the_plan_are_not_used():
+    experiment = make_experiment({"layout.data_files": [1, 2]})
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    stranger = runs[0].model_copy(update={"cell_id": "of-another-spec"})
+    assert analyse(experiment, plan, [*runs, stranger]).cells == analyse(experiment, plan, runs).cells
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Effects
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_each_level_is_set_against_the_first_over_all_cells_and_at_each_other_level():
+    findings = analysed(FILES_AND_LOG, elapsed=noisy(lambda levels: 0.75 if levels["layout.log"] == "b" else 1))
+    overall = [effect for effect in findings.effects if effect.factor == "layout.log" and not effect.at]
+    (log,) = overall
+    assert (log.level, log.baseline, log.pairs, log.distinguishable) == ("b", "a", 25, True)
+    assert log.ratio.low < 0.75 < log.ratio.high
+    at = [effect.at for effect in findings.effects if effect.factor == "layout.log" and effect.at]
+    assert at == [{"layout.data_files": files} for files in (1, 2, 4, 8, 16)]
+    files = [effect for effect in findings.effects if effect.factor == "layout.data_files"]
+    assert len(files) == 4 + 2 * 4
+    assert not any(effect.distinguishable for effect in files)
+
+
+def test_an_effect_leaves_1_out_of_its_interval_if_and_only_if_it_is_distinguishable():
+    findings = analysed(FILES_AND_LOG, elapsed=noisy(lambda levels: 1 + 0.01 * levels["layout.data_files"]))
+    for effect in findings.effects:
+        assert effect.distinguishable == (not effect.ratio.low <= 1 <= effect.ratio.high)
+    assert any(effect.distinguishable for effect in findings.effects)
+
+
+def test_a_table_of_effects_too_long_to_read_is_left_out():
+    factors = {"layout.data_files": [1, 2, 4], "x": list(range(EFFECT_ROWS_MAX // 2 + 1))}
+    findings = analysed(factors, repetitions=2)
+    assert {bool(effect.at) for effect in findings.effects if effect.factor == "layout.data_files"} == {False}
+
+
+def test_effects_do_without_cells_that_were_excluded():
+    experiment = make_experiment(FILES_AND_LOG)
+    plan = make_plan(experiment)
+    gone = {cell.cell_id for cell in plan.cells if cell.levels == {"layout.data_files": 8, "layout.log": "b"}}
+    plan = plan.model_copy(
+        update={
+            "cells": tuple(cell for cell in plan.cells if cell.cell_id not in gone),
+            "runs": tuple(run for run in plan.runs if run.cell_id not in gone),
+        }
+    )
+    findings = analyse(experiment, plan, make_runs(experiment, plan))
+    (log,) = (effect for effect in findings.effects if effect.factor == "layout.log" and not effect.at)
+    assert log.pairs == 20
+    for effect in findings.effects:
+        assert {effect.factor: effect.level, **effect.at} != {"layout.data_files": 8, "layout.log": "b"}
+
+
+def test_levels_that_are_lists_are_levels_like_others():
+    findings = analysed(
+        {"layout.data": [["a"], ["a", "b"]]}, elapsed=noisy(lambda levels: 2 / (1 + len(levels["layout.data"])))
+    )
+    (effect,) = findings.effects
+    assert (effect.level, effect.baseline, effect.distinguishable) == (["a", "b"], ["a"], True)
+
+
+def test_true_and_1_are_different_levels():
+    findings = analysed({"x": [True, 1]}, elapsed=noisy(lambda levels: 1.5 if levels["x"] is True else 1.0))
+    (effect,) = findings.effects
+    assert effect.ratio.value == pytest.approx(1 / 1.5, rel=0.05)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_story_of_the_extension_lock_can_be_read_while_times_stay_within_noise():
+    findings = analysed(FILES_AND_LOG)
+    assert findings.verdict == "indistinguishable"
+    trends = [trend for trend in findings.wait_trends if trend.wait_type == "Lock:extend"]
+    assert [trend.at for trend in trends] == [{"layout.log": "a"}, {"layout.log": "b"}]
+    for trend in trends:
+        assert (trend.factor, trend.levels, trend.category) == ("layout.data_files", (1, 2, 4, 8, 16), "allocation")
+        assert trend.shares == pytest.approx((0.25, 0.20, 0.12, 0.03, 0.02), abs=0.005)
+
+
+def test_a_small_wait_for_allocation_is_not_crowded_out_by_larger_waits():
+    shares = {f"LWLock:Number{number}": 0.07 for number in range(TREND_WAITS_MAX + 2)} | {"Lock:extend": 0.02}
+    findings = analysed({"layout.data_files": [1, 2]}, waits=lambda *_: shares)
+    shown = [trend.wait_type for trend in findings.wait_trends]
+    assert "Lock:extend" in shown
+    assert len(shown) == TREND_WAITS_MAX
+
+
+def test_every_combination_of_other_factors_shows_the_same_waits_in_the_same_order():
+    findings = analysed(FILES_AND_LOG)
+    for log in ("a", "b"):
+        of_panel = [trend.wait_type for trend in findings.wait_trends if trend.at == {"layout.log": log}]
+        assert of_panel == [trend.wait_type for trend in findings.wait_trends if trend.at == {"layout.log": "a"}]
+    assert ON_CPU in {trend.wait_type for trend in findings.wait_trends}
+
+
+def test_without_data_files_as_a_factor_waits_follow_the_first_factor_of_numbers():
+    findings = analysed({"layout.log": ["a", "b"], "workload.connections": [32, 8, 16]})
+    assert {trend.factor for trend in findings.wait_trends} == {"workload.connections"}
+    assert {trend.levels for trend in findings.wait_trends} == {(8, 16, 32)}
+
+
+def test_without_a_factor_of_numbers_there_are_no_trends():
+    assert analysed({"layout.log": ["a", "b"], "x": [True, False]}).wait_trends == ()
+
+
+def test_a_level_without_waits_has_an_unknown_share_and_not_zero():
+    experiment = make_experiment({"layout.data_files": [1, 2, 4]})
+    plan = make_plan(experiment)
+    runs = [run for run in make_runs(experiment, plan) if run.levels["layout.data_files"] != 2]
+    for trend in analyse(experiment, plan, runs).wait_trends:
+        assert [share is None for share in trend.shares] == [False, True, False]
+
+
+def test_the_waits_that_changed_most_between_best_and_worst_come_first():
+    def waits(levels, _):
+        return {"Lock:extend": 0.30, "IO:WALSync": 0.2} if levels["layout.data_files"] == 1 else {"IO:WALSync": 0.3}
+
+    findings = analysed(
+        {"layout.data_files": [1, 8]}, waits=waits, elapsed=noisy(lambda levels: 2 / levels["layout.data_files"])
+    )
+    change = findings.wait_changes[0]
+    assert (change.wait_type, change.best_s, change.best_share) == ("Lock:extend", 0.0, 0.0)
+    assert change.worst_share == pytest.approx(0.30, abs=0.15)
+    moved = [abs(row.worst_share - row.best_share) for row in findings.wait_changes]
+    assert moved == sorted(moved, reverse=True)
+
+
+def test_where_waits_were_not_observed_nothing_is_said_of_them():
+    findings = analysed({"layout.data_files": [1, 2]}, waits=None)
+    assert (findings.wait_changes, findings.wait_trends) == ((), ())
+    assert findings.cell("cell-001").available_s is None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Size
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_5000_runs_of_1000_cells_are_analysed_within_3_seconds_of_cpu():
+    experiment = make_experiment({name: list(range(10)) for name in ("x", "y", "z")})
+    plan = make_plan(experiment)
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    measurement = make_measurement(
+        plan.cells[0].config, 10.0, {"Lock:extend": 0.2, "IO:WALSync": 0.3, "LWLock:WALWrite": 0.3}
+    )
+    runs = [
+        make_run(
+            planned, cells[planned.cell_id],
+            measurement.model_copy(update={"elapsed_s": ten_seconds(cells[planned.cell_id].levels, planned.repetition)}),
+        )
+        for planned in plan.runs
+    ]  # fmt: skip
+    started = time.process_time()
+    findings = analyse(experiment, plan, runs)
+    assert time.process_time() - started < 3
+    assert len(findings.comparisons) == 999

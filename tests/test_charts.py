@@ -1,0 +1,206 @@
+"""Charts: what they draw, what they say, and that they can be drawn at all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+
+import pytest
+from builders import make_experiment, make_plan, make_runs, ten_seconds
+
+from storagelab.analysis import analyse
+from storagelab.findings import Findings
+from storagelab.model import Run
+from storagelab.report import arrange, charts, figure_data, palette
+from storagelab.values import JsonValue
+from storagelab.waits import CountedWait, CountedWaits
+
+FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
+FOUR = {FILES: [1, 2, 4, 8]}
+
+
+def story(
+    factors: dict[str, Sequence[JsonValue]], repetitions: int = 5, **given: object
+) -> tuple[Findings, tuple[Run, ...]]:
+    """FABRICATED: the findings and runs of an experiment over `factors`."""
+    experiment = make_experiment(factors, repetitions)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, **given)  # type: ignore[arg-type]
+    return analyse(experiment, plan, runs), runs
+
+
+def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
+    findings, runs = story(FOUR)
+    specs = charts.specs(findings, runs)
+    assert list(specs) == ["completion-time", "effects", "waits", "rows-over-time", "io-over-time"]
+    for spec in specs.values():
+        assert spec["$schema"].endswith("/v5.json")
+        assert json.loads(json.dumps(spec)) == spec
+
+
+def test_charts_become_png_and_svg_without_a_browser():
+    findings, runs = story(FOUR, repetitions=2)
+    spec = charts.specs(findings, runs)["completion-time"]
+    assert charts.to_png(spec).startswith(b"\x89PNG\r\n\x1a\n")
+    svg = charts.to_svg(spec)
+    assert svg.startswith("<svg")
+    assert "completion time, s (measured)" in svg
+
+
+def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
+    findings, runs = story(FOUR)
+    data = figure_data.completion_time(findings)
+    assert len(data.points) == len(runs) == 20
+    for row, cell in zip(data.rows, findings.cells, strict=True):
+        assert cell.elapsed_s is not None
+        assert (row["mean_s"], row["low_s"], row["high_s"]) == (
+            cell.elapsed_s.mean.value,
+            cell.elapsed_s.mean.low,
+            cell.elapsed_s.mean.high,
+        )
+
+
+def test_the_number_of_data_files_is_the_axis_wherever_it_is_listed():
+    findings, _ = story({LOG: ["a", "b"], FILES: [1, 2]}, repetitions=2)
+    places = arrange.arrange(findings)
+    assert places.x_title == "data files"
+    assert places.line_title == "log volume"
+
+
+def test_without_data_files_the_first_factor_is_the_axis():
+    findings, _ = story({LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=2)
+    assert arrange.arrange(findings).x_title == "log volume"
+
+
+def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_same_axes():
+    few, _ = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=1)
+    assert figure_data.completion_time(few).panels == [""]
+    assert len(figure_data.completion_time(few).lines) == 4
+    many, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, repetitions=1)
+    data = figure_data.completion_time(many)
+    assert data.panels == ["log volume = a", "log volume = b"]
+    assert data.lines == ["off", "on", "lz4"]
+    spec = charts.specs(many, runs)["completion-time"]
+    assert "resolve" not in spec
+    assert spec["facet"]["sort"] == data.panels
+
+
+def test_lines_and_panels_there_is_no_room_for_are_counted_and_the_ends_are_kept():
+    levels = [f"v{number}" for number in range(30)]
+    findings, _ = story({FILES: [1, 2], "target.settings.x": levels}, repetitions=1)
+    data = figure_data.completion_time(findings)
+    assert len(data.lines) == arrange.MAX_LINES
+    assert data.hidden_lines == 30 - arrange.MAX_LINES
+    slowest = next(cell for cell in findings.cells if cell.cell_id == arrange.ends(findings)[1])
+    assert slowest.levels["target.settings.x"] in data.lines
+    assert figure_data.waits(findings).hidden_panels == 30 - arrange.MAX_PANELS
+
+
+def test_the_parts_of_a_bar_add_up_to_connections_times_elapsed():
+    findings, _ = story(FOUR)
+    data = figure_data.waits(findings)
+    for cell in findings.cells:
+        rows = [row for row in data.rows if row["cell_id"] == cell.cell_id]
+        assert sum(float(row["share"] or 0) for row in rows) == pytest.approx(1.0)
+        assert rows[0]["low"] == 0
+        assert all(below["high"] == above["low"] for below, above in itertools.pairwise(rows))
+
+
+def test_the_wait_that_moves_most_stands_at_the_bottom():
+    findings, _ = story(FOUR)
+    assert figure_data.waits(findings).lines[0] == "Lock:extend"
+
+
+def test_waits_beyond_the_named_ones_are_gathered_and_cpu_is_apart():
+    shares = {f"LWLock:Kind{number}": 0.05 for number in range(14)}
+    findings, _ = story(FOUR, waits=lambda levels, repetition: shares)
+    lines = figure_data.waits(findings).lines
+    assert lines[-3:] == [figure_data.OTHER_WAITS, "ON_CPU", figure_data.REMAINDER]
+    assert len(lines) == figure_data.MAX_WAIT_TYPES + 3
+
+
+def test_a_wait_type_keeps_the_hue_of_its_category_and_a_second_one_gets_another_shade():
+    colours = palette.shades(["commit", "allocation", "commit"])
+    assert colours[0] == palette.CATEGORY["commit"]
+    assert colours[1] == palette.CATEGORY["allocation"]
+    assert colours[2] not in colours[:2]
+
+
+def test_runs_without_waits_have_no_chart_of_waits():
+    findings, runs = story(FOUR, repetitions=2, waits=None)
+    assert "waits" not in charts.specs(findings, runs)
+
+
+def test_an_experiment_of_one_cell_still_has_its_chart():
+    findings, runs = story({}, repetitions=3)
+    specs = charts.specs(findings, runs)
+    assert "completion-time" in specs
+    assert "effects" not in specs
+    assert charts.to_svg(specs["completion-time"]).count("aria-roledescription") > 0
+
+
+def test_nothing_measured_gives_no_chart():
+    findings, runs = story(FOUR, repetitions=1, failed=lambda planned: "the server died")
+    assert charts.specs(findings, runs) == {}
+
+
+def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
+    close, close_runs = story(FOUR)
+    far, far_runs = story(
+        FOUR, elapsed=lambda levels, repetition: float(levels[FILES]) * ten_seconds(levels, repetition)
+    )  # type: ignore[arg-type]
+    assert charts.time_domain(figure_data.completion_time(far))[0][0] == 0
+    start = charts.time_domain(figure_data.completion_time(close))[0][0]
+    assert start > 0
+    assert f"the axis starts at {start:g} s" in charts.specs(close, close_runs)["completion-time"]["title"]["subtitle"]
+    assert "starts at" not in charts.specs(far, far_runs)["completion-time"]["title"]["subtitle"]
+
+
+def test_long_series_are_drawn_as_means_over_stretches():
+    findings, runs = story({FILES: [1]}, repetitions=1, elapsed=lambda levels, repetition: 1_000.0)
+    rows = figure_data.rows_over_time(findings, runs).rows
+    assert 0.5 * figure_data.MAX_SERIES_POINTS <= len(rows) <= figure_data.MAX_SERIES_POINTS
+    assert rows[-1]["at_s"] == 1_000.0
+    drawn = sum(float(row["value"] or 0) for row in rows) / len(rows)
+    series = next(run.measurement.series.columns["rows_per_s"] for run in runs if run.measurement is not None)
+    assert drawn == pytest.approx(sum(value or 0 for value in series) / len(series) / 1_000, rel=0.02)
+
+
+def test_the_run_of_median_time_stands_for_its_cell():
+    times = {1: 12.0, 2: 10.0, 3: 11.0}
+    findings, runs = story({FILES: [1]}, repetitions=3, elapsed=lambda levels, repetition: times[repetition])
+    ((_, run),) = figure_data.median_runs(findings, runs)
+    assert run.repetition == 3
+
+
+def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():
+    nasty = ["</script><b>", "it's", 'a "quoted" \\ one', "${x}", "line\nbreak", "very long " * 12]
+    findings, runs = story({FILES: [1, 2], "odd ' name": nasty, LOG: ["a", "b"]}, repetitions=2)
+    for spec in charts.specs(findings, runs).values():
+        svg = charts.to_svg(spec)
+        assert "<b>" not in svg
+        assert "</script>" not in svg
+
+
+def test_counted_waits_are_drawn_like_sampled_ones():
+    experiment = make_experiment({FILES: [1, 2]}, repetitions=2)
+    plan = make_plan(experiment)
+    counted = CountedWaits(
+        connections=16, elapsed_s=10.0, busy_s=160.0, cpu_s=20.0,
+        rows=(CountedWait(wait_type="WRITELOG", category="commit", wait_ns=10**11, signal_ns=10**9, wait_count=9),),
+    )  # fmt: skip
+    runs = tuple(
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"waits": counted})})
+        for run in make_runs(experiment, plan)
+        if run.measurement is not None
+    )
+    data = figure_data.waits(analyse(experiment, plan, runs))
+    assert data.lines == ["WRITELOG", "ON_CPU", figure_data.REMAINDER]
+
+
+def test_text_in_a_bar_can_be_read_on_every_colour():
+    for colour in (*palette.CATEGORY.values(), *palette.LINES):
+        assert palette.ink_on(colour) in ("#000000", "#ffffff")
+    assert palette.ink_on("#ffffff") == "#000000"
+    assert palette.ink_on(palette.CATEGORY["commit"]) == "#ffffff"

@@ -1,0 +1,278 @@
+"""What a person sees: whole at 80 columns, richer when wider, plain in a pipe."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+from fabricated_findings import FILES, LOG, extension_trend, make_effect, make_findings
+from rich.console import Console
+
+from storagelab.analysis import analyse
+from storagelab.errors import StoragelabError
+from storagelab.findings import Caution
+from storagelab.report.plan_text import PlanFacts, VolumeFacts
+from storagelab.report.tables import NINE_COLUMNS
+from storagelab.report.terminal import print_findings, print_plan, print_waits
+
+FIVE = {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}
+GB = 2**30
+
+
+def shown(print_it, *args, width=80, terminal=False):
+    out = io.StringIO()
+    print_it(
+        Console(file=out, width=width, force_terminal=terminal, color_system="truecolor" if terminal else None), *args
+    )
+    return out.getvalue()
+
+
+def the_story():
+    """Lock:extend falls with the number of data files while times can't be told apart."""
+    return make_findings(
+        {FILES: list(FIVE)},
+        FIVE,
+        verdict="indistinguishable",
+        trends=[extension_trend(list(FIVE), [0.25, 0.2, 0.12, 0.03, 0.02])],
+        effects=[make_effect(FILES, 16, 1, (0.96, 0.98, 1.02))],
+        cautions=[
+            Caution(kind="durability-off", severity="note", figures={"setting": "fsync", "value": "off"}),
+            Caution(kind="short-runs", severity="caution", figures={"shortest_s": 0.41, "limit_s": 2.0}),
+        ],
+    )
+
+
+EIGHTY = """\
+No layout can be told apart from the fastest: all 5 took 2.41 to 2.50 s on
+average (95 % CIs within 2.36 to 2.55 s).
+
+- Nominally fastest is 4 data files: 2.41 s (95 % CI 2.36 to 2.46 s), or
+  133,000 rows/s (95 % CI 130,000 to 135,000), over 5 runs.
+- That does not make them equal: these runs leave room for up to 10 % more time
+  with 1 data file than with 4 data files (upper end of the 95 % CI); more
+  repetitions narrow it.
+- Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from
+  25 % of connection time at 1 data file to 2 % at 16, while the completion time
+  can't be told apart (95 % CI 4 % less to 2 % more): the wait moved, it did not
+  cost time that shows.
+
+  data files  median s     mean s (95 % CI)   rows/s   sd  runs  verdict
+           1      2.50  2.50 (2.45 to 2.55)  128,000  1 %     5  tied
+           2      2.48  2.48 (2.43 to 2.53)  129,000  1 %     5  tied
+           4      2.41  2.41 (2.36 to 2.46)  133,000  1 %     5  tied
+           8      2.42  2.42 (2.37 to 2.47)  132,000  1 %     5  tied
+          16      2.43  2.43 (2.38 to 2.48)  132,000  1 %     5  tied
+
+Waits of 4 data files (nominally fastest), mean of 5 runs: the top 95 %
+  WaitType              Wait_S  Resource_S  Signal_S  WaitCount  Percentage
+  LWLock:WALWrite    ~   19.28       17.35      1.93     23,792       79.81
+  Lock:extend        ~    2.41        2.17      0.24      2,974        9.98
+  RUNNABLE_NO_EVENT  *    2.31        0.00      2.31      2,855        9.58
+  ON_CPU: 7.71 s, 20 % of connection time (derived; no wait)
+  Waits + CPU explain 98.7 % of connections x elapsed (16 x 2.41 s = 38.6 s).
+
+Waits of 1 data file (nominally slowest), mean of 5 runs: the top 95 %
+  WaitType              Wait_S  Resource_S  Signal_S  WaitCount  Percentage
+  LWLock:WALWrite    ~   20.00       18.00      2.00     24,680       61.43
+  Lock:extend        ~   10.00        9.00      1.00     12,340       30.71
+  RUNNABLE_NO_EVENT  *    2.40        0.00      2.40      2,962        7.37
+  ON_CPU: 8.00 s, 20 % of connection time (derived; no wait)
+  Waits + CPU explain 98.7 % of connections x elapsed (16 x 2.50 s = 40.0 s).
+
+  ~ sampled: estimated shares, rough counts; * derived from the kernel's totals
+  In SQL Server's words: LWLock:WALWrite = WRITELOG; Lock:extend = PAGELATCH_*
+  on PFS/GAM/SGAM; RUNNABLE_NO_EVENT = SOS_SCHEDULER_YIELD.
+
+To bear in mind
+! Runs are as short as 0.410 s: starting and stopping weigh in them, and the
+  drive may not show what it does in the long run. Raise
+  workload.rows_per_connection until a run takes 2 s or more.
+- With fsync = off commits do not wait for the disk as a safe server's do, and a
+  crash can lose or corrupt data. Compare such times only with each other, or
+  turn it on.
+"""
+
+
+def test_the_whole_story_at_80_columns():
+    assert shown(print_findings, the_story()) == EIGHTY
+
+
+def test_at_140_columns_all_nine_columns_and_the_sql_server_names_are_there():
+    text = shown(print_findings, the_story(), width=140)
+    heads = [line for line in text.splitlines() if line.lstrip().startswith("WaitType")]
+    assert [tuple(head.split()[:9]) for head in heads] == [NINE_COLUMNS, NINE_COLUMNS]
+    row = next(line for line in text.splitlines() if line.lstrip().startswith("Lock:extend "))
+    assert row.endswith("PAGELATCH_* on PFS/GAM/SGAM")
+    assert "against the best (95 % CI)" in text
+    assert "In SQL Server's words:" not in text.split("Waits of")[-1]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_no_line_is_wider_than_the_terminal(width):
+    means = {(files, log): 3 - 0.1 * files for files in (1, 2, 4) for log in ("a", "b")}
+    findings = make_findings({FILES: [1, 2, 4], LOG: ["a", "b"]}, means, verdict="winner")
+    for text in (shown(print_findings, the_story(), width=width), shown(print_findings, findings, width=width)):
+        assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_on_a_narrow_terminal_columns_go_before_numbers_break():
+    text = shown(print_findings, the_story(), width=60)
+    head = next(line for line in text.splitlines() if "data files  " in line)
+    assert "mean s (95 % CI)" in head
+    assert "verdict" in head
+    assert "median s" not in head
+    assert "2.41 (2.36 to 2.46)" in text
+    waits = next(line for line in text.splitlines() if line.lstrip().startswith("WaitType"))
+    assert waits.split()[:2] == ["WaitType", "Wait_S"]
+    assert waits.split()[-1] == "Percentage"
+
+
+def test_numbers_stay_with_their_units_at_every_width():
+    for width in range(40, 121, 7):
+        for line in shown(print_findings, the_story(), width=width).splitlines():
+            assert not line.lstrip().startswith(("% ", "s ", "s,", "rows/s ")), (width, line)
+
+
+def test_in_a_pipe_there_is_no_colour_and_no_box():
+    text = shown(print_findings, the_story())
+    assert "\x1b" not in text
+    assert not set("─│┌┐└┘━┃\u00a0") & set(text)
+
+
+def test_on_a_terminal_there_is_colour_and_a_rule():
+    text = shown(print_findings, the_story(), terminal=True)
+    assert "\x1b[" in text
+    assert "─" in text
+
+
+def test_no_color_is_honoured_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO()
+    print_findings(Console(file=out, width=80, force_terminal=True), the_story())
+    assert "\x1b[3" not in out.getvalue().replace("\x1b[3m", "")
+
+
+def test_levels_that_are_long_labels_are_wrapped_and_their_numbers_kept():
+    labels = [f"driver {n}, 4 KB sectors, formatted for improved writes, firmware {n}.{n}" for n in (1, 2)]
+    findings = make_findings(
+        {"driver": labels, LOG: ["a", "b"]},
+        {(d, x): 3.0 if x == "a" else 2.0 for d in labels for x in "ab"},
+        verdict="best-set",
+        tied=[(labels[1], "b")],
+    )
+    text = shown(print_findings, findings)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.count("2.00 (1.96 to 2.04)") == 2
+    assert "firmware 2.2" in text
+
+
+def test_brackets_in_a_label_are_no_markup():
+    findings = make_findings({"driver": ["[red]x[/red]", "[/]"]}, {"[red]x[/red]": 3.0, "[/]": 2.0}, verdict="winner")
+    assert "[red]x[/red]" in shown(print_findings, findings, terminal=True)
+
+
+def test_of_very_many_cells_the_fastest_are_shown_and_the_rest_counted():
+    numbers = list(range(1, 61))
+    findings = make_findings({FILES: numbers}, {n: 2 + n / 100 for n in numbers}, verdict="winner")
+    text = shown(print_findings, findings)
+    assert "... and 20 slower cells" in text
+
+
+def test_without_any_run_there_is_a_headline_and_no_verdict():
+    text = shown(print_findings, make_findings({FILES: [1, 4]}, {1: None, 4: None}, verdict="too-few-runs"))
+    assert text.startswith("No run has given a time yet")
+    assert "tied" not in text
+    assert "nan" not in text.lower()
+
+
+def test_uncut_waits_show_every_wait_and_cut_ones_the_top_95_percent():
+    findings = the_story()
+    assert "IO:SLRURead" not in shown(print_waits, findings, ["c1"], False)
+    assert "IO:SLRURead" in shown(print_waits, findings, ["c1"], True)
+
+
+def test_a_cell_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(StoragelabError, match=r"no cell c9 in files-and-log-place\n  cells: c1, c2"):
+        print_waits(Console(file=io.StringIO()), the_story(), ["c9"], False)
+
+
+def test_waits_without_a_split_have_empty_columns_and_a_reason():
+    findings = the_story()
+    cell = findings.cells[0]
+    waits = tuple(row.model_copy(update={"resource_s": None, "signal_s": None}) for row in cell.waits)
+    unsplit = findings.model_copy(update={"cells": (cell.model_copy(update={"waits": waits, "explained": None}),)})
+    text = shown(print_waits, unsplit, ["c1"], False)
+    assert "Resource_S and Signal_S are empty where the split could not be measured." in text
+    assert "CPU time could not be read" in " ".join(text.split())
+    row = next(line.split() for line in text.splitlines() if line.lstrip().startswith("Lock:extend "))
+    assert row == ["Lock:extend", "~", "10.00", "12,340", "30.71"]
+
+
+def test_real_runs_through_real_analysis_read_well_to_the_end():
+    experiment = make_experiment({FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]})
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, failed=lambda planned: "the disk is full" if planned.sequence == 3 else "")
+    text = shown(print_findings, analyse(experiment, plan, runs))
+    assert text.startswith("No layout can be told apart from the fastest: all 10 took ")
+    assert "Lock:extend" in text
+    assert "! 1 run failed" in text
+    assert "4/5 (1 failed)" in text
+    assert "None" not in text
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Plan
+# ---------------------------------------------------------------------------------------------------------------------
+
+VOLUMES = (
+    VolumeFacts("a", "./volumes/a", "nvme0n1, ext4", 3 * GB, 200 * GB),
+    VolumeFacts("b", "./volumes/b", "sda, xfs", 5 * GB, 1 * GB),
+)
+
+
+def planned(levels, **facts):
+    experiment = make_experiment(levels)
+    known = {"server": "PostgreSQL 18.4, private", "volumes": VOLUMES, "estimate_s": 433.0, "estimate_basis": "a guess"}
+    return experiment, make_plan(experiment), PlanFacts(**(known | facts))
+
+
+def test_a_plan_shows_cells_runs_order_space_and_time():
+    text = shown(print_plan, *planned({FILES: [1, 4], LOG: ["a", "b"]}, runs_stored=4))
+    for part in (
+        "files-and-log-place: How many data files",
+        "Runs    4 cells x 5 repetitions = 20 runs; 4 stored already, 16 to go",
+        "Order   randomised with seed 7",
+        "Server  PostgreSQL 18.4, private",
+        "Time    about 7 min 13 s (a guess)",
+        "  cell-004           4  b",
+        "  a        3 GB  200 GB              ./volumes/a  nvme0n1, ext4",
+        "  b        5 GB    1 GB  not enough  ./volumes/b  sda, xfs",
+    ):
+        assert part in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_a_long_plan_shows_forty_cells_and_counts_the_rest():
+    text = shown(print_plan, *planned({FILES: list(range(1, 51))}))
+    assert "cell-040" in text
+    assert "cell-041" not in text
+    assert "... and 10 more" in text
+
+
+def test_a_plan_that_is_all_stored_needs_no_time():
+    assert "Time    none: every run is stored" in shown(print_plan, *planned({FILES: [1, 4]}, runs_stored=10))
+
+
+def test_space_that_can_not_be_told_is_left_empty():
+    volumes = (VolumeFacts("a", "./volumes/a", "", None, None),)
+    text = shown(print_plan, *planned({FILES: [1, 4]}, volumes=volumes, estimate_s=None, estimate_basis=""))
+    assert "0 bytes" not in text
+    assert "not enough" not in text
+    assert "Time    no estimate until a run has finished" in text
+
+
+def test_warnings_of_a_plan_stand_out():
+    assert "! Volumes a and b are one device." in shown(
+        print_plan, *planned({FILES: [1, 4]}, warnings=("Volumes a and b are one device.",))
+    )

@@ -1,0 +1,141 @@
+"""What processes really did, by a trace of the kernel: asleep in which system call, queued for a CPU, running.
+
+Linux on x86-64, root, tracefs mounted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TRACING = Path("/sys/kernel/tracing")
+EVENTS = ("sched/sched_switch", "sched/sched_wakeup", "raw_syscalls/sys_enter", "raw_syscalls/sys_exit")
+BUFFER_KB_PER_CPU = 400_000
+CLASSES = ("latch", "lock", "sync", "write", "read", "spin", "no event")
+NO_CLASS = "no event"
+Seconds = defaultdict[str, float]
+
+CALLS = {  # numbers of x86-64
+    "latch": {202, 449}, "lock": {232, 281, 441, 7, 271}, "sync": {74, 75, 277}, "read": {0, 17, 19, 295, 221, 426},
+    "write": {1, 18, 20, 296, 285, 77}, "spin": {23, 35, 230, 270},
+}  # fmt: skip
+CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in numbers}
+
+
+@dataclass
+class Truth:
+    """Seconds of all sessions by class of system call: asleep, queued for a CPU, running."""
+
+    blocked_s: Seconds = field(default_factory=lambda: defaultdict(float))
+    queued_s: Seconds = field(default_factory=lambda: defaultdict(float))
+    running_s: Seconds = field(default_factory=lambda: defaultdict(float))
+
+
+class Trace:
+    """A trace of its own of some processes, kept in memory till the load is over, so that no reader disturbs it."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._folder = TRACING / "instances" / "storagelab-check"
+        self._pids = pids
+
+    def __enter__(self) -> Trace:
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
+        self._folder.mkdir()
+        self._set("trace_clock", "mono")
+        self._set("buffer_size_kb", str(BUFFER_KB_PER_CPU))
+        self._set("set_event_pid", " ".join(map(str, self._pids)))
+        for event in EVENTS:
+            self._set(f"events/{event}/enable", "1")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._set("tracing_on", "0")
+        for event in EVENTS:
+            self._set(f"events/{event}/enable", "0")
+        self._folder.rmdir()
+
+    def _set(self, name: str, value: str) -> None:
+        (self._folder / name).write_text(value)
+
+    def stop(self) -> None:
+        self._set("tracing_on", "0")
+
+    def lines(self) -> Iterator[str]:
+        """What was traced, oldest first. Raises RuntimeError if the buffer was too small to hold it all."""
+        for stats in self._folder.glob("per_cpu/cpu*/stats"):
+            lost = re.search(r"^overrun: (\d+)", stats.read_text(), re.MULTILINE)
+            if lost and int(lost[1]):
+                raise RuntimeError(f"the trace lost {lost[1]} events; run a shorter load")
+        with (self._folder / "trace").open() as file:
+            yield from file
+
+
+_LINE = re.compile(r".*?-(\d+)\s+\[\d+\]\s+\S+\s+(\d+\.\d+): (\w+): (.*)")
+_SWITCH = re.compile(r"prev_comm=.* prev_pid=(\d+) prev_prio=-?\d+ prev_state=(\S+) ==> next_comm=.* next_pid=(\d+) ")
+_WOKEN = re.compile(r"comm=.* pid=(\d+) prio")
+
+
+class Session:
+    """Follows one process through the trace."""
+
+    def __init__(self, truth: Truth, window: tuple[float, float]) -> None:
+        self._truth = truth
+        self._since_s, self._end_s = window
+        self.state = "blocked"
+        self._call: int | None = None
+
+    @property
+    def _class(self) -> str:
+        return NO_CLASS if self._call is None else CLASS_OF_CALL.get(self._call, NO_CLASS)
+
+    def becomes(self, state: str, at_s: float) -> None:
+        self.account(at_s)
+        self.state = state
+
+    def calls(self, number: int | None, at_s: float) -> None:
+        self.account(at_s)
+        self._call = number
+
+    def account(self, at_s: float) -> None:
+        """Books the time since the last change, as far as it lies within the window."""
+        at_s = min(at_s, self._end_s)
+        if at_s > self._since_s:
+            by_state = {"blocked": self._truth.blocked_s, "queued": self._truth.queued_s}
+            by_state.get(self.state, self._truth.running_s)[self._class] += at_s - self._since_s
+            self._since_s = at_s
+
+
+def read_truth(lines: Iterable[str], windows: dict[int, tuple[float, float]]) -> Truth:
+    """Adds up the trace: each session (by PID) from its start to its finish, by the monotonic clock."""
+    truth = Truth()
+    sessions = {pid: Session(truth, window) for pid, window in windows.items()}
+    for line in lines:
+        match = _LINE.match(line)
+        if match is not None:
+            _follow(sessions, int(match[1]), float(match[2]), match[3], match[4])
+    for session in sessions.values():
+        session.account(float("inf"))
+    return truth
+
+
+def _follow(sessions: dict[int, Session], pid: int, at_s: float, event: str, detail: str) -> None:
+    if event == "sched_switch":
+        switch = _SWITCH.match(detail)
+        assert switch is not None, detail
+        before, after = sessions.get(int(switch[1])), sessions.get(int(switch[3]))
+        if before is not None:
+            before.becomes("queued" if switch[2].startswith("R") else "blocked", at_s)
+        if after is not None:
+            after.becomes("running", at_s)
+    elif event == "sched_wakeup":
+        woken = _WOKEN.match(detail)
+        session = sessions.get(int(woken[1])) if woken else None
+        if session is not None and session.state == "blocked":
+            session.becomes("queued", at_s)
+    elif pid in sessions:
+        sessions[pid].calls(int(detail.split()[1]) if event == "sys_enter" else None, at_s)
