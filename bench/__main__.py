@@ -57,11 +57,15 @@ def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
     def observed() -> float:
         measured = loads.through_storagelab(folder, loads.config())
         assert measured.observer is not None
-        shares.append(100 * (measured.observer.sampler_cpu_s + (measured.observer.session_cpu_s or 0)) / measured.elapsed_s)
+        shares.append(
+            100 * (measured.observer.sampler_cpu_s + (measured.observer.session_cpu_s or 0)) / measured.elapsed_s
+        )
         return measured.rows / measured.elapsed_s
 
     ratios = paired_ratios(pairs, observed, lambda: _rows_per_s(folder, waits=False))
-    yield ratio_figure("rows/s with sampling / without", ratios, "stated with its interval", None, "50 Hz, 16 connections")
+    yield ratio_figure(
+        "rows/s with sampling / without", ratios, "stated with its interval", None, "50 Hz, 16 connections"
+    )
     yield Figure(
         "CPU of the sampler and its session", median(shares), "% of one core", "below 4 %", median(shares) < 4,
         min(shares), max(shares), "the interval is the range over runs",
@@ -85,7 +89,15 @@ def _between_runs(folder: Path) -> Iterator[Figure]:
 
 def _demo(folder: Path) -> Figure:
     began = time.perf_counter()
-    command = [sys.executable, "-m", "storagelab.cli", "run", "experiments/quickstart.toml", "--results", str(folder / "demo")]
+    command = [
+        sys.executable,
+        "-m",
+        "storagelab.cli",
+        "run",
+        "experiments/quickstart.toml",
+        "--results",
+        str(folder / "demo"),
+    ]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - began
     if said.returncode != 0:
@@ -99,7 +111,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="leave the demo out")
     options = parser.parse_args()
     cores = os.cpu_count()
-    print(f"storagelab's own cost, {options.pairs} pairs a ratio, {cores} CPUs, load {os.getloadavg()[0]:.1f} at the start")
+    print(
+        f"storagelab's own cost, {options.pairs} pairs a ratio, {cores} CPUs, load {os.getloadavg()[0]:.1f} at the start"
+    )
     missed = 0
     with tempfile.TemporaryDirectory(prefix="storagelab-bench-", dir=ROOT) as name:
         for figure in figures(Path(name), options.pairs, options.quick):

@@ -37,7 +37,9 @@ def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], floa
     return ratios
 
 
-def ratio_figure(what: str, ratios: Sequence[float], goal: str, met: Callable[[float], bool] | None, remark: str) -> Figure:
+def ratio_figure(
+    what: str, ratios: Sequence[float], goal: str, met: Callable[[float], bool] | None, remark: str
+) -> Figure:
     """The median of paired ratios with a bootstrapped 95 % interval of that median."""
     middle = median(ratios)
     interval = bootstrap(

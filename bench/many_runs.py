@@ -32,7 +32,9 @@ def report_seconds(folder: Path) -> float:
     results = folder / "many-runs-results"
     file = folder / "many-runs.toml"
     files, transactions = list(range(1, 41)), [100 * n for n in range(1, CELLS // 40 + 1)]
-    file.write_text(_SPEC.format(repetitions=REPETITIONS, data_files=files, transactions=transactions), encoding="utf-8")
+    file.write_text(
+        _SPEC.format(repetitions=REPETITIONS, data_files=files, transactions=transactions), encoding="utf-8"
+    )
     _fill(file, results, loads.through_storagelab(folder, loads.config(5_000)))
     began = time.perf_counter()
     subprocess.run(

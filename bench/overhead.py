@@ -45,9 +45,7 @@ def between_runs_ms(folder: Path, runs: int) -> tuple[float, float]:
     with Store.writing(folder / "overhead", experiment) as store:
         runner.run_all(plan, store, site, clock)
         stored = store.runs()
-    inside = [
-        run.wall_s - sum(part or 0.0 for part in _parts(run)) for run in stored if run.measurement is not None
-    ]
+    inside = [run.wall_s - sum(part or 0.0 for part in _parts(run)) for run in stored if run.measurement is not None]
     return 1000 * median(clock.gaps_s), 1000 * median(inside)
 
 

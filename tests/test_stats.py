@@ -1,17 +1,19 @@
 """Statistics are asked what they claim: how often they cry wolf, how often they miss it, and whether intervals hold.
 
-All samples are simulated with fixed seeds. Measured by this file, share of experiments WITHOUT any difference in which
-some cell was declared slower than the best (the promise is at most 5 %; for cells of unequal noise about 6 %):
+All samples are simulated with fixed seeds. Share of experiments WITHOUT any difference in which some cell was declared
+slower than the best, in %, as `false_verdicts` counts it over 2,000 to 4,000 experiments each (600 of 64 cells, so that
+2 points either way are chance there). The promise is at most 5, and about 6 where some cells are noisier than others.
+The tests repeat it with fewer experiments.
 
-    cells x repetitions         2 x 5   4 x 3   8 x 3   8 x 5   16 x 4   64 x 3
-    normal                      {normal}
-    lognormal                   {lognormal}
-    heavy tails, outliers       {outliers}
-    drift from round to round   {drift}
-    one cell 5 times noisier      -     {one_noisy}
-    half the cells 5 x noisier    -     {half_noisy}
+    cells x repetitions               2 x 5   4 x 3   8 x 3   8 x 5   16 x 4   64 x 3
+    normal                             5.3     3.4     3.4     4.6     3.7      1.5
+    lognormal                          2.9     1.9     1.6     1.1     0.8      0.7
+    heavy tails and outliers           3.0     1.5     0.6     0.7     0.2      0.0
+    drift and luck of rounds           5.2     3.8     3.8     3.8     3.1      1.7
+    one cell 5 times as noisy                  5.0     5.9     3.9     5.6      7.5
+    half the cells 5 times as noisy            4.8     5.2     4.8     3.9      7.3
 
-Share of cells 20 % slower, at 3 % noise and 5 repetitions of 8 cells, that were found: {power}.
+Of cells 20 % slower, at 3 % of noise, 8 cells and 5 repetitions, 100 % were found.
 """
 
 from __future__ import annotations
@@ -240,14 +242,14 @@ def test_a_factor_that_changes_nothing_has_no_effect(kind):
     wrong = 0
     for _ in range(300):
         fitted = stats.fit(simulated(kind, 8, 4, rng))
-        levels = [stats.effect(fitted, [(level, 0), (level + 4, 4)], 3) for level in (1, 2, 3)]
-        wrong += any(effect.distinguishable for effect in levels)
+        effects = stats.effects(fitted, [[(level, 0), (level + 4, 4)] for level in (1, 2, 3)], 3)
+        wrong += any(effect.distinguishable for effect in effects)
     assert wrong <= most(300, 0.05)
 
 
 def test_an_effect_is_the_geometric_mean_of_paired_ratios():
     log_s = np.log([[10.0, 12.0, 11.0], [8.0, 9.0, 9.0], [20.0, 22.0, 21.0], [15.0, 17.0, 16.0]])
-    effect = stats.effect(stats.fit(log_s), [(1, 0), (3, 2)], 1)
+    (effect,) = stats.effects(stats.fit(log_s), [[(1, 0), (3, 2)]], 1)
     assert effect.ratio.value == pytest.approx(math.exp(np.mean(log_s[[1, 3]] - log_s[[0, 2]])))
     assert effect.pairs == 6
     assert effect.ratio.low < effect.ratio.value < effect.ratio.high
@@ -255,24 +257,37 @@ def test_an_effect_is_the_geometric_mean_of_paired_ratios():
 
 def test_a_missing_run_leaves_the_other_pairs_of_an_effect_unbiased():
     log_s = np.array([[1.0, 1.0, 1.0], [1.2, 1.2, 1.2], [5.0, 5.0, 5.0], [5.4, np.nan, 5.4]])
-    effect = stats.effect(stats.fit(log_s), [(1, 0), (3, 2)], 1)
+    (effect,) = stats.effects(stats.fit(log_s), [[(1, 0), (3, 2)]], 1)
     assert effect.ratio.value == pytest.approx(math.exp(0.3))
     assert effect.pairs == 5
 
 
-def test_luck_that_hits_a_whole_level_in_a_round_counts_as_noise():
+@pytest.mark.parametrize("levels", [2, 4])
+def test_luck_that_hits_a_whole_level_in_a_round_counts_as_noise(levels):
     rng = np.random.default_rng(31)
     wrong = 0
     for _ in range(300):
-        log_s = simulated("normal", 12, 4, rng)
-        log_s[6:] += rng.normal(0, 0.2, 4)
-        effect = stats.effect(stats.fit(log_s), [(cell + 6, cell) for cell in range(6)], 1)
-        wrong += effect.distinguishable
+        log_s = simulated("normal", 3 * levels, 4, rng) + np.repeat(rng.normal(0, 0.2, (levels, 4)), 3, axis=0)
+        pairs = [[(3 * level + cell, cell) for cell in range(3)] for level in range(1, levels)]
+        effects = stats.effects(stats.fit(log_s), pairs, levels - 1)
+        wrong += any(effect.distinguishable for effect in effects)
     assert wrong <= most(300, 0.05)
 
 
-def test_a_pair_that_never_met_has_no_effect():
-    assert stats.effect(stats.fit(np.array([[1.0, np.nan], [np.nan, 1.0]])), [(1, 0)], 1) is None
+def test_an_effect_of_10_percent_is_found_over_the_cells_that_share_it():
+    rng = np.random.default_rng(32)
+    found = 0
+    for _ in range(100):
+        log_s = simulated("drift", 8, 5, rng)
+        log_s[4:] += math.log(1.1)
+        (effect,) = stats.effects(stats.fit(log_s), [[(cell + 4, cell) for cell in range(4)]], 1)
+        found += effect.distinguishable and effect.ratio.low < 1.1 < effect.ratio.high
+    assert found >= 85
+
+
+def test_a_pair_that_never_met_has_no_effect_nor_has_no_pair():
+    fitted = stats.fit(np.array([[1.0, np.nan], [np.nan, 1.0]]))
+    assert stats.effects(fitted, [[(1, 0)], []], 2) == [None, None]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

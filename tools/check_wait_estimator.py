@@ -35,7 +35,7 @@ from storagelab.targets.postgres.workload import Workers
 from storagelab.values import Scalar
 from storagelab.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
 
-MEMORY_GROUP = Path("/sys/fs/cgroup/memory/storagelab-check")
+MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20
 READ_ROWS = 2_000_000
 CONNECTIONS = 16
@@ -262,19 +262,37 @@ def percent(seconds: float, checked: Checked) -> float:
     return 100 * seconds / checked.raw.busy_s
 
 
-def comparison(checked: Checked) -> Iterator[tuple[str, float, float, float, float]]:
-    """Class, RESOURCE estimated and true, SIGNAL estimated and true, in percent of the connections' time."""
-    resource, signal = defaultdict[str, float](float), defaultdict[str, float](float)
+@dataclass(frozen=True)
+class Row:
+    """One class of one run, in percent: of the connections' time, and of all sleeps. Pairs are estimate and truth."""
+
+    name: str
+    resource: tuple[float, float]
+    signal: tuple[float, float]
+    count: tuple[float, float]
+
+
+def comparison(checked: Checked) -> list[Row]:
+    """The classes that make up a visible share of the run."""
+    truth = checked.truth
+    resource_s, signal_s, count = (defaultdict[str, float](float) for _ in range(3))
     for row in normalise(checked.raw):
         if row.is_wait:
             name = NO_CLASS if row.wait_type == RUNNABLE_NO_EVENT else class_of_event(row.wait_type)
-            resource[name] += row.resource_s or 0.0
-            signal[name] += row.signal_s or 0.0
-    for name in CLASSES:
-        found = resource[name], checked.truth.blocked_s[name], signal[name], checked.truth.queued_s[name]
-        shares = [percent(seconds, checked) for seconds in found]
-        if max(shares) >= SMALLEST_SHARE_SHOWN:
-            yield name, shares[0], shares[1], shares[2], shares[3]
+            resource_s[name] += row.resource_s or 0.0
+            signal_s[name] += row.signal_s or 0.0
+            count[name] += (row.wait_count or 0.0) if row.wait_type != RUNNABLE_NO_EVENT else 0.0
+    sleeps = sum(truth.sleeps.values())
+    rows = [
+        Row(
+            name,
+            (percent(resource_s[name], checked), percent(truth.blocked_s[name], checked)),
+            (percent(signal_s[name], checked), percent(truth.queued_s[name], checked)),
+            (100 * count[name] / (checked.raw.voluntary_switches or 1), 100 * truth.sleeps[name] / (sleeps or 1)),
+        )
+        for name in CLASSES
+    ]
+    return [row for row in rows if max(*row.resource, *row.signal) >= SMALLEST_SHARE_SHOWN]
 
 
 def show(checked: Checked) -> None:
@@ -287,13 +305,11 @@ def show(checked: Checked) -> None:
     totals = " | ".join(
         " / ".join(f"{percent(seconds, checked):.1f}" for seconds in found) for found in (by_kernel, by_trace)
     )
-    name = checked.load.name
-    for kind, *shares in comparison(checked):
-        resource, true_resource, signal, true_signal = shares
-        print(
-            f"| {name} | {kind} | {resource:.1f} / {true_resource:.1f} | {signal:.1f} / {true_signal:.1f} | {totals} |"
-        )
-        name, totals = "", " | "
+    name, sleeps = checked.load.name, f"{(raw.voluntary_switches or 0) / sum(truth.sleeps.values()):.2f}"
+    for row in comparison(checked):
+        pairs = " | ".join(f"{estimate:.1f} / {true:.1f}" for estimate, true in (row.resource, row.signal, row.count))
+        print(f"| {name} | {row.name} | {pairs} | {totals} | {sleeps} |")
+        name, totals, sleeps = "", " | ", ""
     sys.stdout.flush()
 
 
@@ -316,9 +332,10 @@ def show_events(results: Sequence[Checked]) -> None:
 def show_errors(results: Sequence[Checked]) -> None:
     rows = [row for checked in results for row in comparison(checked)]
     for name, errors in (
-        ("RESOURCE", [row[1] - row[2] for row in rows]),
-        ("SIGNAL", [row[3] - row[4] for row in rows]),
-        ("SIGNAL of no event", [row[3] - row[4] for row in rows if row[0] == NO_CLASS]),
+        ("RESOURCE", [row.resource[0] - row.resource[1] for row in rows]),
+        ("SIGNAL", [row.signal[0] - row.signal[1] for row in rows]),
+        ("SIGNAL of no event", [row.signal[0] - row.signal[1] for row in rows if row.name == NO_CLASS]),
+        ("share of WaitCount", [row.count[0] - row.count[1] for row in rows if row.name != NO_CLASS]),
     ):
         if errors:
             mean = sum(map(abs, errors)) / len(errors)

@@ -6,8 +6,9 @@ Linux on x86-64, root, tracefs mounted.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,18 +29,19 @@ CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in n
 
 @dataclass
 class Truth:
-    """Seconds of all sessions by class of system call: asleep, queued for a CPU, running."""
+    """Of all sessions, by class of system call: seconds asleep, queued for a CPU, running; and how often they slept."""
 
     blocked_s: Seconds = field(default_factory=lambda: defaultdict(float))
     queued_s: Seconds = field(default_factory=lambda: defaultdict(float))
     running_s: Seconds = field(default_factory=lambda: defaultdict(float))
+    sleeps: Counter[str] = field(default_factory=Counter)
 
 
 class Trace:
     """A trace of its own of some processes, kept in memory till the load is over, so that no reader disturbs it."""
 
     def __init__(self, pids: Sequence[int]) -> None:
-        self._folder = TRACING / "instances" / "storagelab-check"
+        self._folder = TRACING / "instances" / f"storagelab-check-{os.getpid()}"
         self._pids = pids
 
     def __enter__(self) -> Trace:
@@ -95,6 +97,8 @@ class Session:
 
     def becomes(self, state: str, at_s: float) -> None:
         self.account(at_s)
+        if state == "blocked" and self._since_s < self._end_s:
+            self._truth.sleeps[self._class] += 1
         self.state = state
 
     def calls(self, number: int | None, at_s: float) -> None:

@@ -205,9 +205,9 @@ def _effects(factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit
         for index, (fixed, combinations) in enumerate(groups):
             # All rows at fixed levels of other factors are one family: the more of them, the surer each must be.
             comparisons = (len(factor.levels) - 1) * (1 if index == 0 else len(others))
-            for level in factor.levels[1:]:
-                pairs = _pairs(at, factor.name, level.value, baseline, combinations)
-                row = stats.effect(fitted, pairs, comparisons)
+            levels = factor.levels[1:]
+            pairs = [_pairs(at, factor.name, level.value, baseline, combinations) for level in levels]
+            for level, row in zip(levels, stats.effects(fitted, pairs, comparisons), strict=True):
                 if row is not None:
                     yield Effect(
                         factor=factor.name, level=level.value, baseline=baseline, at=fixed, ratio=row.ratio,

@@ -11,7 +11,6 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from storagelab import stats
 from storagelab.findings import Caution, CautionKind, CellSummary
@@ -26,10 +25,10 @@ DRIFT_LEAST = 0.02
 DRIFT_P_VALUE = 0.01
 OBSERVER_CORE_SHARE_MOST = 0.04
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
-LOAD_PER_CPU_MOST = 0.7
+OTHERS_SHARE_MOST = 0.10
+OTHERS_RUNS_MOST = 0.10
+"""A run may be disturbed now and then; more than a tenth of them is a busy machine."""
 CPU_SHARE_MOST = 0.9
-SETTLED_S = 180.0
-"""The one-minute load average has forgotten a run by then (e^-3 of it is left)."""
 DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
 UNVERIFIED_MOST = 10
 
@@ -248,44 +247,28 @@ def _has_split(measurement: Measurement) -> bool:
 
 
 def busy_machine(evidence: Evidence) -> Iterator[Caution]:
-    """figures: load_1min (the highest), cpu_count, runs, checked.
+    """Others, or the hypervisor, took CPU time from the runs. figures: others_share (of all CPUs' time, the highest of a
+    run), limit, cpu_count, runs, checked.
 
-    Only runs that follow no other within three minutes are checked: before the rest the load is our own.
+    A load average would not do: it can't tell others from the server under test.
     """
-    busy: dict[str, float] = {}
+    shares: dict[str, float] = {}
     checked = runs = 0
     cpu_count = 0.0
-    for run in _after_a_rest(evidence.runs):
-        if run.measurement is None or run.cell_id not in evidence.used:
-            continue
-        host = _table(run.measurement.environment, "host")
-        load, cpus = _number(host.get("load_1min_before")), _number(host.get("cpu_count"))
-        if load is None or not cpus:
+    for cell_id, _, m in evidence.measurements():
+        cpus, spent = _number(_table(m.environment, "host").get("cpu_count")), m.counters.get("cpu", {})
+        if not cpus or "others_s" not in spent or m.elapsed_s <= 0:
             continue
         checked += 1
-        if load > LOAD_PER_CPU_MOST * cpus:
+        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / (cpus * m.elapsed_s)
+        if share > OTHERS_SHARE_MOST:
             runs, cpu_count = runs + 1, cpus
-            busy[run.cell_id] = max(load, busy.get(run.cell_id, 0.0))
-    if busy:
+            shares[cell_id] = max(share, shares.get(cell_id, 0.0))
+    if runs > OTHERS_RUNS_MOST * checked:
         yield evidence.caution(
-            "busy-machine", busy, load_1min=max(busy.values()), cpu_count=int(cpu_count), runs=runs, checked=checked
-        )
-
-
-def _after_a_rest(runs: Iterable[Run]) -> Iterator[Run]:
-    last: datetime | None = None
-    for run in sorted(runs, key=lambda run: run.started_at):
-        started = _moment(run.started_at)
-        if started is not None and (last is None or (started - last).total_seconds() > SETTLED_S):
-            yield run
-        last = _moment(run.finished_at) or last
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=None)
-    except ValueError:
-        return None
+            "busy-machine", shares, others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, cpu_count=int(cpu_count),
+            runs=runs, checked=checked,
+        )  # fmt: skip
 
 
 def cpu_saturated(evidence: Evidence) -> Iterator[Caution]:

@@ -1,4 +1,6 @@
-"""The verbs. Prints errors once and owns the exit codes: 0 done, 1 some runs failed, 2 the user's mistake, 130 interrupted.
+"""The verbs. Prints errors once and owns the exit codes.
+
+0 done, 1 some runs failed, 2 the user's mistake, 130 interrupted.
 
 Data goes to stdout, everything else to stderr.
 """
@@ -10,7 +12,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Literal
 
 import typer
@@ -100,7 +101,10 @@ def report_(
     ] = "html",
     output: OutputOption = None,
 ) -> None:
-    """Write the report again from what is stored: html (a file), md, csv or json (to stdout), or the charts as png or svg."""
+    """Write the report again from what is stored.
+
+    html is a file, md, csv and json go to stdout, png and svg are the charts, one file each.
+    """
     folder, experiment, expanded, runs, findings = _stored(name, results)
     if format_ in ("png", "svg"):
         files = report.write_charts(output or folder / "charts", format_, findings, runs)
@@ -142,7 +146,7 @@ def export(
 
 @app.command("doctor")
 def doctor_(
-    spec_file: Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="Also look at this spec's volumes.")] = None,
+    spec_file: Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="Look at its volumes, too.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
 ) -> None:
     """Say what this machine can and can't measure, and how to mend it."""
@@ -169,9 +173,7 @@ def _version(
 
 def _site(experiment: Experiment, folder: Path) -> Site:
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
-    return Site(
-        experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent
-    )
+    return Site(experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent)
 
 
 def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:
@@ -228,16 +230,20 @@ class _interruptible:  # noqa: N801 - reads as a word in a with statement
     """The first Ctrl-C or SIGTERM stops cleanly; further ones can't break the cleaning up."""
 
     def __enter__(self) -> None:
-        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {int(number): signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        for other in self._before:
-            signal.signal(other, lambda *_: _say("stopping: the server is being shut down and its files removed"))
+    def _stop(self, *_: object) -> None:
+        for number in self._before:
+            signal.signal(number, self._ask_patience)
         raise KeyboardInterrupt
+
+    def _ask_patience(self, *_: object) -> None:
+        # Not printed: a signal may come amid a print, and printing does not nest.
+        os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
 
 
 def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
@@ -287,8 +293,11 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader has had enough (`| head`): that is no error. Keep Python from flushing into the closed pipe at exit.
+        # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,6 @@ def abilities(volumes: Mapping[str, Path] | None, results_dir: Path, kernel: Ker
     probes: dict[str, Probe] = {
         "waits: resource and signal": lambda: wait_split(kernel),
         "waits: other users' processes": lambda: hidden_processes(kernel),
-        "private server": private_server,
         "page cache drop": lambda: page_cache(kernel),
         "device counters": lambda: device_counters(places, kernel),
         "places": lambda: [place(name, path, kernel) for name, path in places.items()],
@@ -131,25 +130,6 @@ def hidden_processes(kernel: Kernel = HERE) -> Ability:
             "run storagelab as the server's user, or as root: mount -o remount,hidepid=0 /proc",
         )
     return _yes(name, "processes of all users can be seen")
-
-
-def private_server() -> Ability:
-    """PostgreSQL refuses to run as root; is there a way down from it?"""
-    name = "private server"
-    if os.geteuid() != 0:
-        return _yes(name, "runs as the current user")
-    if _succeeds(["unshare", "--user", "--map-user=1000", "--map-group=1000", "true"]):
-        return _yes(name, "as root, in a user namespace of its own (unshare)")
-    if _succeeds(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "true"]):
-        return _yes(
-            name,
-            "as root, without user namespaces: as nobody (setpriv), who must be able to reach the volumes",
-        )
-    return _no(
-        name,
-        "PostgreSQL refuses to run as root, and neither unshare --user nor setpriv works here",
-        "run storagelab as an ordinary user, or install util-linux",
-    )
 
 
 def page_cache(kernel: Kernel = HERE) -> Ability:
@@ -347,16 +327,6 @@ def _partly(name: str, detail: str, mend: str = "") -> Ability:
 
 def _no(name: str, detail: str, mend: str) -> Ability:
     return Ability(name=name, state="no", detail=detail, mend=mend)
-
-
-def _succeeds(command: list[str]) -> bool:
-    if shutil.which(command[0]) is None:
-        return False
-    try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=_PROBE_LIMIT_S)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return done.returncode == 0
 
 
 def _listed(names: Iterable[str]) -> str:

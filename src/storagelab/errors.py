@@ -1,10 +1,10 @@
 """Everything that storagelab says no with.
 
-    StoragelabError            exit code 2 unless it says otherwise
-    ├── SpecError              the spec: file, key path, what is allowed
-    ├── PreflightError         this machine or server can't run the spec: what, where, the way out
-    ├── StoreError             the results folder: in use, of another spec, of a newer version
-    └── RunFailed              one run broke; it is stored as `failed` and the next ones go on
+StoragelabError            exit code 2 unless it says otherwise
+├── SpecError              the spec: file, key path, what is allowed
+├── PreflightError         this machine or server can't run the spec: what, where, the way out
+├── StoreError             the results folder: in use, of another spec, of a newer version
+└── RunFailed              one run broke; it is stored as `failed` and the next ones go on
 """
 
 from __future__ import annotations

@@ -20,8 +20,10 @@ class TimeEstimate(Frozen):
 
 
 def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]]) -> TimeEstimate:
-    """Time for `runs`: each as long as its cell's finished runs took on average, else as long as all did, scaled by rows;
-    before the first, a guess at 50,000 rows/s. `finished` holds (cell_id, wall seconds)."""
+    """Time for `runs`: each as long as its cell's finished runs on average, else as long as all did, scaled by rows.
+
+    Before the first it is a guess at 50,000 rows/s. `finished` holds (cell_id, wall seconds).
+    """
     rows = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
     by_cell: dict[str, list[float]] = {}
     for cell_id, wall_s in finished:
@@ -37,5 +39,6 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
         return rows[cell_id] / _FIRST_GUESS_ROWS_PER_S + _FIRST_GUESS_SETUP_S
 
     return TimeEstimate(
-        seconds=sum(one(planned.cell_id) for planned in runs), learned_from=sum(len(walls) for walls in by_cell.values())
+        seconds=sum(one(planned.cell_id) for planned in runs),
+        learned_from=sum(len(walls) for walls in by_cell.values()),
     )

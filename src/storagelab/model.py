@@ -264,4 +264,3 @@ class Run(Frozen):
     def usable(self) -> bool:
         """Has figures that analysis may use: ok, or measured but with something not as asked."""
         return self.measurement is not None and self.status != "failed"
-

@@ -6,14 +6,17 @@ The meaning of the files is the kernel's: proc_pid_stat(5), and scheduler/sched-
 
 from __future__ import annotations
 
-import errno
 import os
+import resource
 from typing import NamedTuple
 
 RUNNABLE = "R"
 GONE = ""
 _STATES_OF_THE_DEAD = frozenset("ZXx")
 _READ_BYTES = 4096
+_ENOUGH_FOR_STATE_BYTES = 96
+FILES_LEFT_TO_OTHERS = 128
+"""So many of the process's open files are never taken for views: sockets and the store need some too."""
 
 
 class SchedStat(NamedTuple):
@@ -34,7 +37,7 @@ class Switches(NamedTuple):
 class TaskView:
     """The kernel's files of one task, kept open, so that looking costs a few microseconds.
 
-    Where the limit of open files is reached, files are opened anew at each look instead: slower, never an error. A task
+    Where the limit of open files comes near, files are opened anew at each look instead: slower, never an error. A task
     that has ended reads as None, or as `GONE`.
     """
 
@@ -43,12 +46,12 @@ class TaskView:
     def __init__(self, pid: int, tid: int | None = None) -> None:
         self.pid, self.tid = pid, tid
         self._folder = f"/proc/{pid}" if tid is None else f"/proc/{pid}/task/{tid}"
-        self._stat = _open_if_allowed(f"{self._folder}/stat")
-        self._schedstat = _open_if_allowed(f"{self._folder}/schedstat")
+        self._stat = _open_to_keep(f"{self._folder}/stat")
+        self._schedstat = _open_to_keep(f"{self._folder}/schedstat")
 
     def state(self) -> str:
         """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep; `GONE` once it has ended."""
-        fields = self._stat_fields(64 + 16)
+        fields = self._stat_fields(_ENOUGH_FOR_STATE_BYTES)
         state = chr(fields[0]) if fields else GONE
         return GONE if state in _STATES_OF_THE_DEAD else state
 
@@ -105,13 +108,17 @@ class TaskView:
             os.close(opened)
 
 
-def _open_if_allowed(path: str) -> int | None:
+def _open_to_keep(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ESRCH, errno.EACCES):
-            return None
-        raise
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    # The kernel gives the lowest number that is free, so the number tells how many files are open.
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and file >= limit - FILES_LEFT_TO_OTHERS:
+        os.close(file)
+        return None
+    return file
 
 
 def keeps_schedstat() -> bool:

@@ -1,4 +1,4 @@
-"""Progress of a long run: a live bar on a terminal, plain lines where output is piped, and every line in the log file."""
+"""Progress of a long run: a live bar on a terminal, plain lines where output is piped, every line in the log file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ class RunProgress:
     """A context manager that shows runs as they happen. Implements `runner.Listener`."""
 
     def __init__(
-        self, plan: Plan, pending: Sequence[PlannedRun], finished: Sequence[tuple[str, float]], console: Console, folder: Path
+        self,
+        plan: Plan,
+        pending: Sequence[PlannedRun],
+        finished: Sequence[tuple[str, float]],
+        console: Console,
+        folder: Path,
     ) -> None:
         """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from."""
         self.plan, self._left, self._finished = plan, list(pending), list(finished)

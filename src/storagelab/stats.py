@@ -4,7 +4,7 @@
 (repetition), NaN where a run is missing. Cells of a round ran near each other in time, so that the pairs within a round
 share its luck, and their ratios are free of it.
 
-The test behind `compare_with_best` and `effect` asks two things at once, so that neither a quiet nor a wild cell
+The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
 
 1. The difference exceeds a simultaneous critical value times the larger of two standard errors: that of the pair's own
@@ -35,6 +35,7 @@ from scipy import interpolate, optimize, special
 from storagelab.findings import Estimate, Point, Sample
 
 Matrix = NDArray[np.float64]
+Pairs = Sequence[tuple[int, int]]
 
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
@@ -197,18 +198,35 @@ def compare_with_best(fitted: Fit, best: int) -> list[Difference | None]:
         if cell == best or math.isnan(fitted.cells[cell]):
             differences.append(None)
         else:
-            differences.append(_judge(fitted, [(cell, best)], cells, _tukey(cells)))
+            differences.append(_judge(fitted, [(cell, best)], fitted, (cell, best), _tukey(cells)))
     return differences
 
 
-def effect(fitted: Fit, pairs: Sequence[tuple[int, int]], comparisons: int) -> Difference | None:
-    """What sets the first cells of `pairs` apart from the second: the geometric mean of all ratios of one round.
+def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int) -> list[Difference | None]:
+    """What sets each level of a factor apart from the baseline: the geometric mean of all ratios of one round.
 
-    Each pair's log ratios are averaged over its rounds, then over pairs. The own standard error is taken over rounds,
-    each averaged over its pairs first, so that anything that hits a whole level in a round counts as noise. Bonferroni
-    over `comparisons`. None if no round has both cells of any pair.
+    `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that are equal in all else. Each
+    pair's log ratios are averaged over its rounds, then over pairs. Where there are several pairs, levels are compared
+    as a whole and their noise is taken from their averages in each round, so that what hits all cells of a level at
+    once counts as noise too. Bonferroni over `comparisons`. None for a level of which no pair has a round in common.
     """
-    return _judge(fitted, pairs, comparisons + 1, _bonferroni(comparisons))
+    critical = _bonferroni(comparisons)
+    if all(len(pairs) <= 1 for pairs in levels):
+        return [_judge(fitted, pairs, fitted, pairs[0], critical) if pairs else None for pairs in levels]
+    baseline = sorted({other for pairs in levels for _, other in pairs})
+    whole = [baseline, *([one for one, _ in pairs] for pairs in levels)]
+    averages = fit(np.array([_average(fitted.residuals[cells]) for cells in whole]))
+    return [
+        _judge(fitted, pairs, averages, (number, 0), critical) if pairs else None
+        for number, pairs in enumerate(levels, start=1)
+    ]
+
+
+def _average(rows: Matrix) -> Matrix:
+    """Mean over `rows` in each round, NaN in rounds where all are missing."""
+    there = ~np.isnan(rows)
+    count = there.sum(axis=0)
+    return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
 
 
 @dataclass(frozen=True)
@@ -227,6 +245,12 @@ class _Critical:
     def point(self, df: float) -> float:
         return _critical_point(self, round(df, 1))
 
+    @property
+    def caution(self) -> float:
+        """What the level of a pair's own t test is divided by."""
+        things = self.count if self.kind == "tukey" else self.count + 1
+        return float((things / 2) ** (1 / 6))
+
 
 def _tukey(cells: int) -> _Critical:
     return _Critical("tukey", cells)
@@ -244,25 +268,25 @@ def _critical_point(critical: _Critical, df: float) -> float:
     return float(optimize.brentq(lambda t: critical.tail(t, df) - ALPHA, 1.0, 1e5, xtol=1e-6))
 
 
-def _judge(fitted: Fit, pairs: Sequence[tuple[int, int]], cells: int, critical: _Critical) -> Difference | None:
+def _judge(fitted: Fit, pairs: Pairs, noise: Fit, noisy: tuple[int, int], critical: _Critical) -> Difference | None:
+    """The difference within `pairs`, held against its own scatter and the moderated variance of two rows of `noise`."""
     log_ratios = np.array([fitted.log_s[one] - fitted.log_s[other] for one, other in pairs])
     common = (~np.isnan(log_ratios)).sum(axis=1)
     kept = common > 0
     if not kept.any():
         return None
-    log_ratios, common = log_ratios[kept], common[kept]
+    log_ratios = log_ratios[kept]
     of_pair = np.nanmean(log_ratios, axis=1)
     value, total = float(of_pair.mean()), int(common.sum())
     own_se, rounds = _own_standard_error(log_ratios, of_pair)
-    if own_se is None or fitted.df < 1:
+    if own_se is None or noise.df < 1:
         return Difference(Estimate(value=math.exp(value)), None, total)
 
-    variances = np.array([fitted.variance[one] + fitted.variance[other] for one, other in pairs])[kept]
-    moderated_se = math.sqrt(float((variances / common).sum())) / len(common)
-    df = min(fitted.prior_df + rounds - 1, float(fitted.df))
+    moderated_se = math.sqrt(float(noise.variance[noisy[0]] + noise.variance[noisy[1]]) / rounds)
+    df = min(noise.prior_df + rounds - 1, float(noise.df))
     standard_error = max(moderated_se, own_se)
     # A pair's own scatter is the only witness of a noisy cell; with more cells to choose from it must be surer.
-    caution = (cells / 2) ** (1 / 6)
+    caution = critical.caution
     own_point = _t_point(rounds - 1, ALPHA / caution)
     half = max(critical.point(df) * standard_error, own_point * own_se)
     p_value = max(

@@ -1,6 +1,7 @@
 """The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. The only file that knows SQLite.
 
-Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the run in progress.
+Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the run in
+progress.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import storagelab
 from storagelab.errors import StoreError
@@ -23,6 +24,7 @@ SCHEMA_VERSION = 1
 FILE_NAME = "experiment.sqlite"
 _APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
+_ELSEWHERE = "keep results in a folder of your own with --results"
 _RUN_COLUMNS = (
     "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
     "wall_s", "levels", "config", "measurement",
@@ -42,17 +44,25 @@ class Store:
     def reading(cls, folder: Path) -> Iterator[Self]:
         """The store in `folder`, read-only; also while another storagelab is writing it. Raises StoreError."""
         file = folder / FILE_NAME
+        nothing = StoreError(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
         if not file.is_file():
-            raise StoreError(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
-        with contextlib.closing(_connect(file, "ro")) as connection:
+            raise nothing
+        # Not opened read-only: after a kill amid a write, the first reader has to put that right.
+        with contextlib.closing(_connect(file, "rw")) as connection:
+            if _is_empty(connection, file):
+                raise nothing
             _check_version(connection, file)
+            _ask(connection, file, "PRAGMA query_only = ON")
             yield cls(folder, connection)
 
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
         """The store in `folder`, made if need be, locked against a second storagelab. Raises StoreError."""
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder} can't be made: {error.strerror}\n  {_ELSEWHERE}") from error
         with _exclusive(folder), contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
             _make_or_check(connection, folder / FILE_NAME, experiment)
             yield cls(folder, connection)
@@ -61,8 +71,7 @@ class Store:
 
     def experiment(self) -> Experiment:
         """The experiment as it was first run."""
-        (text,) = self._connection.execute("SELECT experiment FROM experiment").fetchone()
-        return Experiment.model_validate_json(text)
+        return _experiment(self._connection, self.folder / FILE_NAME)
 
     def append(self, run: Run) -> None:
         """Write one run, in one transaction. Raises StoreError if that can't be done or the run is there already."""
@@ -82,17 +91,20 @@ class Store:
 
     def runs(self) -> tuple[Run, ...]:
         """Every stored run, every attempt, in the order they were stored."""
-        rows = self._connection.execute(f"SELECT {', '.join(_RUN_COLUMNS)} FROM run ORDER BY rowid")
+        rows = self._rows(f"SELECT {', '.join(_RUN_COLUMNS)} FROM run ORDER BY rowid")
         return tuple(_run_of(dict(zip(_RUN_COLUMNS, row, strict=True))) for row in rows)
 
     def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
         """What is stored: `{(cell_id, repetition): (latest attempt, its status)}`."""
-        rows = self._connection.execute("SELECT cell_id, repetition, attempt, status FROM run ORDER BY attempt")
+        rows = self._rows("SELECT cell_id, repetition, attempt, status FROM run ORDER BY attempt")
         return {(cell_id, repetition): (attempt, status) for cell_id, repetition, attempt, status in rows}
 
     def durations(self) -> list[tuple[str, float]]:
         """(cell_id, wall seconds) of every run that ended well, for estimates of time."""
-        return self._connection.execute("SELECT cell_id, wall_s FROM run WHERE status <> 'failed'").fetchall()
+        return self._rows("SELECT cell_id, wall_s FROM run WHERE status <> 'failed' ORDER BY rowid")
+
+    def _rows(self, statement: str) -> list[Any]:
+        return _ask(self._connection, self.folder / FILE_NAME, statement)
 
 
 def _run_of(row: dict[str, str]) -> Run:
@@ -118,45 +130,64 @@ def _connect(file: Path, mode: str) -> sqlite3.Connection:
 def _told_plainly(file: Path) -> Iterator[None]:
     try:
         yield
+    except sqlite3.IntegrityError as error:
+        raise StoreError(f"{file}: {error}\n  what is stored is never changed, and a run is stored once") from error
     except sqlite3.Error as error:
-        raise StoreError(f"{file}: {error}\n  is the disk full, or the file not writable?") from error
+        raise StoreError(f"{file}: {error}\n  is the disk full, the file not writable, or damaged?") from error
+
+
+def _ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
+    with _told_plainly(file):
+        return connection.execute(statement).fetchall()
 
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """Hold the folder's lock file. The kernel drops the lock when its holder dies, however it dies."""
-    with (folder / ".lock").open("a+") as file:
+    try:
+        file = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise StoreError(f"{folder} is not writable: {error.strerror}\n  {_ELSEWHERE}") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise StoreError(
                 f"another storagelab is running this experiment in {folder}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"
             ) from error
+        except OSError as error:
+            raise StoreError(f"{folder} can't be locked: {error.strerror}\n  {_ELSEWHERE}") from error
         yield
 
 
 def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> None:
-    with _told_plainly(file):
-        empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
-    if empty:
-        _make(connection, experiment)
+    if _is_empty(connection, file):
+        with _told_plainly(file):
+            _make(connection, experiment)
         return
     _check_version(connection, file)
-    (text,) = connection.execute("SELECT experiment FROM experiment").fetchone()
-    stored = Experiment.model_validate_json(text)
+    stored = _experiment(connection, file)
     if stored.sha256 != experiment.sha256:
         raise StoreChanged(file, stored)
 
 
+def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:
+    ((text,),) = _ask(connection, file, "SELECT experiment FROM experiment")
+    return Experiment.model_validate_json(text)
+
+
 class StoreChanged(StoreError):
-    """The store holds results of another spec under the same name. The caller, who has both, says what changed."""
+    """The store holds results of another spec under the same name.
+
+    The caller, who has both, says what changed.
+    """
 
     def __init__(self, file: Path, stored: Experiment, changes: Collection[str] = ()) -> None:
         self.file, self.stored = file, stored
         listed = "".join(f"\n    {change}" for change in changes)
         super().__init__(
-            f"{file}: it holds results of experiment {stored.name!r} with another spec{': ' + listed if listed else ''}\n"
+            f"{file}: it holds results of experiment {stored.name!r} with another spec{':' if listed else ''}{listed}\n"
             "  results of different specs are never mixed: give the spec a new name, or keep these results elsewhere "
             "with --results"
         )
@@ -183,7 +214,7 @@ def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
         ],
     )
     connection.execute("COMMIT")
-    connection.isolation_level = ""
+    connection.isolation_level = "DEFERRED"
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -196,12 +227,20 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
+def _is_empty(connection: sqlite3.Connection, file: Path) -> bool:
+    """No store yet, or one killed before it was whole. Raises StoreError if it is no database at all."""
+    with _told_plainly(file):
+        try:
+            return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{file} is no storagelab store: {error}\n  move it away and run again") from error
+
+
 def _check_version(connection: sqlite3.Connection, file: Path) -> None:
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"{file} is no storagelab store: {error}\n  move it away and run again") from error
+    ((version,),) = _ask(connection, file, "PRAGMA user_version")
+    ((application,),) = _ask(connection, file, "PRAGMA application_id")
     if application != _APPLICATION_ID:
         raise StoreError(f"{file} is no storagelab store\n  move it away and run again")
     if version != SCHEMA_VERSION:

@@ -345,7 +345,8 @@ def wait_table(
         key=lambda row: (-row.wait_s, row.wait_type),
     )
     total_s = sum(row.wait_s for row in waits)
-    shown, before_s = [], 0.0
+    shown: list[TableRow] = []
+    before_s = 0.0
     for row in waits:
         if shown and share < 1 and before_s >= share * total_s:
             break

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from storagelab.findings import Caution, CautionKind, Findings
 from storagelab.report.names import factor_text, group_text, noun
-from storagelab.report.numbers import count, duration, percent, seconds, significant
+from storagelab.report.numbers import count, duration, percent, seconds
 
 
 @dataclass(frozen=True)
@@ -214,12 +214,14 @@ def _few_wait_samples(doubt: _Doubt) -> str:
 
 
 def _busy_machine(doubt: _Doubt) -> str:
-    load, cpus = doubt.number("load_1min"), doubt.number("cpu_count")
-    how = f"load average {significant(load, 2)}" if load is not None else ""
-    how += f" on {count(cpus)} CPU{'' if cpus == 1 else 's'}" if how and cpus is not None else ""
+    share, cpus = doubt.number("others_share"), doubt.number("cpu_count")
+    runs, checked = doubt.number("runs"), doubt.number("checked")
+    how = f"up to {percent(share)} of the CPU time" if share is not None else "CPU time"
+    many = f"{count(cpus)} CPU{'' if cpus == 1 else 's'}" if cpus is not None else ""
+    when = f" in {count(runs)} of {count(checked)} runs" if runs is not None and checked is not None else ""
     return (
-        f"The machine was busy before storagelab began{_in_brackets(how)}: other work takes CPU and disk from what is "
-        "measured. Stop it and run under a new name, or raise repetitions so that it averages out."
+        f"Other work took {how}{_in_brackets(many)}{when}: it takes CPU and disk from what is measured. Stop it and run "
+        "under a new name, or raise repetitions so that it averages out."
     )
 
 

@@ -3,6 +3,7 @@
 
 (() => {
   const tip = document.getElementById("tip");
+  let shownAt = 0;
 
   // Each mark of a chart carries what it says as its label; phones show it on touch.
   function show(event) {
@@ -11,6 +12,7 @@
     tip.hidden = !words;
     if (!words) return;
     tip.textContent = words;
+    shownAt = window.scrollY;
     const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
     const above = event.clientY - tip.offsetHeight - 14;
     tip.style.left = `${Math.max(8, left)}px`;
@@ -18,7 +20,9 @@
   }
   document.addEventListener("pointermove", show);
   document.addEventListener("pointerdown", show);
-  document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  document.addEventListener("scroll", () => {
+    if (Math.abs(window.scrollY - shownAt) > 8) tip.hidden = true;
+  }, { passive: true });
 
   // A link to a closed part opens it.
   function openTarget() {

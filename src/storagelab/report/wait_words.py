@@ -16,6 +16,7 @@ from storagelab.waits import Method, TableRow
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
+_COST_THAT_WOULD_SHOW = 0.10
 _METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 
 
@@ -143,10 +144,17 @@ def _meaning(findings: Findings, move: _Move) -> str:
     if effect is None or not interval:
         return ""
     if not effect.distinguishable:
-        moved = ": the wait moved, it did not cost time that shows" if move.falls and move.turn is None else ""
-        return f", while the completion time can't be told apart ({interval}){moved}"
+        return f", while the completion time can't be told apart ({interval}){_what_it_cost(effect, move)}"
     joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
     return f", {joined} the run took {change_estimate(effect.ratio)}"
+
+
+def _what_it_cost(effect: Effect, move: _Move) -> str:
+    """That a wait moved at no cost may only be said where the runs would have shown a cost."""
+    ends = (effect.ratio.low, effect.ratio.high)
+    if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
+        return ": whether it costs time takes more runs to say"
+    return ": the wait moved, it did not cost time that shows" if move.falls and move.turn is None else ""
 
 
 def _effect_between(findings: Findings, move: _Move) -> Effect | None:

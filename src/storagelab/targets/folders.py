@@ -104,11 +104,12 @@ def _remove_contents(folder: Path) -> None:
 
 
 def _is_ours(folder: Path, site: Site) -> bool:
-    """Made by this experiment, or emptied by it and then killed before the folder itself was gone."""
+    """Made by this experiment; also one that holds nothing yet, or nothing more, because making or removing was killed."""
     try:
         marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return not any(folder.iterdir())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
+        return {entry.name for entry in folder.iterdir()} <= {_MARKER}
+    except OSError:
         return False
-    return bool(marker.get("made_by") == "storagelab" and marker.get("identity") == site.identity)
+    theirs = marker if isinstance(marker, dict) else {}
+    return bool(theirs.get("made_by") == "storagelab" and theirs.get("identity") == site.identity)

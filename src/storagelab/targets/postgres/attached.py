@@ -178,7 +178,8 @@ def check_session_settings(
 ) -> None:
     """An attached server's settings can be changed for storagelab's own sessions only.
 
-    Each is tried in this session, and taken back. Raises PreflightError with the server's words for one that can't be set.
+    Each is tried in this session, and taken back. Raises PreflightError with the server's words for one that can't be
+    set.
     """
     for name, value in settings.items():
         context = facts.setting_contexts.get(name)

@@ -114,7 +114,7 @@ def _inspect(folder: Path, origin: str) -> Binaries:
             key="target.bin_dir",
             hint="try it by hand with --version",
         ) from error
-    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:\.\d+|devel|beta\d+|rc\d+)?)", said.stdout)
+    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", said.stdout)
     if match is None:
         raise PreflightError(
             f"{folder / 'postgres'} is no PostgreSQL: it says {said.stdout.strip()!r}",

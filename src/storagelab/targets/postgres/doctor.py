@@ -8,7 +8,7 @@ from storagelab.targets.postgres.binaries import find_binaries, unprivileged
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Binaries, and a way to run them without root's rights."""
+    """Binaries, and a way to run them without root's rights, which PostgreSQL refuses."""
     return (_binaries(), _privileges())
 
 

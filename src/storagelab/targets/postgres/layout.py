@@ -1,8 +1,8 @@
 """The articles' table on N data files of PostgreSQL: made, read back, dropped.
 
 N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. One
-data file is one partition, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and the
-key in a B-tree beside them: random keys hit the index, not the heap.
+data file is one partition, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and
+the key in a B-tree beside them: random keys hit the index, not the heap.
 """
 
 from __future__ import annotations

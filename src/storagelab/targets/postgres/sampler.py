@@ -30,6 +30,9 @@ BUDGET = 0.035
 """Share of one core that the sampler and its session may take; above it samples get rarer."""
 WAITING_TASKS_INTERVAL_S = 0.5
 WAITING_TASKS_MAX = 400
+LOOKS_PER_TURNS = 4
+"""How often sessions get a CPU is read at every fourth look only: WaitCount's shares come of it, which are rough."""
+STATES_AGE_S = 0.0005
 ANSWER_POLL_MS = 2_000
 STOP_TIMEOUT_S = 5.0
 
@@ -37,7 +40,7 @@ _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
 # The function below the view: joins of the view to names of databases and roles would cost more than all the rest.
 _SESSIONS_SQL = b"""
-select pid, wait_event_type, wait_event, application_name
+select pid, wait_event_type, wait_event, application_name, extract(epoch from statement_timestamp())
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
 _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
 _NOT_WORK = frozenset({IDLE, BARRIER})
@@ -173,7 +176,7 @@ class Sampler:
         views = {pid: TaskView(pid) for pid in self._workers}
         siblings = {(view.parent(), view.name()) for view in (own, *views.values())}
         if len(siblings) != 1 or own.parent() is None:
-            self._no_split_reason = "the server's processes are in another PID namespace"
+            self._no_split_reason = "the server's processes are hidden, or in another PID namespace"
         elif own.sched() is None:
             self._no_split_reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
         else:
@@ -228,11 +231,15 @@ class Sampler:
         are then of nearly the same moment. Read one after the other, most sessions that commit often have moved on
         in between. A session that waits for its client or at the barrier isn't working.
         """
-        turns = self._turns() if count else {}
+        turns = self._turns() if count and self._passes % LOOKS_PER_TURNS == 0 else {}
         self._ask(_SESSIONS, [self._pids_wire])
+        asked_s = time.time()
         states = self._states() if count else {}
+        rows = self._answer()
+        if count and rows and self._closer_now(asked_s, float(rows[0][4] or 0)):
+            states = self._states()
         seen: dict[int, str] = {}
-        for pid_wire, type_wire, event_wire, application_name in self._answer():
+        for pid_wire, type_wire, event_wire, application_name, _ in rows:
             worker = self._by_wire.get(pid_wire or b"")
             if worker is None:
                 continue
@@ -247,6 +254,10 @@ class Sampler:
             self._count(seen, states, turns)
         return seen
 
+    def _closer_now(self, asked_s: float, looked_s: float) -> bool:
+        """Whether the server, which looked at `looked_s`, was kept waiting so long that now is closer to that moment."""
+        return self._own_view is not None and time.time() - looked_s < looked_s - asked_s - STATES_AGE_S
+
     def _turns(self) -> dict[int, int]:
         """How often each session has been put on a CPU so far."""
         scheds = {pid: worker.view.sched() for pid, worker in self._workers.items() if worker.view is not None}
@@ -256,7 +267,7 @@ class Sampler:
         return {pid: worker.view.state() for pid, worker in self._workers.items() if worker.view is not None}
 
     def _count(self, seen: Mapping[int, str], states: Mapping[int, str], turns: Mapping[int, int]) -> None:
-        turns_after = self._turns()
+        turns_after = self._turns() if turns else {}
         for pid, wait_type in seen.items():
             tally = self._tallies.get(wait_type)
             if tally is None:

@@ -13,11 +13,12 @@ from typing import Any, Self
 import psycopg
 
 import storagelab
-from storagelab import host
+from storagelab import cpu_time, host
 from storagelab.devices import DeviceCounters
 from storagelab.devices import difference as device_difference
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement, Plan
+from storagelab.procfs import TaskView
 from storagelab.targets import Progress, Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import attached, read_back
@@ -213,6 +214,7 @@ class PostgresTarget:
             sampler.prepare()
             workers.gather(self._own)
             counters_before, devices_before = read_counters(self._own, self._major), devices.read()
+            cpu_before = self._read_cpu_time()
             sampler.baseline()
             sampler.start()
             workers.release(self._own)
@@ -220,13 +222,14 @@ class PostgresTarget:
                 loops = workers.wait(lambda: self._on_poll(progress, sampler.progress()))
             finally:
                 sampled = sampler.stop()
-            devices_after = devices.read()
+            devices_after, cpu_after = devices.read(), self._read_cpu_time()
             workers.flush_statistics()
             counters = difference(counters_before, read_counters(self._own, self._major))
             settings_checks = self._check_settings(workers)
         finally:
             workers.close()
         counters["volumes"] = device_difference(devices_before, devices_after)
+        counters["cpu"] = cpu_time.difference(cpu_before, cpu_after)
         checkpoint_s = self._checkpoint()
         if checkpoint_s is not None:
             counters["volumes, final checkpoint"] = device_difference(devices_after, devices.read())
@@ -237,6 +240,11 @@ class PostgresTarget:
         if self.server is not None and self.server.died():
             raise RunFailed("all connections lost their server")
         progress(rows)
+
+    def _read_cpu_time(self) -> dict[str, float]:
+        """CPU seconds so far, the server's own processes told from others where this machine's kernel knows them."""
+        parent = TaskView(self._own.info.backend_pid).parent() if self._kernel_view else None
+        return cpu_time.read_cpu_time(parent)
 
     @property
     def _gate(self) -> int:

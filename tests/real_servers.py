@@ -1,0 +1,127 @@
+"""Real servers and real folders for tests: small configurations, and ways to see that nothing was left behind.
+
+config = small(scratch, data_files=4)                a private server's cell: 4 connections x 500 rows
+with PostgresTarget(config, site_at(scratch)) as target: ...
+assert left_behind(scratch) == []
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from storagelab.model import Cell, Config, Measurement
+from storagelab.targets import Site, open_target
+from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.server import Server
+
+CONNECTIONS = 4
+ROWS_PER_CONNECTION = 500
+ROWS = CONNECTIONS * ROWS_PER_CONNECTION
+
+
+def small(scratch: Path, **changes: Any) -> Config:
+    """A cell on the volume `a` below `scratch`; `changes` are keys of its tables, whatever table they stand in.
+
+    `dsn` makes it a cell of an attached server, which then has no volumes unless they are asked for.
+    """
+    keys: dict[str, set[str]] = {
+        "target": {"dsn", "dsn_env", "bin_dir", "settings"},
+        "layout": {"data", "data_files", "log"},
+        "workload": {"kind", "connections", "rows_per_connection", "rows_per_transaction"},
+        "between_runs": {"checkpoint", "drop_page_cache", "pause_s"},
+        "measure": {"waits", "sample_hz"},
+    }
+    tables: dict[str, Any] = {name: {key: changes.pop(key) for key in keys[name] & changes.keys()} for name in keys}
+    attached = {"dsn", "dsn_env"} & tables["target"].keys()
+    volumes = changes.pop("volumes", [] if attached else ["a"])
+    assert not changes, f"no such keys: {changes}"
+    tables["target"]["engine"] = "postgres"
+    tables["workload"] = {
+        "connections": CONNECTIONS, "rows_per_connection": ROWS_PER_CONNECTION, "rows_per_transaction": 100,
+        **tables["workload"],
+    }  # fmt: skip
+    tables["volumes"] = {}
+    for name in volumes:
+        place = scratch / name
+        place.mkdir(exist_ok=True)
+        tables["volumes"][name] = {"path": str(place)}
+    return Config.model_validate(tables)
+
+
+def site_at(scratch: Path, identity: str = "0badcafe") -> Site:
+    return Site(experiment="tested", identity=identity, spec_folder=scratch)
+
+
+def measure(config: Config, site: Site) -> Measurement:
+    """One whole run: set up, loaded, measured, removed."""
+    with open_target(config, site) as target:
+        return target.run(Cell(cell_id="c01", levels={}, config=config), 1, 1, lambda _: None)
+
+
+def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:
+    """A session of the server's superuser, unless `changes` say who else."""
+    return psycopg.connect(psycopg.conninfo.make_conninfo(server.conninfo, **changes), autocommit=True)
+
+
+def ask(connection: psycopg.Connection[Any], statement: str, *values: Any) -> Any:
+    """The one value that a statement returns."""
+    row = connection.execute(statement, values or None).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@contextlib.contextmanager
+def running(folder: Path, **settings: Any) -> Iterator[Server]:
+    """A server that somebody else started, as far as storagelab can tell."""
+    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings=settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+# --- what is left ----------------------------------------------------------------------------------------------------
+
+
+def postgres_processes(below: Path) -> list[int]:
+    """Process ids of servers and sessions that work in a folder below `below`; what has ended does not count."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            place = os.readlink(process / "cwd").removesuffix(" (deleted)")
+            name = (process / "comm").read_text(encoding="utf-8").strip()
+            if name == "postgres" and Path(place).is_relative_to(below):
+                found.append(int(process.name))
+    return sorted(found)
+
+
+def left_behind(scratch: Path) -> list[str]:
+    """What storagelab left on the volumes, in the temporary folder and among the processes: nothing, if all is well."""
+    folders = [path for path in scratch.rglob("storagelab-*") if path.is_dir()]
+    return [*map(str, folders), *(f"process {pid}" for pid in postgres_processes(scratch))]
+
+
+def until(happened: Any, timeout_s: float = 30.0) -> Any:
+    """Waits for a condition, and gives what it gave."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        found = happened()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"did not happen within {timeout_s} s")

@@ -1,0 +1,332 @@
+"""Each doubt: raised when there is reason for it, with the figures its wording needs, and not raised otherwise."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+from builders import (
+    make_environment,
+    make_experiment,
+    make_measurement,
+    make_plan,
+    make_run,
+    make_runs,
+    ten_seconds,
+)
+
+from storagelab.analysis import analyse
+from storagelab.findings import Caution
+from storagelab.model import Check, ObserverCost, Run
+from storagelab.waits import NO_EVENT, EventTicks
+
+FILES = {"layout.data_files": [1, 2, 4, 8]}
+
+
+def doubts(factors=FILES, repetitions=5, order="randomised", change=lambda runs: runs, **how) -> tuple[Caution, ...]:
+    """The cautions of an experiment; `change` is applied to its runs first."""
+    experiment = make_experiment(factors, repetitions, order=order)
+    plan = make_plan(experiment)
+    return analyse(experiment, plan, change(make_runs(experiment, plan, **how))).cautions
+
+
+def only(cautions: tuple[Caution, ...]) -> Caution:
+    (caution,) = cautions
+    return caution
+
+
+def with_measurement(run: Run, **fields: object) -> Run:
+    return run.model_copy(update={"measurement": run.measurement.model_copy(update=fields)})
+
+
+def with_waits(run: Run, **fields: object) -> Run:
+    return with_measurement(run, waits=run.measurement.waits.model_copy(update=fields))
+
+
+def environment(**tables: dict[str, object]) -> dict[str, object]:
+    """The fabricated environment with some values of its tables given anew."""
+    known = copy.deepcopy(make_environment())
+    for name, values in tables.items():
+        known[name] = {**known[name], **values}
+    return known
+
+
+def test_a_sound_experiment_raises_no_doubt():
+    assert doubts() == ()
+
+
+def test_an_environment_of_which_nothing_could_be_read_raises_no_doubt():
+    assert doubts(environment={}) == ()
+    assert doubts(environment={"host": None, "volumes": [], "server": {"settings": "unknown"}}) == ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs that are not there, or not as asked
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_failed_runs_are_counted_with_the_most_frequent_reason():
+    reasons = {0: "the server went away", 3: "the disk is full", 7: "the disk is full"}
+    found = {caution.kind: caution for caution in doubts(failed=lambda run: reasons.get(run.sequence, ""))}
+    assert found["failed-runs"].severity == "caution"
+    assert found["failed-runs"].figures == {
+        "failed": 3, "unrecovered": 3, "planned": 20, "reason": "the disk is full",
+    }  # fmt: skip
+
+
+def test_a_failed_run_that_was_made_again_is_recovered():
+    def made_again(runs):
+        lost = runs[0].model_copy(update={"measurement": None, "status": "failed", "reason": "lost"})
+        return [lost, runs[0].model_copy(update={"attempt": 2}), *runs[1:]]
+
+    failed = only(doubts(change=made_again))
+    assert (failed.kind, failed.figures["failed"], failed.figures["unrecovered"]) == ("failed-runs", 1, 0)
+    assert len(failed.cells) == 1
+
+
+def test_runs_still_to_be_made_are_missing():
+    missing = only(doubts(repetitions=6, change=lambda runs: runs[:-3]))
+    assert missing.kind == "missing-runs"
+    assert missing.figures == {"missing": 3, "stored": 21, "planned": 24}
+
+
+def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
+    check = Check(name="wal_compression", asked="on", got="off", ok=False, read_from="pg_settings")
+
+    def unverified(runs):
+        return [
+            with_measurement(run, checks=(check,)).model_copy(update={"status": "unverified"})
+            if run.levels["layout.data_files"] == 2
+            else run
+            for run in runs
+        ]
+
+    caution = only(doubts(change=unverified))
+    assert (caution.kind, caution.cells) == ("unverified", ("cell-002",))
+    assert caution.figures == {
+        "what": "wal_compression", "asked": "on", "got": "off", "read_from": "pg_settings", "runs": 5, "reason": "",
+    }  # fmt: skip
+
+
+def test_a_run_unverified_for_another_reason_says_that_reason():
+    def unverified(runs):
+        return [run.model_copy(update={"status": "unverified", "reason": "rows were lost"}) for run in runs]
+
+    assert only(doubts(change=unverified)).figures["what"] == "rows were lost"
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "kind", "severity"),
+    [
+        (1, "single-repetition", "caution"),
+        (2, "few-repetitions", "caution"),
+        (3, "few-repetitions", "note"),
+        (4, "few-repetitions", "note"),
+    ],
+)
+def test_few_repetitions_are_a_doubt_and_very_few_a_grave_one(repetitions, kind, severity):
+    caution = only(doubts(repetitions=repetitions))
+    assert (caution.kind, caution.severity, caution.cells) == (kind, severity, ())
+    assert caution.figures == {"repetitions": repetitions, "sound": 5}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Times that can't be trusted as they stand
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_below_two_seconds_are_short_and_their_waits_rest_on_few_samples():
+    short, few = doubts(elapsed=lambda levels, _: 1.5 if levels["layout.data_files"] == 8 else 10.0)
+    assert (short.kind, short.cells, short.figures) == (
+        "short-runs",
+        ("cell-004",),
+        {"shortest_s": 1.5, "limit_s": 2.0},
+    )
+    assert (few.kind, few.cells, few.figures) == ("few-wait-samples", ("cell-004",), {"passes": 75, "limit": 100})
+
+
+def test_a_run_far_from_its_cell_and_round_is_named_with_what_was_expected():
+    def elapsed(levels, repetition):
+        slow = 1.8 if (levels["layout.data_files"], repetition) == (4, 3) else 1.0
+        return slow * ten_seconds(levels, repetition)
+
+    caution = only(doubts(elapsed=elapsed))
+    assert (caution.kind, caution.cells) == ("outlier", ("cell-003",))
+    assert (caution.figures["repetition"], caution.figures["runs"]) == (3, 1)
+    assert caution.figures["elapsed_s"] == pytest.approx(18, rel=0.05)
+    assert caution.figures["expected_s"] == pytest.approx(10, rel=0.05)
+    assert caution.figures["ratio"] == pytest.approx(1.8, rel=0.05)
+
+
+def slower_and_slower(runs):
+    return [
+        with_measurement(run, elapsed_s=run.measurement.elapsed_s * (1 + 0.2 * run.sequence / len(runs)))
+        for run in runs
+    ]
+
+
+@pytest.mark.parametrize(("order", "severity"), [("randomised", "note"), ("as-listed", "caution")])
+def test_a_drift_over_the_campaign_is_grave_only_where_the_order_was_not_random(order, severity):
+    caution = only(doubts(order=order, change=slower_and_slower))
+    assert (caution.kind, caution.severity, caution.figures["order"]) == ("drift", severity, order)
+    assert caution.figures["change"] == pytest.approx(0.17, abs=0.05)
+
+
+def test_a_drift_below_two_percent_is_not_worth_a_word():
+    rng = random.Random(1)
+
+    def creeping(runs):
+        return [
+            with_measurement(run, elapsed_s=10 * (1 + 0.01 * run.sequence / len(runs) + rng.gauss(0, 1e-4)))
+            for run in runs
+        ]
+
+    assert doubts(change=creeping) == ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What observing costs, and what it can't see
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sampler_that_takes_more_than_4_percent_of_a_core_is_a_doubt():
+    def dear(runs):
+        cost = {"sampler_cpu_s": 0.4, "session_cpu_s": 0.2}
+        return [
+            with_measurement(run, elapsed_s=10.0 + 0.01 * run.repetition, observer=ObserverCost(ticks=500, **cost))
+            for run in runs
+        ]
+
+    caution = only(doubts(change=dear))
+    assert (caution.kind, caution.cells) == ("observer-cost", ())
+    assert caution.figures["core_share"] == pytest.approx(0.06, rel=0.01)
+    assert caution.figures["sampler_core_share"] == pytest.approx(0.04, rel=0.01)
+
+
+def test_waits_that_leave_most_of_the_time_unexplained_are_a_doubt():
+    def unseen(runs):
+        nameless = (EventTicks(wait_type=NO_EVENT, blocked=1000),)
+        return [with_waits(run, events=nameless, cpu_s=1.0, runqueue_s=1.0) for run in runs]
+
+    caution = only(doubts(change=unseen))
+    assert (caution.kind, caution.cells) == ("conservation", ())
+    assert caution.figures["lowest"] < 0.1
+    assert (caution.figures["limit_low"], caution.figures["limit_high"]) == (0.80, 1.10)
+
+
+def test_waits_without_a_split_say_why():
+    def remote(runs):
+        return [
+            with_waits(run, cpu_s=None, runqueue_s=None, no_split_reason="the server is on another host")
+            for run in runs
+        ]
+
+    caution = only(doubts(change=remote))
+    assert (caution.kind, caution.severity) == ("no-split", "note")
+    assert caution.figures == {"runs": 20, "reason": "the server is on another host"}
+
+
+def test_waits_that_were_not_observed_are_no_doubt():
+    assert doubts(waits=None) == ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The machine and the server
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def disturbed(runs, share, every=1):
+    """`share` of the 8 CPUs' time went to others, in every so-manieth run."""
+
+    def spent(run):
+        taken = share * 8 * run.measurement.elapsed_s if run.sequence % every == 0 else 0.0
+        return {**run.measurement.counters, "cpu": {"busy_s": taken, "others_s": taken, "steal_s": 0.0}}
+
+    return [with_measurement(run, counters=spent(run)) for run in runs]
+
+
+def test_a_machine_that_others_use_meanwhile_is_a_doubt():
+    caution = only(doubts(change=lambda runs: disturbed(runs, 0.3)))
+    assert caution.kind == "busy-machine"
+    assert caution.figures == {
+        "others_share": pytest.approx(0.3),
+        "limit": 0.1,
+        "cpu_count": 8,
+        "runs": 20,
+        "checked": 20,
+    }
+
+
+def test_others_that_take_little_or_seldom_are_none():
+    assert doubts(change=lambda runs: disturbed(runs, 0.05)) == ()
+    assert doubts(change=lambda runs: disturbed(runs, 0.5, every=12)) == ()
+
+
+def test_cpus_that_are_busy_all_the_time_are_named_as_what_limits():
+    caution = only(doubts(environment=environment(host={"cpu_count": 1})))
+    assert (caution.kind, caution.severity) == ("cpu-saturated", "note")
+    assert caution.figures["cpu_count"] == 1
+    assert caution.figures["cpu_share"] > caution.figures["limit"] == 0.9
+
+
+def test_a_virtual_disk_is_named_with_how_it_was_told():
+    disk = {
+        "path": "./volumes/a",
+        "device": "vda",
+        "device_model": "",
+        "virtual": True,
+        "virtual_reason": "driver virtio_blk",
+    }
+    caution = only(doubts(environment=environment(volumes={"a": disk})))
+    assert (caution.kind, caution.severity) == ("virtual-disk", "note")
+    assert caution.figures == {"volumes": "a", "reason": "driver virtio_blk", "device_model": ""}
+
+
+def test_a_disk_of_which_it_is_not_known_is_not_called_virtual():
+    disk = {"path": "./volumes/a", "device": "sda", "virtual": None}
+    assert doubts(environment=environment(volumes={"a": disk})) == ()
+
+
+def test_durability_that_was_turned_off_is_named_for_the_cells_it_concerns():
+    unsafe = environment(server={"settings": {"fsync": "off", "synchronous_commit": "on", "full_page_writes": False}})
+
+    def in_one_cell(runs):
+        return [
+            with_measurement(run, environment=unsafe) if run.levels["layout.data_files"] == 1 else run for run in runs
+        ]
+
+    cautions = doubts(change=in_one_cell)
+    assert [(c.kind, c.severity, c.cells, c.figures["setting"]) for c in cautions] == [
+        ("durability-off", "note", ("cell-001",), "fsync"),
+        ("durability-off", "note", ("cell-001",), "full_page_writes"),
+    ]
+
+
+def test_volumes_on_one_device_are_named_together():
+    one = {"path": "./volumes/a", "device": "sda", "virtual": False}
+    caution = only(doubts(environment=environment(volumes={"a": one, "b": one})))
+    assert (caution.kind, caution.severity) == ("shared-device", "note")
+    assert caution.figures == {"volumes": "a, b", "device": "sda"}
+
+
+def test_what_weighs_more_comes_first():
+    experiment = make_experiment(FILES, repetitions=2)
+    plan = make_plan(experiment)
+    one = {"path": "./volumes/a", "device": "sda", "virtual": False}
+    runs = make_runs(experiment, plan, environment=environment(volumes={"a": one, "b": one}))
+    severities = [caution.severity for caution in analyse(experiment, plan, runs).cautions]
+    assert severities == ["caution", "note"]
+
+
+def test_a_cell_that_ran_once_among_others_is_named():
+    experiment = make_experiment(FILES)
+    plan = make_plan(experiment)
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    runs = [
+        make_run(planned, cells[planned.cell_id], make_measurement(cells[planned.cell_id].config, 10.0, None))
+        for planned in plan.runs
+        if planned.cell_id != "cell-002" or planned.repetition == 1
+    ]
+    kinds = {caution.kind: caution.cells for caution in analyse(experiment, plan, runs).cautions}
+    assert kinds == {"missing-runs": ("cell-002",), "single-repetition": ("cell-002",)}

@@ -1,0 +1,46 @@
+"""Where CPU time goes, on this very machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from storagelab.cpu_time import difference, read_cpu_time
+
+pytestmark = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="this system has no /proc/stat")
+SPIN = "import time, sys\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\nsys.stdin.read()"
+
+
+def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
+    before = read_cpu_time(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE) as child:
+        _wait_until(lambda: difference(before, read_cpu_time(os.getpid()))["server_s"] >= 0.35)
+        spent = difference(before, read_cpu_time(os.getpid()))
+        assert child.stdin is not None
+        child.stdin.close()
+    assert spent["busy_s"] >= 0.35
+    assert spent["server_s"] >= 0.35
+
+
+def test_what_neither_server_nor_storagelab_used_is_the_others():
+    spent = difference(
+        {"busy_s": 1.0, "server_s": 0.5, "storagelab_s": 0.1, "idle_s": 5.0},
+        {"busy_s": 4.0, "server_s": 2.0, "storagelab_s": 0.2, "idle_s": 6.0},
+    )
+    assert spent["others_s"] == pytest.approx(3.0 - 1.5 - 0.1)
+
+
+def test_a_machine_that_can_t_tell_tells_nothing(tmp_path):
+    assert read_cpu_time(None, tmp_path) == {}
+    assert difference({}, {}) == {}
+
+
+def _wait_until(true) -> None:
+    deadline = time.monotonic() + 20
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)

@@ -1,0 +1,154 @@
+"""storagelab's own folders on the user's volumes: only what it made is ever removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+from real_servers import site_at, small
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model import Config
+from storagelab.targets.folders import Folders, Site
+
+
+@pytest.fixture
+def volumes(tmp_path):
+    places = {"a": tmp_path / "a", "b": tmp_path / "b"}
+    for place in places.values():
+        place.mkdir()
+    return places
+
+
+@pytest.fixture
+def folders(tmp_path, volumes) -> Folders:
+    return Folders(site_at(tmp_path), volumes)
+
+
+def test_a_folder_is_made_on_each_volume_and_is_gone_afterwards(volumes, folders):
+    folders.make()
+    assert [os.listdir(place) for place in volumes.values()] == [["storagelab-tested-0badcafe"]] * 2
+    (folders["a"] / "deep" / "deeper").mkdir(parents=True)
+    (folders["a"] / "deep" / "deeper" / "file").write_text("x")
+    (folders["b"] / "file").write_text("x")
+    folders.remove()
+    assert [os.listdir(place) for place in volumes.values()] == [[], []]
+
+
+def test_two_volumes_on_one_path_share_their_folder(tmp_path, volumes):
+    folders = Folders(site_at(tmp_path), {"a": volumes["a"], "log": volumes["a"]})
+    folders.make()
+    assert folders["a"] == folders["log"]
+    folders.remove()
+    assert os.listdir(volumes["a"]) == []
+
+
+def test_two_experiments_on_one_volume_do_not_see_each_other(tmp_path, volumes):
+    one, other = (Folders(site_at(tmp_path, identity), volumes) for identity in ("11111111", "22222222"))
+    one.make()
+    other.make()
+    one.remove()
+    assert other["a"].is_dir()
+    assert other.leftovers() == [other["a"], other["b"]]
+
+
+def test_the_modes_of_a_volume_and_the_folders_above_it_stay_as_they_are(tmp_path, volumes, folders):
+    volumes["a"].chmod(0o750)
+    before = [stat.S_IMODE(place.stat().st_mode) for place in (tmp_path, volumes["a"])]
+    folders.make()
+    during = [stat.S_IMODE(place.stat().st_mode) for place in (tmp_path, volumes["a"])]
+    folders.remove()
+    after = [stat.S_IMODE(place.stat().st_mode) for place in (tmp_path, volumes["a"])]
+    assert before == during == after
+
+
+def test_what_a_killed_run_left_is_recognised_and_removed(folders):
+    folders.make()
+    (folders["a"] / "server").mkdir()
+    assert folders.leftovers() == [folders["a"], folders["b"]]
+    folders.remove()
+    assert folders.leftovers() == []
+
+
+@pytest.mark.parametrize("written", [None, "", '{"made_by": "sto'])
+def test_a_making_that_was_killed_is_recognised_and_removed(folders, written):
+    folders["a"].mkdir()
+    if written is not None:
+        (folders["a"] / ".storagelab.json").write_text(written)
+    assert folders.leftovers() == [folders["a"]]
+    folders.remove()
+    assert not folders["a"].exists()
+
+
+def test_a_removal_that_was_itself_killed_is_recognised_and_resumed(folders):
+    folders.make()
+    (folders["a"] / ".storagelab.json").unlink()  # it goes last, so all else is gone by then
+    assert folders.leftovers() == [folders["a"], folders["b"]]
+    folders.remove()
+    assert folders.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        None,
+        "not JSON",
+        "[]",
+        json.dumps({"made_by": "storagelab", "identity": "another1"}),
+        json.dumps({"made_by": "somebody else", "identity": "0badcafe"}),
+    ],
+)
+def test_a_folder_of_that_name_that_is_not_ours_is_refused_and_stays(folders, marker):
+    folders["a"].mkdir()
+    (folders["a"] / "thesis.txt").write_text("years of work")
+    if marker is not None:
+        (folders["a"] / ".storagelab.json").write_text(marker)
+    with pytest.raises(PreflightError, match="is in the way and was not made by this experiment"):
+        folders.leftovers()
+    folders.remove()
+    assert (folders["a"] / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_link_inside_is_removed_and_what_it_leads_to_stays(tmp_path, folders):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    folders.make()
+    (folders["a"] / "link").symlink_to(precious)
+    (folders["a"] / "deep").mkdir()
+    (folders["a"] / "deep" / "link").symlink_to(precious)
+    folders.remove()
+    assert (precious / "file").read_text() == "x"
+
+
+def test_a_folder_that_cannot_be_made_fails_the_run_with_the_reason(tmp_path):
+    (tmp_path / "file").write_text("x")
+    folders = Folders(site_at(tmp_path), {"a": tmp_path / "file"})
+    with pytest.raises(RunFailed, match=r"can't make .*storagelab-tested-0badcafe: Not a directory"):
+        folders.make()
+
+
+def test_a_volume_that_cannot_be_cleaned_does_not_keep_the_others_from_it(volumes, folders, monkeypatch):
+    folders.make()
+    (folders["a"] / "busy").mkdir()
+
+    def refuse(path, *_, **__):
+        raise OSError(16, "Device or resource busy", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    with pytest.raises(RunFailed, match=r"can't remove .*busy: Device or resource busy"):
+        folders.remove()
+    assert os.listdir(volumes["b"]) == []
+
+
+def test_a_relative_volume_starts_at_the_folder_of_the_spec(tmp_path):
+    site = Site(experiment="tested", identity="0badcafe", spec_folder=tmp_path / "specs")
+    config = Config.model_validate(small(tmp_path).model_dump() | {"volumes": {"a": {"path": "../a"}}})
+    assert site.volume_paths(config) == {"a": tmp_path / "a"}
+
+
+def test_the_home_of_a_user_that_there_is_not_is_refused_by_key(tmp_path):
+    with pytest.raises(PreflightError, match=r"^volumes\.a\.path: ~nobody-at-all/x"):
+        site_at(tmp_path).place("~nobody-at-all/x", "volumes.a.path")

@@ -1,0 +1,310 @@
+"""The page as text: what it holds, in which order, and that nothing a person wrote can become markup."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+
+import pytest
+from builders import make_environment, make_experiment, make_measurement, make_plan, make_run, make_runs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storagelab.analysis import analyse
+from storagelab.model import Check, Run, WaitingTask
+from storagelab.report import cell_sections, html, markup
+from storagelab.report.export import to_json
+from storagelab.report.tables import NINE_COLUMNS
+from storagelab.values import JsonValue
+from storagelab.waits import CountedWaits, SampledWaits
+
+FILES, LOG = "layout.data_files", "layout.log"
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes\" 'single' ${x} $title \\"
+
+
+def page_of(
+    factors: dict[str, Sequence[JsonValue]], *, repetitions: int = 2, fields: dict[str, object] | None = None, **given
+) -> str:
+    """FABRICATED: the page of an experiment over `factors`."""
+    experiment = make_experiment(factors, repetitions, **(fields or {}))
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, **given)
+    findings = analyse(experiment, plan, runs)
+    return html.render(
+        experiment, plan, runs, findings, to_json(experiment, plan, runs, findings), {"made by": "a test"}
+    )
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
+
+
+def payload_of(page: str) -> str:
+    found = re.search(r'<script type="text/plain" id="raw-data"[^>]*>([^<]*)</script>', page)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1])).decode()
+
+
+class Elements(HTMLParser):
+    """Start tags with their attributes, and the text outside of scripts and styles, in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self._inside not in ("script", "style"):
+            self.text.append(data)
+
+    def named(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def words_of(page: str) -> str:
+    return " ".join("".join(Elements(page).text).split())
+
+
+def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
+    text = words_of(page)
+    order = [
+        "files-and-log-place", "How many data files", "measured", "Cautions", "Completion time",
+        "What each factor does", "Where the connections’ time goes", "Waits of each cell", "Over time",
+        "Final checkpoint", "How it was measured", "All raw data",
+    ]  # fmt: skip
+    contents = text.index("All raw data") + len("All raw data")
+    places = [text.index(part, contents) for part in order]
+    assert places == sorted(places)
+
+
+def test_the_same_input_gives_the_same_page():
+    factors: dict[str, Sequence[JsonValue]] = {FILES: [1, 2]}
+    assert page_of(factors, repetitions=1) == page_of(factors, repetitions=1)
+
+
+def test_the_page_carries_the_export_byte_for_byte():
+    experiment = make_experiment({FILES: [1, 2]}, 2)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    exported = to_json(experiment, plan, runs, findings)
+    assert payload_of(html.render(experiment, plan, runs, findings, exported)) == exported
+
+
+def test_nothing_in_the_page_points_outside(page):
+    elements = Elements(page)
+    for tag, attributes in elements.tags:
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+    outside = re.sub(r"http://www\.w3\.org/\S+", "", page)
+    assert "http://" not in outside
+    assert "https://" not in outside
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", page)
+
+
+def test_the_policy_of_the_page_forbids_requests_and_allows_its_own_script_alone(page):
+    policy = next(tag["content"] for tag in Elements(page).named("meta") if tag.get("http-equiv"))
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    script = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1]
+
+
+def test_every_table_has_a_caption_and_headings_in_scope(page):
+    elements = Elements(page)
+    assert len(elements.named("caption")) == len(elements.named("table")) > 5
+    assert {tag.get("scope") for tag in elements.named("th")} == {"col", "row"}
+
+
+def test_the_nine_columns_stand_under_their_names_before_analogue_and_method(page):
+    heads = [re.sub("<[^>]+>", "", head) for head in re.findall(r"<th scope=\"col\"[^>]*>[^<]*</th>", page)]
+    start = heads.index("WaitType", heads.index("Wait_S") - 1)
+    assert tuple(heads[start : start + 11]) == (*NINE_COLUMNS, "In SQL Server", "Method")
+
+
+def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
+    figures = Elements(page).named("figure")
+    assert len(figures) == 5
+    for figure in figures:
+        assert figure["role"] == "img"
+        assert "measured" in (figure["aria-label"] or "")
+        assert re.search(r"\d", figure["aria-label"] or "")
+    waits = next(figure["aria-label"] for figure in figures if figure["id"] == "figure-waits")
+    assert waits is not None
+    assert "Lock:extend moves most: from 12 % of connections × elapsed" in waits
+
+
+def test_ids_are_unique_in_the_whole_page(page):
+    ids = [attributes["id"] for _, attributes in Elements(page).tags if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_link_leads_to_a_place_in_the_page(page):
+    elements = Elements(page)
+    ids = {attributes.get("id") for _, attributes in elements.tags}
+    targets = {(tag["href"] or "")[1:] for tag in elements.named("a")}
+    assert targets
+    assert targets <= ids
+
+
+def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said():
+    def without_split(run: Run) -> Run:
+        assert run.measurement is not None
+        assert isinstance(run.measurement.waits, SampledWaits)
+        gone = {"cpu_s": None, "runqueue_s": None, "no_split_reason": "the server runs on another machine"}
+        waits = run.measurement.waits.model_copy(update=gone)
+        return run.model_copy(update={"measurement": run.measurement.model_copy(update={"waits": waits})})
+
+    experiment = make_experiment({FILES: [1, 2]}, 2)
+    plan = make_plan(experiment)
+    runs = tuple(map(without_split, make_runs(experiment, plan)))
+    page = html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}")
+    row = re.search(
+        r"<tr><th scope=\"row\">(?:(?!</tr>).)*Lock:extend</th>(?P<cells>.*?)</tr>", page[page.index("AvgSig_S") :]
+    )
+    assert row is not None
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row["cells"])
+    assert float(cells[0]) > 0
+    assert cells[1:4] == ["", "", ""]
+    assert "the server runs on another machine" in words_of(page)
+
+
+def test_counted_waits_are_marked_as_counted():
+    experiment = make_experiment({FILES: [1, 2]}, 2)
+    plan = make_plan(experiment)
+    rows = [
+        {"wait_type": "WRITELOG", "category": "commit", "wait_ns": 9 * 10**10, "signal_ns": 10**9, "wait_count": 70}
+    ]
+    counted = CountedWaits.model_validate(
+        {"connections": 16, "elapsed_s": 10.0, "busy_s": 160.0, "cpu_s": 9.0, "rows": rows}
+    )
+    runs = tuple(
+        make_run(
+            planned,
+            plan.cell(planned.cell_id),
+            make_measurement(plan.cell(planned.cell_id).config, 10.0, None, waits=counted),
+        )
+        for planned in plan.runs
+    )
+    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    assert "WRITELOGcounted" in text.replace(" ", "")
+    assert "~ sampled" not in text
+
+
+def test_who_waited_for_what_is_told_with_the_data_file():
+    experiment = make_experiment({FILES: [1]}, 1)
+    plan = make_plan(experiment)
+    task = WaitingTask(
+        at_s=1, wait_type="Lock:extend", resource="extension of my_big_table_p1", sessions=12, data_file=1
+    )
+    measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
+    runs = (make_run(plan.runs[0], plan.cells[0], measured),)
+    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    assert "12 sessions waited for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
+
+
+def test_failed_and_unverified_runs_are_listed_with_their_reasons():
+    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
+    assert "disk full" in words_of(page)
+    experiment = make_experiment({FILES: [1]}, 1)
+    plan = make_plan(experiment)
+    check = Check(name="shared_buffers", asked="64MB", got="128MB", ok=False, read_from="pg_settings")
+    runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, None, checks=(check,))),)
+    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    assert "shared_buffers" in text
+    assert "DIFFERENT" in text
+
+
+def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
+    environment = make_environment()
+    volumes = environment["volumes"]
+    assert isinstance(volumes, dict)
+    volumes["a"] = volumes["a"] | {"virtual": True, "virtual_reason": "the disk is QEMU's"}
+    text = words_of(page_of({FILES: [1, 2]}, environment=environment))
+    assert "Volume a is a virtual disk: the disk is QEMU's" in text
+    for fact in (
+        "16 GB",
+        "ext4",
+        "rw,relatime",
+        "18.4",
+        "Linux 6.1.0-fabricated",
+        "f" * 64,
+        "fabricated for tests",
+        "a test",
+    ):
+        assert fact in text
+
+
+def test_nothing_measured_still_gives_a_page():
+    text = words_of(page_of({FILES: [1, 2]}, repetitions=1, failed=lambda planned: "the server died"))
+    assert "No run has given a time yet" in text
+    assert "the server died" in text
+
+
+def test_a_single_run_has_no_interval_and_the_page_says_none():
+    page = page_of({}, repetitions=1)
+    assert "no interval: too few runs" in words_of(page)
+    assert "None" not in words_of(page)
+    assert "nan" not in words_of(page).split()
+
+
+def test_nothing_that_a_person_wrote_becomes_markup():
+    fields: dict[str, object] = {"name": NASTY, "question": NASTY, "text": NASTY, "source": NASTY}
+    environment = make_environment() | {NASTY: {NASTY: NASTY}, "settings": {"x": NASTY}}
+    page = page_of({FILES: [1, 2], NASTY: [NASTY, "b"]}, fields=fields, environment=environment)
+    elements = Elements(page)
+    assert len(elements.named("script")) == 2
+    assert elements.named("img") == []
+    assert [tag for tag, attributes in elements.tags if any(name.startswith("on") for name in attributes)] == []
+    assert NASTY.split("$")[0].strip() in "".join(elements.text)
+    assert json.loads(payload_of(page))["experiment"] == NASTY
+
+
+def test_a_password_in_a_message_does_not_leave_with_the_page():
+    page = page_of({FILES: [1, 2]}, failed=lambda planned: "connection to postgres://me:hunter2@db:5432 failed")
+    without_payload = re.sub(r'id="raw-data".*?</script>', "", page, flags=re.DOTALL)
+    assert "hunter2" not in without_payload
+    assert "postgres://me:***@db" in words_of(page)
+
+
+@settings(max_examples=200)
+@given(st.text())
+def test_any_text_comes_back_from_the_markup_as_it_went_in(words):
+    element = markup.tag("p", words, title=words)
+    parsed = Elements(str(element))
+    (attributes,) = parsed.named("p")
+    plain = words.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�")
+    assert "".join(parsed.text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�") in (
+        plain,
+        markup.masked(plain),
+    )
+    assert len(parsed.tags) == 1
+    assert set(attributes) == {"title"}
+
+
+def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted():
+    levels = [f"v{number}" for number in range(40)]
+    experiment = make_experiment({FILES: [1, 2], "target.settings.x": levels}, 2)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    shown = cell_sections.cells_shown(findings)
+    assert len(shown) == cell_sections.CELLS_OF_A_LARGE_EXPERIMENT
+    assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
+    page = html.render(experiment, plan, runs, findings, "{}")
+    assert f"the other {80 - len(shown)} are in the download" in words_of(page)
+    assert len(page) < 3_000_000

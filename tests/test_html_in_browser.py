@@ -1,0 +1,228 @@
+"""The page in a real browser, headless Chromium: nothing breaks, nothing asks the network, everybody can read it.
+
+The browser is $STORAGELAB_CHROMIUM, or chromium, chromium-browser or google-chrome on the PATH.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.analysis import analyse
+from storagelab.report import html
+from storagelab.report.export import to_json
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+]  # fmt: skip
+NASTY = "</script><script>document.title='broken into'</script><img src=x onerror=alert(1)>"
+
+
+@dataclass
+class Opened:
+    """A page in a tab, and all that it did besides showing itself."""
+
+    tab: playwright.Page
+    requests: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+def browser_path() -> str | None:
+    named = os.environ.get("STORAGELAB_CHROMIUM")
+    return named or next((found for name in BROWSERS if (found := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    path = browser_path()
+    if path is None:
+        pytest.skip(f"no browser: set STORAGELAB_CHROMIUM or install one of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@dataclass(frozen=True)
+class Report:
+    file: Path
+    exported: str
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> Report:
+    """FABRICATED: an experiment of two factors, one of whose levels tries to break out."""
+    experiment = make_experiment({"layout.data_files": [1, 2, 4, 8], "layout.log": ["a", NASTY]}, 3, question=NASTY)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    exported = to_json(experiment, plan, runs, findings)
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(html.render(experiment, plan, runs, findings, exported), encoding="utf-8")
+    return Report(file, exported)
+
+
+@pytest.fixture
+def opened(browser, report) -> Iterator:
+    """Opens the report: `opened(width, **context)`. Whatever a test does with it, nothing may fail or call out."""
+    tabs: list[Opened] = []
+
+    def open_page(width: int = 1280, **context: object) -> playwright.Page:
+        tab = browser.new_context(viewport={"width": width, "height": 800}, **context).new_page()
+        page = Opened(tab)
+        tab.on("request", lambda request: page.requests.append(request.url))
+        tab.on("pageerror", lambda error: page.errors.append(str(error)))
+        tab.on("console", lambda message: page.errors.append(message.text) if message.type == "error" else None)
+        tab.on("dialog", lambda dialog: page.errors.append(dialog.message))
+        tab.goto(report.file.as_uri())
+        tabs.append(page)
+        return tab
+
+    yield open_page
+    for page in tabs:
+        page.tab.context.close()
+        assert page.errors == []
+        own = report.file.as_uri()
+        assert [url for url in page.requests if url != own and not url.startswith(("blob:", f"{own}#"))] == []
+
+
+def brightness(tab: playwright.Page, selector: str, style: str) -> float:
+    """0 (black) to 1 (white)."""
+    colour = tab.evaluate("([s, p]) => getComputedStyle(document.querySelector(s))[p]", [selector, style])
+    return sum(float(part) for part in colour.strip("rgba()").split(",")[:3]) / (3 * 255)
+
+
+@pytest.mark.parametrize("width", [1280, 768, 360])
+def test_the_page_opens_without_an_error_or_a_request_and_fits_its_window(opened, width):
+    tab = opened(width)
+    assert tab.title() == "files-and-log-place · storagelab"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_it_can_be_read_without_scripts(opened):
+    tab = opened(java_script_enabled=False)
+    assert tab.locator("h1").inner_text() == "files-and-log-place"
+    assert tab.locator("figure svg.wide").first.is_visible()
+
+
+@pytest.mark.parametrize(("width", "form", "other"), [(1280, "wide", "narrow"), (360, "narrow", "wide")])
+def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, other):
+    tab = opened(width)
+    figures = tab.locator("figure")
+    assert figures.count() == 5
+    for number in range(figures.count()):
+        figure = figures.nth(number)
+        assert figure.locator(f"svg.{form}").is_visible()
+        assert not figure.locator(f"svg.{other}").is_visible()
+        marks = figure.locator(f"svg.{form} [aria-roledescription]").evaluate_all(
+            "marks => marks.filter(mark => mark.tagName === 'path' && mark.getBoundingClientRect().height > 1).length"
+        )
+        assert marks >= 4
+
+
+def test_text_in_charts_is_large_enough_to_read_on_a_phone(opened):
+    tab = opened(360)
+    size = "text => parseFloat(getComputedStyle(text).fontSize) * text.ownerSVGElement.getScreenCTM().a"
+    sizes = tab.locator("figure svg.narrow text").evaluate_all(f"texts => texts.map({size})")
+    assert min(sizes) > 8.5
+
+
+def test_the_download_is_the_export(opened, report, tmp_path):
+    tab = opened(accept_downloads=True)
+    with tab.expect_download() as waiting:
+        tab.locator("#download").click()
+    assert waiting.value.suggested_filename == "files-and-log-place.json"
+    file = tmp_path / "raw.json"
+    waiting.value.save_as(file)
+    assert file.read_text(encoding="utf-8") == report.exported
+    assert json.loads(report.exported)["experiment"] == "files-and-log-place"
+
+
+def test_dark_mode_is_dark_and_its_text_is_light_in_charts_too(opened):
+    tab = opened(color_scheme="dark")
+    assert brightness(tab, "body", "backgroundColor") < 0.15
+    assert brightness(tab, "h1", "color") > 0.8
+    assert brightness(tab, "#figure-waits svg.wide .role-axis-title text", "fill") > 0.6
+
+
+def test_light_mode_is_light(opened):
+    tab = opened(color_scheme="light")
+    assert brightness(tab, "body", "backgroundColor") > 0.95
+    assert brightness(tab, "#figure-waits svg.wide .role-axis-title text", "fill") < 0.3
+
+
+def test_paper_is_white_even_in_dark_mode_and_no_chart_is_wider_than_it(opened):
+    tab = opened(700, color_scheme="dark")
+    tab.emulate_media(media="print", color_scheme="dark")
+    assert brightness(tab, "h1", "color") < 0.3
+    assert tab.locator("figure svg.wide").first.is_visible()
+    assert not tab.locator("nav").is_visible()
+    widths = tab.locator("figure").evaluate_all(
+        "figures => figures.map(figure => figure.getBoundingClientRect().right)"
+    )
+    assert max(widths) <= 700
+    assert tab.pdf(format="A4", prefer_css_page_size=True).startswith(b"%PDF")
+
+
+def test_headings_go_down_one_step_at_a_time_under_a_single_title(opened):
+    levels = opened().locator("h1, h2, h3, h4, h5, h6").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_landmarks_language_and_skip_link_are_there(opened):
+    tab = opened()
+    assert tab.locator("html").get_attribute("lang") == "en"
+    assert tab.locator("main").count() == 1
+    assert tab.locator("nav").get_attribute("aria-label") == "Contents"
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the findings"
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "main"
+
+
+def test_every_table_has_a_caption_and_every_figure_a_name(opened):
+    tab = opened()
+    assert tab.locator("table").count() == tab.locator("table > caption").count()
+    names = tab.locator("figure").evaluate_all("all => all.map(one => [one.getAttribute('role'), one.ariaLabel])")
+    assert all(role == "img" and len(name) > 40 for role, name in names)
+
+
+def test_pointing_at_a_mark_says_what_it_is(opened):
+    tab = opened(reduced_motion="reduce")
+    mark = tab.locator("#figure-waits svg.wide .mark-rect.role-mark path").first
+    mark.hover()  # scrolls there, which hides what was shown
+    box = mark.bounding_box()
+    tab.mouse.move(box["x"] + 3, box["y"] + 3)
+    tip = tab.locator("#tip")
+    tip.wait_for(state="visible")
+    assert "of connections × elapsed" in tip.inner_text()
+
+
+def test_a_link_to_a_cell_opens_it(opened):
+    tab = opened()
+    closed = tab.locator("details.cell:not([open])").first.get_attribute("id")
+    tab.locator(f"a[href='#{closed}']").first.click()
+    tab.wait_for_function("id => document.getElementById(id).open", arg=closed)
+
+
+def test_what_tries_to_break_out_is_shown_as_text(opened):
+    tab = opened()
+    assert tab.locator(".question").inner_text() == NASTY
+    assert tab.locator("img").count() == 0
+    assert tab.locator("script").count() == 2

@@ -1,0 +1,302 @@
+"""A private server: made, started, stopped and removed; reachable through its socket only, and never left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psycopg
+import pytest
+from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, until
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.targets.postgres import binaries, server
+from storagelab.targets.postgres.binaries import find_binaries, unprivileged
+from storagelab.targets.postgres.server import Server, check_settings, stop_orphan
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
+
+
+def listening_sockets_of(pid: int) -> list[str]:
+    """Addresses of TCP sockets that a process listens on, by the kernel."""
+    own = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    listening = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                listening.append(fields[1])
+    return listening
+
+
+@pytest.fixture
+def as_nobody(monkeypatch):
+    works = binaries._works
+    monkeypatch.setattr(binaries, "_works", lambda prefix: prefix[0] != "unshare" and works(prefix))
+    unprivileged.cache_clear()
+    server._ask_parser.cache_clear()
+    yield
+    unprivileged.cache_clear()
+
+
+# --- its life --------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_listens_on_no_tcp_port_and_its_socket_is_its_owners_alone(scratch):
+    with running(scratch) as private:
+        assert listening_sockets_of(private.pid) == []
+        with connect(private) as connection:
+            assert ask(connection, "SHOW listen_addresses") == ""
+            assert ask(connection, "SHOW unix_socket_directories").startswith(str(scratch / "tmp"))
+        (socket,) = (scratch / "tmp").glob("storagelab-socket-*/.s.PGSQL.5432")
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o700
+    assert left_behind(scratch) == []
+
+
+def test_durability_is_on_unless_it_is_turned_off(scratch):
+    with running(scratch) as private, connect(private) as connection:
+        shown = {name: ask(connection, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "full_page_writes")}
+    assert shown == {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+
+
+def test_the_log_lies_where_it_was_asked_for(scratch):
+    with running(scratch) as private:
+        assert Path(os.path.realpath(private.data_folder / "pg_wal")) == private.log_folder
+        assert len(list(private.log_folder.glob("0000*"))) > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"), [(True, "on"), ("1MB", "1MB"), (7, "7"), ("it's a \\ back", "it's a \\ back")]
+)
+def test_settings_arrive_as_they_were_asked_for(scratch, asked, shown):
+    name = {True: "wal_compression", "1MB": "work_mem", 7: "max_wal_senders"}.get(asked, "my.words")
+    with running(scratch, **{name: asked}) as private, connect(private) as connection:
+        assert ask(connection, f"SHOW {name}").replace("pglz", "on") == shown
+
+
+def test_the_callers_pg_variables_change_nothing(scratch, monkeypatch):
+    for name, value in {
+        "PGPORT": "1", "PGHOST": "203.0.113.1", "PGOPTIONS": "-c synchronous_commit=off -c jit=off", "PGSSLMODE": "require",
+        "PGDATA": "/nonexistent", "PGTARGETSESSIONATTRS": "read-only", "PGUSER": "somebody",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    with running(scratch) as private, connect(private) as connection:
+        assert ask(connection, "SHOW synchronous_commit") == "on"
+
+
+def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch, monkeypatch):
+    deep = scratch / "tmp" / ("x" * 80)
+    deep.mkdir(mode=0o711)
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    with running(scratch) as private, connect(private) as connection:
+        assert ask(connection, "SELECT 1") == 1
+        place = Path(ask(connection, "SHOW unix_socket_directories"))
+    assert not place.exists()
+
+
+def test_a_volume_of_an_odd_name_is_no_trouble(scratch):
+    odd = scratch / 'it\'s \\ a 100 % "odd" näme'
+    odd.mkdir(mode=0o711)
+    with running(odd) as private, connect(private) as connection:
+        assert ask(connection, "SELECT 1") == 1
+
+
+def test_modes_of_the_folders_above_stay_as_they_are(scratch):
+    volume = scratch / "a" / "b"
+    volume.mkdir(parents=True)
+    above = [scratch, scratch / "a", volume, scratch / "tmp"]
+    before = [(place.stat().st_mode, place.stat().st_uid) for place in above]
+    with running(volume):
+        assert [(place.stat().st_mode, place.stat().st_uid) for place in above] == before
+    assert [(place.stat().st_mode, place.stat().st_uid) for place in above] == before
+
+
+@needs_root
+def test_root_starts_it_in_a_user_namespace_so_that_files_stay_roots(scratch):
+    with running(scratch) as private:
+        assert {path.lstat().st_uid for path in private.data_folder.rglob("*")} == {0}
+        assert "Uid:\t0" in Path(f"/proc/{private.pid}/status").read_text()
+        assert os.readlink(f"/proc/{private.pid}/ns/user") != os.readlink("/proc/self/ns/user")
+        effective = next(
+            line for line in Path(f"/proc/{private.pid}/status").read_text().splitlines() if "CapEff" in line
+        )
+        assert int(effective.split()[1], 16) == 0
+
+
+@needs_root
+def test_as_nobody_it_works_as_well_and_only_its_own_folders_change_hands(scratch, as_nobody):
+    with running(scratch) as private, connect(private) as connection:
+        assert Path(f"/proc/{private.pid}").stat().st_uid == unprivileged().owner[0]
+        assert ask(connection, "SELECT 1") == 1
+    assert scratch.stat().st_uid == 0
+    assert (scratch / "tmp").stat().st_uid == 0
+    assert left_behind(scratch) == []
+
+
+def ask_elsewhere(private: Server, statement: str) -> object:
+    with connect(private) as connection:
+        return ask(connection, statement)
+
+
+# --- its end ---------------------------------------------------------------------------------------------------------
+
+
+def test_stopping_is_quick_and_may_be_done_twice(scratch):
+    with running(scratch) as private:
+        private.stop()
+        assert postgres_processes(scratch) == []
+        private.stop()
+    assert left_behind(scratch) == []
+
+
+def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
+    with running(scratch) as private, connect(private) as connection:
+        # A session at work notices its server's death only when it next waits.
+        connection.pgconn.send_query(b"DO $$ BEGIN LOOP END LOOP; END $$")
+        until(lambda: ask_elsewhere(private, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DO %'") == 1)
+        os.kill(private.pid, signal.SIGKILL)
+        until(private.died)
+        assert connection.info.backend_pid in postgres_processes(scratch)
+        private.stop()
+        assert postgres_processes(scratch) == []
+
+
+STARTS_A_SERVER_AND_WAITS = """
+    import sys, time
+    from pathlib import Path
+    from storagelab.targets.postgres import binaries
+    from storagelab.targets.postgres.binaries import find_binaries
+    from storagelab.targets.postgres.server import Server
+    if sys.argv[2] == "nobody":
+        works = binaries._works
+        binaries._works = lambda prefix: prefix[0] != "unshare" and works(prefix)
+    folder = Path(sys.argv[1])
+    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
+    server.start()
+    print(server.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("way", ["as it is", pytest.param("nobody", marks=needs_root)])
+def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch, way):
+    code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
+    with subprocess.Popen([sys.executable, "-c", code, str(scratch), way], stdout=subprocess.PIPE) as starter:
+        starter.stdout.readline()
+        assert postgres_processes(scratch) != []
+        starter.kill()
+    until(lambda: postgres_processes(scratch) == [], timeout_s=10)
+    assert not stop_orphan(scratch / "server")
+    assert list((scratch / "tmp").iterdir()) == []  # the socket's folder was noted, and so was found
+
+
+def test_a_server_that_did_not_die_is_stopped_by_whoever_cleans_up(scratch):
+    with running(scratch) as private:
+        assert stop_orphan(private.data_folder)
+        assert postgres_processes(scratch) == []
+        assert list((scratch / "tmp").iterdir()) == []
+
+
+def test_a_process_that_took_over_the_number_of_a_dead_server_is_left_alone(scratch):
+    (scratch / "server").mkdir()
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        (scratch / "server" / "postmaster.pid").write_text(f"{innocent.pid}\n{scratch}/server\n")
+        assert not stop_orphan(scratch / "server")
+        assert innocent.poll() is None
+        innocent.kill()
+
+
+# --- servers that do not start ---------------------------------------------------------------------------------------
+
+
+def broken(scratch: Path, **settings: object) -> str:
+    """Why a server with these settings does not start."""
+    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings=settings)
+    with pytest.raises(RunFailed) as caught:
+        private.start()
+    private.stop()
+    assert left_behind(scratch) == []
+    return str(caught.value)
+
+
+def test_a_library_that_does_not_exist_is_named_from_the_servers_log(scratch):
+    reason = broken(scratch, shared_preload_libraries="nonsense")
+    assert reason.startswith("the server did not start; its log ends with:\n")
+    assert 'could not access file "nonsense"' in reason
+
+
+def test_more_memory_than_there_is_is_said_in_the_servers_words(scratch):
+    reason = broken(scratch, shared_buffers="7TB", huge_pages="off")
+    assert "could not map anonymous shared memory: Cannot allocate memory" in reason
+
+
+def test_a_log_is_cut_to_its_last_lines(scratch):
+    private = Server(find_binaries(None), data_folder=scratch / "s", log_folder=scratch / "l", settings={})
+    assert private.log_tail().startswith("(no log: ")
+    private.server_log.write_text("")
+    assert private.log_tail() == "(its log is empty)"
+    private.server_log.write_text("".join(f"line {number}\n" for number in range(100)))
+    assert private.log_tail(2) == "line 98\nline 99"
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_the_servers_own_parser_says_what_a_setting_means_in_base_units(postgres_bin_dirs):
+    asked = {"shared_buffers": "64MB", "wal_compression": True, "checkpoint_timeout": "2min", "random_page_cost": 1.5}
+    for folder in postgres_bin_dirs:
+        found = check_settings(find_binaries(str(folder)), asked)
+        assert found.pop("wal_compression") in ("pglz", "on")
+        assert found == {"shared_buffers": "8192", "checkpoint_timeout": "120", "random_page_cost": "1.5"}
+
+
+def test_two_spellings_of_one_value_are_one_value():
+    spellings = ["64MB", "65536kB", "8192"]
+    assert {check_settings(find_binaries(None), {"shared_buffers": text})["shared_buffers"] for text in spellings} == {
+        "8192"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("shared_bufers", "64MB", 'unrecognized configuration parameter "shared_bufers"'),
+        ("shared_buffers", "lots", 'invalid value for parameter "shared_buffers": "lots"'),
+        ("shared_buffers", "64 quarts", "invalid value"),
+        ("shared_buffers", "1kB", "invalid value|outside the valid range"),
+        ("fsync", "perhaps", 'parameter "fsync" requires a Boolean value'),
+        ("wal_sync_method", "hope", "invalid value"),
+        ("block_size", 16384, 'parameter "block_size" cannot be changed'),
+        ("two words", 1, "unrecognized|invalid"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_key_with_the_servers_words(name, value, words):
+    with pytest.raises(PreflightError, match=words) as caught:
+        check_settings(find_binaries(None), {"work_mem": "4MB", name: value})
+    assert caught.value.key == f"target.settings.{name}"
+
+
+@pytest.mark.parametrize("name", ["listen_addresses", "unix_socket_directories", "data_directory", "Listen_Addresses"])
+def test_what_keeps_a_server_private_can_not_be_set(name):
+    with pytest.raises(PreflightError, match="storagelab sets it itself") as caught:
+        check_settings(find_binaries(None), {name: "*"})
+    assert caught.value.key == f"target.settings.{name}"
+
+
+def test_checking_settings_leaves_nothing_behind(scratch):
+    server._ask_parser.cache_clear()
+    check_settings(find_binaries(None), {"shared_buffers": "64MB"})
+    assert list((scratch / "tmp").iterdir()) == []
+
+
+def test_a_server_on_tcp_is_had_only_by_asking_the_class_itself(scratch):
+    port = free_port()
+    with running(scratch, listen_addresses="127.0.0.1", port=port) as private:
+        assert listening_sockets_of(private.pid) == [f"0100007F:{port:04X}"]
+        with psycopg.connect(private.conninfo) as connection:
+            assert ask(connection, "SHOW port") == str(port)
