@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import loads
 from storagelab import matrix, spec
-from storagelab.model import Run
+from storagelab.model import Measurement, Run
 from storagelab.store import Store
 
 CELLS, REPETITIONS = 1_000, 5
@@ -44,7 +44,7 @@ def report_seconds(folder: Path) -> float:
     return time.perf_counter() - began
 
 
-def _fill(file: Path, results: Path, measured) -> None:  # type: ignore[no-untyped-def]
+def _fill(file: Path, results: Path, measured: Measurement) -> None:
     experiment = spec.load(file)
     plan = matrix.expand(experiment)
     cells = {cell.cell_id: cell for cell in plan.cells}

@@ -208,7 +208,7 @@ def test_pointing_at_a_mark_says_what_it_is(opened):
     mark = tab.locator("#figure-waits svg.wide .mark-rect.role-mark path").first
     mark.hover()  # scrolls there, which hides what was shown
     box = mark.bounding_box()
-    tab.mouse.move(box["x"] + 3, box["y"] + 3)
+    tab.mouse.move(box["x"] + box["width"] / 2 + 9, box["y"] + box["height"] / 2 + 9)
     tip = tab.locator("#tip")
     tip.wait_for(state="visible")
     assert "of connections × elapsed" in tip.inner_text()

@@ -66,16 +66,19 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress
 
 
 def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> tuple[Measurement | None, str]:
-    measurement, reasons = None, []
+    measurement, reasons, finished = None, [], 0.0
     try:
         with open_target(cell.config, site) as target:
             try:
                 measurement = target.run(cell, planned.repetition, planned.seed, progress)
             except RunFailed as failure:
                 reasons.append(str(failure))
+            finished = time.perf_counter()
     except RunFailed as failure:
         # Set-up, or teardown after a run: then what was measured is kept, and what went wrong first is said first.
         reasons.append(str(failure))
+    if measurement is not None:
+        measurement = measurement.model_copy(update={"teardown_s": time.perf_counter() - finished})
     return measurement, "\n".join(reasons)
 
 

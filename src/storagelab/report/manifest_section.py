@@ -13,6 +13,7 @@ from storagelab.report.figures import plural
 from storagelab.report.markup import Column, Markup, fold, table, tag
 
 MAX_VALUES = 4
+MAX_FACTS_OPEN = 24
 MAX_CHECKS = 120
 MAX_RUNS_LISTED = 60
 _FACTS = [Column("fact", "prose"), Column("value", "prose")]
@@ -94,7 +95,11 @@ def _environment(runs: Sequence[Run]) -> Iterator[Markup]:
     for group, rows in groups.items():
         title = " · ".join(part.replace("_", " ") for part in group) or "other facts"
         content = table(f"{title[0].upper()}{title[1:]}, as read at each run", _FACTS, rows)
-        yield content if len(rows) <= 12 else fold(f"{title[0].upper()}{title[1:]}: {len(rows)} facts", content)
+        yield (
+            content
+            if len(rows) <= MAX_FACTS_OPEN
+            else fold(f"{title[0].upper()}{title[1:]}: {len(rows)} facts", content)
+        )
 
 
 def _flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

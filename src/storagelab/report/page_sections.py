@@ -53,10 +53,11 @@ def _tiles(findings: Findings) -> Markup:
     tiles = []
     if fastest is not None:
         title = "fastest" if findings.verdict == "winner" else "shortest mean time"
-        tiles.append(_tile(title, findings.cell(fastest), "best"))
+        kind = "best" if findings.verdict in ("winner", "best-set") else ""
+        tiles.append(_tile(title, findings.cell(fastest), kind))
     if slowest is not None:
         title = "slowest" if slowest in told else "longest mean time"
-        tiles.append(_tile(title, findings.cell(slowest), "worst"))
+        tiles.append(_tile(title, findings.cell(slowest), "worst" if slowest in told else ""))
     return tag("dl", tiles, class_="tiles") if tiles else Markup("")
 
 
@@ -72,7 +73,7 @@ def _tile(title: str, cell: CellSummary, kind: str) -> Markup:
         tag("dd", numbers.keep_together(numbers.seconds(mean.value if mean else None)), class_="figure"),
         tag("dd", wording.cell_text(cell.levels), class_="what"),
         [tag("dd", numbers.keep_together(fact), class_="quiet") for fact in facts if fact],
-        class_=kind,
+        class_=kind or None,
     )
 
 
@@ -125,7 +126,8 @@ def _results(findings: Findings) -> Markup:
     """Every cell; of very many the first part open and the rest to be opened."""
     cells = findings.cells[:MAX_ROWS]
     columns, rows = _result_rows(findings, cells)
-    classes = ["best" if cell.cell_id in findings.best else "" for cell in cells]
+    best = findings.best if findings.verdict in ("winner", "best-set") else ()
+    classes = ["best" if cell.cell_id in best else "" for cell in cells]
     caption = f"Every cell ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"

@@ -32,7 +32,6 @@ WAITING_TASKS_INTERVAL_S = 0.5
 WAITING_TASKS_MAX = 400
 LOOKS_PER_TURNS = 4
 """How often sessions get a CPU is read at every fourth look only: WaitCount's shares come of it, which are rough."""
-STATES_AGE_S = 0.0005
 ANSWER_POLL_MS = 2_000
 STOP_TIMEOUT_S = 5.0
 
@@ -40,7 +39,7 @@ _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
 # The function below the view: joins of the view to names of databases and roles would cost more than all the rest.
 _SESSIONS_SQL = b"""
-select pid, wait_event_type, wait_event, application_name, extract(epoch from statement_timestamp())
+select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
 _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
 _NOT_WORK = frozenset({IDLE, BARRIER})
@@ -233,13 +232,9 @@ class Sampler:
         """
         turns = self._turns() if count and self._passes % LOOKS_PER_TURNS == 0 else {}
         self._ask(_SESSIONS, [self._pids_wire])
-        asked_s = time.time()
         states = self._states() if count else {}
-        rows = self._answer()
-        if count and rows and self._closer_now(asked_s, float(rows[0][4] or 0)):
-            states = self._states()
         seen: dict[int, str] = {}
-        for pid_wire, type_wire, event_wire, application_name, _ in rows:
+        for pid_wire, type_wire, event_wire, application_name in self._answer():
             worker = self._by_wire.get(pid_wire or b"")
             if worker is None:
                 continue
@@ -253,10 +248,6 @@ class Sampler:
             self._passes += 1
             self._count(seen, states, turns)
         return seen
-
-    def _closer_now(self, asked_s: float, looked_s: float) -> bool:
-        """Whether the server, which looked at `looked_s`, was kept waiting so long that now is closer to that moment."""
-        return self._own_view is not None and time.time() - looked_s < looked_s - asked_s - STATES_AGE_S
 
     def _turns(self) -> dict[int, int]:
         """How often each session has been put on a CPU so far."""
