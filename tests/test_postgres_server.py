@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
@@ -155,7 +156,7 @@ def test_stopping_is_quick_and_may_be_done_twice(scratch):
 
 
 def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
-    with running(scratch) as private, connect(private) as connection:
+    with running(scratch) as private, contextlib.closing(connect(private)) as connection:
         # A session at work notices its server's death only when it next waits.
         connection.pgconn.send_query(b"DO $$ BEGIN LOOP END LOOP; END $$")
         until(lambda: ask_elsewhere(private, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DO %'") == 1)

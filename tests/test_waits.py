@@ -52,6 +52,7 @@ def sampled(draw, split: bool = True):
         cpu_s=cpu_s if split else None,
         runqueue_s=(busy_s - cpu_s) * draw(st.floats(0, 1)) if split else None,
         voluntary_switches=draw(st.none() | ticks), involuntary_switches=draw(st.none() | ticks),
+        cpus=draw(st.none() | st.integers(1, 64)),
     )  # fmt: skip
 
 
@@ -162,10 +163,29 @@ def test_a_worked_example_is_raked_as_the_comment_says():
     rows = {row.wait_type: row for row in normalise(raw)}
     assert rows["Lock:extend"].resource_s == pytest.approx(70 * 60 / 80)
     assert rows["IO:WALSync"].resource_s == pytest.approx(70 * 20 / 80)
-    assert rows["Lock:extend"].signal_s == pytest.approx(30 * 5 / 30)
-    assert rows["IO:WALSync"].signal_s == pytest.approx(30 * 15 / 30 * 10 / 30)
-    assert rows[RUNNABLE_NO_EVENT].signal_s == pytest.approx(0.0)
+    # 20 % of 110 ticks found a session on a CPU, 22 of the 25 where one can be; so 3 of these queued, and 5 for the lock.
+    assert rows["Lock:extend"].signal_s == pytest.approx(10 * 5 / 8)
+    assert rows["IO:WALSync"].signal_s == pytest.approx(10 * 15 * 3 / 25 / 8)
+    assert rows[RUNNABLE_NO_EVENT].signal_s == pytest.approx(10 * 10 * 3 / 25 / 8)
     assert rows["Lock:extend"].wait_count == pytest.approx(750)
+
+
+def test_the_sampler_takes_one_of_the_cpus_so_that_fewer_sessions_are_seen_running():
+    events = (
+        EventTicks(wait_type="LWLock:WALWrite", blocked=50, runnable=20),
+        EventTicks(wait_type=NO_EVENT, runnable=30),
+    )
+
+    def queue_without_event_s(cpus: int | None) -> float:
+        raw = SampledWaits(
+            connections=1, elapsed_s=100, busy_s=100, passes=100, events=events, cpu_s=20, runqueue_s=30, cpus=cpus
+        )
+        return next(row.signal_s or 0.0 for row in normalise(raw) if row.wait_type == RUNNABLE_NO_EVENT)
+
+    assert queue_without_event_s(1) == pytest.approx(30 * 30 / 50)
+    assert queue_without_event_s(2) == pytest.approx(30 * 20 / 40)
+    assert queue_without_event_s(64) == pytest.approx(queue_without_event_s(None), rel=0.05)
+    assert queue_without_event_s(None) == pytest.approx(30 * 10 / 30)
 
 
 def test_time_that_no_sample_explains_is_named_and_not_lost():

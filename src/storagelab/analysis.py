@@ -16,6 +16,7 @@ from storagelab.findings import (
     CellSummary,
     Comparison,
     Effect,
+    Estimate,
     Findings,
     Point,
     Verdict,
@@ -104,6 +105,8 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run]) -> 
     measured = list(_measured(runs))
     raw_waits = [measurement.waits for _, measurement in measured if measurement.waits is not None]
     explained = [share for raw in raw_waits if (share := conservation(raw).explained) is not None]
+    rows = [normalise(raw) for raw in raw_waits]
+    available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     return CellSummary(
         cell_id=cell.cell_id,
         levels=cell.levels,
@@ -121,10 +124,20 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run]) -> 
         checkpoint_s=stats.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
         ),
-        waits=mean_of_runs([normalise(raw) for raw in raw_waits]) if raw_waits else (),
-        available_s=_mean([raw.connections * raw.elapsed_s for raw in raw_waits]),
+        waits=mean_of_runs(rows) if rows else (),
+        wait_shares=_wait_shares(rows, available_s),
+        available_s=_mean(available_s),
         explained=_mean(explained),
     )
+
+
+def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:
+    """Each wait type's share of a run's connection time, over the runs; a type that a run didn't see counts as 0 there."""
+    of_type: dict[str, list[float]] = {}
+    for number, (rows, available) in enumerate(zip(runs, available_s, strict=True)):
+        for row in rows if available > 0 else ():
+            of_type.setdefault(row.wait_type, [0.0] * len(runs))[number] = row.wait_s / available
+    return {wait_type: stats.mean_estimate(shares) for wait_type, shares in of_type.items()}
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -287,8 +300,8 @@ def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Ite
     wait_types = _largest_waits(cells)
     for others in itertools.islice(_combinations(cells, factor), TREND_PANELS_MAX):
         along = [at.get(_key({**others, factor.name: level})) for level in levels]
-        rows = [None if cell is None or not cell.available_s else _by_type(cell) for cell in along]
         for wait in wait_types:
+            estimates = tuple(_share_in(cell, wait.wait_type) for cell in along)
             yield WaitTrend(
                 wait_type=wait.wait_type,
                 analogue=wait.analogue,
@@ -296,13 +309,14 @@ def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Ite
                 factor=factor.name,
                 at=others,
                 levels=levels,
-                shares=tuple(
-                    None
-                    if row is None or cell is None or not cell.available_s
-                    else _seconds(row.get(wait.wait_type)) / cell.available_s
-                    for row, cell in zip(rows, along, strict=True)
-                ),
+                shares=tuple(None if estimate is None else estimate.value for estimate in estimates),
+                estimates=estimates,
             )
+
+
+def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
+    """None where the cell has no wait statistics; 0 where it has, and the wait was not seen."""
+    return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
 
 
 def _ordered_factor(factors: Sequence[Factor]) -> Factor | None:

@@ -57,6 +57,9 @@ class CellSummary(Frozen):
     rows_per_s: Sample | None = None
     checkpoint_s: Sample | None = None
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
+    wait_shares: dict[str, Estimate] = Field(
+        default_factory=dict, description="wait type -> share of connections x elapsed (0..1), mean over the runs"
+    )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
 
@@ -109,6 +112,7 @@ class WaitTrend(Frozen):
     at: dict[str, JsonValue]
     levels: tuple[JsonValue, ...]
     shares: tuple[float | None, ...]
+    estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
 
 
 Verdict = Literal["winner", "best-set", "indistinguishable", "too-few-runs", "single-cell"]

@@ -71,6 +71,7 @@ class SampledWaits(Frozen):
     runqueue_s: float | None = None
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
+    cpus: int | None = Field(None, ge=1, description="CPUs of the server's machine, where the sampler shares them")
     no_split_reason: str = ""
 
 
@@ -219,27 +220,38 @@ def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[Wait
 def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[float], list[float]]:
     """Resource and signal seconds of each named event: samples give the shares, the kernel gives the totals.
 
-    Sampled states alone are biased: the sampler queues for the same CPUs as the sessions, so it sees too many sleepers.
-    Each column of the table event x (blocked | runnable) is therefore scaled to its exact total: blocked = busy - CPU -
-    run queue, runnable = CPU + run queue. A session seen asleep without an event was in truth on its way (no such state
-    lasts), so it counts as runnable. Inside I/O calls part of the runnable time is CPU; of locks and latches all is
-    queueing.
+    Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. Each column of the table
+    event x (blocked | queued) is therefore scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
+    A session seen runnable may be on a CPU rather than queue for one: see `_queued`.
     """
     named = [event for event in raw.events if event.wait_type != NO_EVENT]
     no_event = sum(event.ticks for event in raw.events if event.wait_type == NO_EVENT)
     blocked, runnable = zip(*map(_states, named), strict=True) if named else ((), ())
-    blocked_s, runnable_s = max(0.0, raw.busy_s - cpu_s - runqueue_s), cpu_s + runqueue_s
-    blocked_ticks, runnable_ticks = sum(blocked), sum(runnable) + no_event
+    queued = _queued(raw, cpu_s, [(event.in_io, ticks) for event, ticks in zip(named, runnable, strict=True)], no_event)
+    blocked_s = max(0.0, raw.busy_s - cpu_s - runqueue_s)
+    resource = _scaled(blocked, blocked_s)
+    signal = _scaled(queued, runqueue_s)[: len(named)]
+    return resource, signal
 
-    resource = [blocked_s * ticks / blocked_ticks if blocked_ticks else 0.0 for ticks in blocked]
-    queued_share = runqueue_s / runnable_s if runnable_s else 0.0
-    signal = [
-        runnable_s * ticks / runnable_ticks * (queued_share if event.in_io else 1.0) if runnable_ticks else 0.0
-        for event, ticks in zip(named, runnable, strict=True)
-    ]
-    # The run queue is an exact total: rows can't hold more of it than there was.
-    excess = sum(signal) / runqueue_s if runqueue_s > 0 else float("inf")
-    return resource, [value / excess for value in signal] if excess > 1 else signal
+
+def _queued(raw: SampledWaits, cpu_s: float, runnable: Sequence[tuple[bool, float]], no_event: float) -> list[float]:
+    """Of the runnable ticks of each named event, given as (in I/O, ticks), and then of `no_event`: those not on a CPU.
+
+    Sessions run on a CPU where no wait is named or inside I/O calls; in a lock or latch they only queue. How many ticks
+    found one running follows from the exact CPU time, but the sampler itself takes one of the CPUs at that moment. (A
+    session seen asleep without an event is on its way from or to one: it counts as runnable, as no such state lasts.)
+    """
+    all_ticks = sum(event.ticks for event in raw.events)
+    places = 1.0 if raw.cpus is None else 1.0 - 1.0 / raw.cpus
+    running = all_ticks * cpu_s / raw.busy_s * places if raw.busy_s > 0 else 0.0
+    may_run = no_event + sum(ticks for in_io, ticks in runnable if in_io)
+    queued_share = 1.0 - min(1.0, running / may_run) if may_run else 1.0
+    return [ticks * (queued_share if in_io else 1.0) for in_io, ticks in (*runnable, (True, no_event))]
+
+
+def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
+    total = sum(ticks)
+    return [total_s * each / total if total else 0.0 for each in ticks]
 
 
 def _states(event: EventTicks) -> tuple[float, float]:

@@ -4,4 +4,5 @@
 //! or a release build, in this process or in another.
 #![forbid(unsafe_code)]
 
+pub mod kernel;
 pub mod rng;

@@ -200,6 +200,20 @@ def _level(estimate: Estimate) -> str:
     return f"{_number(100 * estimate.confidence, 1).removesuffix('.0')} % CI"
 
 
+def share_estimate(estimate: Estimate | None) -> str:
+    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone where too few runs allow none."""
+    if estimate is None:
+        return ""
+    if estimate.low is None or estimate.high is None:
+        return percent(estimate.value)
+    low, high = max(0.0, estimate.low), min(1.0, estimate.high)
+    decimals = 0 if 100 * estimate.value >= 9.95 and high - low >= 0.01 else 1
+    return (
+        f"{percent(estimate.value)} ({_level(estimate)} {_number(100 * low, decimals)} to "
+        f"{_number(100 * high, decimals)} %)"
+    )
+
+
 def seconds_interval(estimate: Estimate | None) -> str:
     """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" where there is none."""
     if estimate is None or estimate.low is None or estimate.high is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitTrend
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
-from storagelab.report.numbers import change_estimate, inverse, percent, ratio_interval, seconds
+from storagelab.report.numbers import change_estimate, inverse, percent, ratio_interval, seconds, share_estimate
 from storagelab.values import JsonValue
 from storagelab.waits import Method, TableRow
 
@@ -115,14 +115,14 @@ def _move(trend: WaitTrend) -> _Move | None:
 
 
 def _trend_sentence(move: _Move, said: set[str]) -> str:
-    trend, (first, first_share), (last, last_share) = move.trend, move.first, move.last
+    trend, (first, _), (last, _) = move.trend, move.first, move.last
     name = wait_text(trend.wait_type, trend.analogue, said)
-    start = f"{percent(first_share)} of connection time at {phrase(trend.factor, [first])}"
-    end = f"{percent(last_share)} at {_second_phrase(trend.factor, last)}"
+    start = f"{_share_at(move.first, trend)} of connection time at {phrase(trend.factor, [first])}"
+    end = f"{_share_at(move.last, trend)} at {_second_phrase(trend.factor, last)}"
     where = f", with {cell_text(trend.at)}" if trend.at else ""
     if move.turn is not None:
-        level, share = move.turn
-        return f"{name} is {start}, {percent(share)} at {_second_phrase(trend.factor, level)} and {end}{where}"
+        turn = f"{_share_at(move.turn, trend)} at {_second_phrase(trend.factor, move.turn[0])}"
+        return f"{name} is {start}, {turn} and {end}{where}"
     return f"{name} {'falls' if move.falls else 'grows'} from {start} to {end}{where}"
 
 
@@ -130,7 +130,15 @@ def _short_trend(move: _Move, said: set[str]) -> str:
     """The same after a sentence that named the span."""
     name = wait_text(move.trend.wait_type, move.trend.analogue, said)
     goes = "falls" if move.falls else "grows"
-    return f"Meanwhile {name} {goes} from {percent(move.first[1])} to {percent(move.last[1])}"
+    ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
+    return f"Meanwhile {name} {goes} from {ends[0]} to {ends[1]}"
+
+
+def _share_at(place: tuple[JsonValue, float], trend: WaitTrend) -> str:
+    """The share at a level, with its interval where the trend knows it."""
+    level, share = place
+    estimates = dict(zip(map(repr, trend.levels), trend.estimates, strict=False))
+    return share_estimate(estimates.get(repr(level))) or percent(share)
 
 
 def _second_phrase(factor: str, level: JsonValue) -> str:

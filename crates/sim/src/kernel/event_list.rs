@@ -56,11 +56,11 @@ impl Action {
         Self((port.0 as u32) << TOKEN_BITS | token)
     }
 
-    pub(super) const fn port(self) -> Port {
+    pub const fn port(self) -> Port {
         Port((self.0 >> TOKEN_BITS) as u8)
     }
 
-    pub(super) const fn token(self) -> u32 {
+    pub const fn token(self) -> u32 {
         self.0 & (Self::TOKEN_LIMIT - 1)
     }
 }
@@ -109,7 +109,8 @@ impl EventList {
         assert!(time_ns < TIME_LIMIT_NS, "simulated time ran past 833 days");
         assert!(self.sequence < 1 << SEQUENCE_BITS, "a run has at most 2^40 events");
         let key = u128::from(time_ns) << (SEQUENCE_BITS + ACTION_BITS)
-            | u128::from(self.sequence << ACTION_BITS | u64::from(action.0) & u64::from(u32::MAX));
+            | u128::from(self.sequence) << ACTION_BITS
+            | u128::from(action.0);
         self.sequence += 1;
         if self.hole {
             self.hole = false;
@@ -119,4 +120,100 @@ impl EventList {
             self.sift_up(key);
         }
     }
+
+    /// Takes out the earliest event, unless it is later than `limit_ns`.
+    pub fn pop_until(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
+        self.fill_hole();
+        let key = *self.heap.first()?;
+        let time_ns = time_of(key);
+        if time_ns > limit_ns {
+            return None;
+        }
+        self.hole = true;
+        Some((time_ns, action_of(key)))
+    }
+
+    /// The time of the earliest event; `Ns::MAX` if there is none.
+    #[must_use]
+    pub fn next_time_ns(&self) -> Ns {
+        let earliest = if self.hole {
+            self.heap.iter().skip(1).take(ARITY).min()
+        } else {
+            self.heap.first()
+        };
+        earliest.map_or(Ns::MAX, |&key| time_of(key))
+    }
+
+    fn fill_hole(&mut self) {
+        if !self.hole {
+            return;
+        }
+        self.hole = false;
+        match self.heap.pop() {
+            Some(last) if !self.heap.is_empty() => self.sift_down(last),
+            _ => {}
+        }
+    }
+
+    /// Puts `key` where it belongs on the way down from the root, whose present key is given up.
+    fn sift_down(&mut self, key: u128) {
+        let heap = self.heap.as_mut_slice();
+        let mut at = 0;
+        loop {
+            let first = at * ARITY + 1;
+            let (child, child_key) = match heap.get(first..) {
+                Some(&[a, b, c, d, ..]) => earliest_of_four(first, [a, b, c, d]),
+                Some(rest) if !rest.is_empty() => earliest_of_few(first, rest),
+                _ => break,
+            };
+            if key <= child_key {
+                break;
+            }
+            heap[at] = child_key;
+            at = child;
+        }
+        heap[at] = key;
+    }
+
+    /// Puts `key` where it belongs on the way up from the last place, whose present key is given up.
+    fn sift_up(&mut self, key: u128) {
+        let heap = self.heap.as_mut_slice();
+        let mut at = heap.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if heap[parent] <= key {
+                break;
+            }
+            heap[at] = heap[parent];
+            at = parent;
+        }
+        heap[at] = key;
+    }
+}
+
+/// As a tournament: two rounds of comparisons, of which the first two don't wait for each other.
+fn earliest_of_four(first: usize, [a, b, c, d]: [u128; ARITY]) -> (usize, u128) {
+    let left = if b < a { (first + 1, b) } else { (first, a) };
+    let right = if d < c { (first + 3, d) } else { (first + 2, c) };
+    if right.1 < left.1 { right } else { left }
+}
+
+fn earliest_of_few(first: usize, keys: &[u128]) -> (usize, u128) {
+    let mut earliest = (first, keys[0]);
+    for (offset, &key) in keys.iter().enumerate().skip(1) {
+        if key < earliest.1 {
+            earliest = (first + offset, key);
+        }
+    }
+    earliest
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "56 bits are left")]
+const fn time_of(key: u128) -> Ns {
+    (key >> (SEQUENCE_BITS + ACTION_BITS)) as Ns
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the lowest 32 bits are the action")]
+const fn action_of(key: u128) -> Action {
+    Action(key as u32)
 }

@@ -8,6 +8,7 @@ queue over the whole run the kernel knows exactly. `storagelab.waits` makes wait
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import select
 import threading
@@ -100,6 +101,7 @@ class Sampled:
             cpu_s=self.cpu_s, runqueue_s=self.runqueue_s, no_split_reason=self.no_split_reason,
             voluntary_switches=self.switches.voluntary if self.switches else None,
             involuntary_switches=self.switches.involuntary if self.switches else None,
+            cpus=os.cpu_count() if self.cpu_s is not None else None,
         )  # fmt: skip
 
 

@@ -1,0 +1,323 @@
+//! The clock, what is ready now, and the loop over both.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::event_list::{Action, EventList, Port};
+use super::{Ns, TIME_LIMIT_NS};
+
+/// A process by its number, in the order of spawning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessId(pub(crate) u32);
+
+impl ProcessId {
+    const NONE: Self = Self(u32::MAX);
+
+    /// The number as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    const fn resumption(self) -> Action {
+        Action::call(Port::RESUME, self.0)
+    }
+}
+
+/// The clock and the events to come: what processes and handlers see of the simulation. Shared by plain reference.
+#[derive(Debug)]
+pub struct Kernel {
+    now_ns: Cell<Ns>,
+    /// Times up to this one, itself included, may be reached in the present [`Executor::run_until`].
+    limit_ns: Cell<Ns>,
+    current: Cell<ProcessId>,
+    events: RefCell<EventList>,
+    /// What is to happen in this nanosecond, in order, before the next event.
+    ready: RefCell<VecDeque<Action>>,
+    stopping: Cell<bool>,
+    jumps: Cell<bool>,
+    steps: Cell<u64>,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kernel {
+    /// A world at time 0 in which nothing is to happen.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            now_ns: Cell::new(0),
+            limit_ns: Cell::new(0),
+            current: Cell::new(ProcessId::NONE),
+            events: RefCell::new(EventList::new()),
+            ready: RefCell::new(VecDeque::new()),
+            stopping: Cell::new(false),
+            jumps: Cell::new(true),
+            steps: Cell::new(0),
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    #[inline]
+    pub fn now(&self) -> Ns {
+        self.now_ns.get()
+    }
+
+    /// The process that runs now.
+    ///
+    /// # Panics
+    /// If none does: in a handler, or outside of a run.
+    #[must_use]
+    #[inline]
+    pub fn current(&self) -> ProcessId {
+        let current = self.current.get();
+        assert!(current != ProcessId::NONE, "only a process can wait, and none runs now");
+        current
+    }
+
+    /// Lets `action` happen at `time_ns`; after all that was scheduled for that time before.
+    ///
+    /// # Panics
+    /// If that time is past.
+    #[inline]
+    pub fn at(&self, time_ns: Ns, action: Action) {
+        assert!(time_ns >= self.now(), "an event at {time_ns} ns is past, it is {} ns", self.now());
+        self.events.borrow_mut().push(time_ns, action);
+    }
+
+    /// Lets `action` happen now, after what is ready already and before the next event.
+    #[inline]
+    pub fn soon(&self, action: Action) {
+        self.ready.borrow_mut().push_back(action);
+    }
+
+    /// Resumes `process` now, after what is ready already. It must be waiting, and nothing else may resume it.
+    #[inline]
+    pub fn resume(&self, process: ProcessId) {
+        self.soon(process.resumption());
+    }
+
+    /// Resumes `process` at `time_ns`.
+    ///
+    /// # Panics
+    /// If that time is past.
+    #[inline]
+    pub fn resume_at(&self, time_ns: Ns, process: ProcessId) {
+        self.at(time_ns, process.resumption());
+    }
+
+    /// Suspends the running process for `length_ns`. Awaited by a worker of [`crate::sqlos`], it would be an idle core.
+    #[inline]
+    pub fn sleep(&self, length_ns: Ns) -> Sleep<'_> {
+        Sleep {
+            kernel: self,
+            length_ns,
+            scheduled: false,
+        }
+    }
+
+    /// Moves the clock by `length_ns` if nothing else would happen before or at that time, and says if it did so.
+    #[inline]
+    pub fn try_advance(&self, length_ns: Ns) -> bool {
+        let then_ns = self.now() + length_ns;
+        let free = self.jumps.get()
+            && then_ns <= self.limit_ns.get()
+            && !self.stopping.get()
+            && self.ready.borrow().is_empty()
+            && then_ns < self.events.borrow().next_time_ns();
+        if free {
+            self.now_ns.set(then_ns);
+            self.steps.set(self.steps.get() + 1);
+        }
+        free
+    }
+
+    /// Whether [`Kernel::try_advance`] may ever succeed (it may, unless turned off here). It changes the speed of a run and
+    /// nothing else.
+    pub fn set_jumps(&self, jumps: bool) {
+        self.jumps.set(jumps);
+    }
+
+    /// Ends the present run as soon as the running process or handler returns.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+    }
+
+    /// How many events and jumps have happened: the length of the simulation in steps.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+}
+
+/// A wait for a given time to pass: [`Kernel::sleep`].
+#[derive(Debug)]
+#[must_use = "a process sleeps only if it awaits this"]
+pub struct Sleep<'k> {
+    kernel: &'k Kernel,
+    length_ns: Ns,
+    scheduled: bool,
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.scheduled || self.kernel.try_advance(self.length_ns) {
+            return Poll::Ready(());
+        }
+        self.scheduled = true;
+        self.kernel
+            .resume_at(self.kernel.now() + self.length_ns, self.kernel.current());
+        Poll::Pending
+    }
+}
+
+/// Why a run came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Somebody called [`Kernel::stop`].
+    Stopped,
+    /// The next event lies after the limit; the clock stands at the limit.
+    LimitReached,
+    /// Nothing is left to happen. Processes that still wait will do so for ever.
+    NothingLeft,
+}
+
+type Process<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
+type Handler<'w> = Box<dyn FnMut(u32) + 'w>;
+
+/// Owns the processes and handlers of a simulation, and runs them. Built after the world they borrow.
+pub struct Executor<'w> {
+    kernel: &'w Kernel,
+    processes: Vec<Option<Process<'w>>>,
+    handlers: [Option<Handler<'w>>; Port::COUNT],
+    unfinished: usize,
+}
+
+impl std::fmt::Debug for Executor<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Executor")
+            .field("unfinished", &self.unfinished)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'w> Executor<'w> {
+    /// An executor of no processes, over the clock and events of `kernel`.
+    #[must_use]
+    pub fn new(kernel: &'w Kernel) -> Self {
+        Self {
+            kernel,
+            processes: Vec::new(),
+            handlers: std::array::from_fn(|_| None),
+            unfinished: 0,
+        }
+    }
+
+    /// Adds a process. It starts when the simulation runs, now in simulated time, after what is ready already.
+    pub fn spawn(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
+        let id = self.spawn_parked(process);
+        self.kernel.resume(id);
+        id
+    }
+
+    /// Adds a process that starts when it is first resumed.
+    ///
+    /// # Panics
+    /// If there are 2^28 processes already.
+    pub fn spawn_parked(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
+        let id = u32::try_from(self.processes.len()).unwrap_or(Action::TOKEN_LIMIT);
+        assert!(id < Action::TOKEN_LIMIT, "a simulation has at most 2^28 processes");
+        self.processes.push(Some(Box::pin(process)));
+        self.unfinished += 1;
+        ProcessId(id)
+    }
+
+    /// Sets what a call of `port` does. Handlers can't wait; they schedule, resume and change state.
+    ///
+    /// # Panics
+    /// If the port has a handler already.
+    pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
+        let taken = self.handlers[port.index()].replace(Box::new(handler)).is_some();
+        assert!(!taken, "{port:?} has two handlers");
+    }
+
+    /// How many processes have not come to their end.
+    #[must_use]
+    pub const fn unfinished(&self) -> usize {
+        self.unfinished
+    }
+
+    /// Runs until somebody stops it, or until nothing is left to happen.
+    pub fn run(&mut self) -> Halt {
+        self.run_until(TIME_LIMIT_NS - 1)
+    }
+
+    /// Runs all that happens up to `limit_ns`, itself included, and sets the clock to it. Called again, it goes on.
+    ///
+    /// # Panics
+    /// If `limit_ns` is past, or if a process or a handler panics.
+    pub fn run_until(&mut self, limit_ns: Ns) -> Halt {
+        let kernel = self.kernel;
+        assert!(limit_ns >= kernel.now(), "a run can't end in the past");
+        kernel.limit_ns.set(limit_ns);
+        kernel.stopping.set(false);
+        while !kernel.stopping.get() {
+            let ready = kernel.ready.borrow_mut().pop_front();
+            if let Some(action) = ready {
+                self.act(action);
+                continue;
+            }
+            let event = kernel.events.borrow_mut().pop_until(limit_ns);
+            let Some((time_ns, action)) = event else {
+                return self.rest(limit_ns);
+            };
+            kernel.now_ns.set(time_ns);
+            kernel.steps.set(kernel.steps.get() + 1);
+            self.act(action);
+        }
+        Halt::Stopped
+    }
+
+    fn rest(&self, limit_ns: Ns) -> Halt {
+        if self.kernel.events.borrow().is_empty() {
+            return Halt::NothingLeft;
+        }
+        self.kernel.now_ns.set(limit_ns);
+        Halt::LimitReached
+    }
+
+    #[inline]
+    fn act(&mut self, action: Action) {
+        if action.port() == Port::RESUME {
+            self.poll(ProcessId(action.token()));
+        } else {
+            let handler = self.handlers[action.port().index()].as_mut();
+            handler.expect("a called port has a handler")(action.token());
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, id: ProcessId) {
+        let slot = &mut self.processes[id.index()];
+        let process = slot.as_mut().expect("a resumed process has not ended");
+        self.kernel.current.set(id);
+        let poll = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.kernel.current.set(ProcessId::NONE);
+        if poll.is_ready() {
+            *slot = None;
+            self.unfinished -= 1;
+        }
+    }
+}

@@ -1,0 +1,225 @@
+"""The articles' table on N data files: where its files really lie, and whose it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+from real_servers import ask, connect, site_at, small
+
+from storagelab.errors import PreflightError
+from storagelab.targets.folders import Folders
+from storagelab.targets.postgres import read_back
+from storagelab.targets.postgres.layout import OWNERSHIP, Layout
+
+SCHEMA = "storagelab_0badcafe"
+
+
+@pytest.fixture
+def connection(attached):
+    with connect(attached) as session:
+        yield session
+        session.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
+
+@pytest.fixture
+def make(scratch, connection):
+    """Makes the layout of a cell on volumes, and removes it at the end."""
+    made: list[tuple[Layout, Folders]] = []
+
+    def make_layout(**changes: object) -> Layout:
+        config = small(scratch, **changes)
+        site = site_at(scratch)
+        folders = Folders(site, site.volume_paths(config))
+        layout = Layout(config, site.prefix, folders)
+        folders.make()
+        made.append((layout, folders))
+        layout.make_folders()
+        layout.create(connection)
+        return layout
+
+    yield make_layout
+    for layout, folders in made:
+        layout.drop(connection)
+        folders.remove()
+
+
+def by_name(checks):
+    return {check.name: check for check in checks}
+
+
+def files_of(connection: psycopg.Connection, table: str) -> tuple[Path, Path]:
+    """Where the table and its index really lie, links resolved."""
+    folder = Path(ask(connection, "SHOW data_directory"))
+    index = ask(connection, "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s::regclass", table)
+    table_place, index_place = (
+        ask(connection, "SELECT pg_relation_filepath(%s::regclass)", name) for name in (table, index)
+    )
+    return Path(os.path.realpath(folder / table_place)), Path(os.path.realpath(folder / index_place))
+
+
+# --- where files lie -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data_files", [1, 2, 5, 16])
+def test_table_and_index_of_every_data_file_lie_in_a_folder_of_their_own(scratch, connection, make, data_files):
+    layout = make(data_files=data_files)
+    folders = set()
+    for number in layout.data_files:
+        table, index = files_of(connection, f"{SCHEMA}.my_big_table_p{number}")
+        assert table.is_relative_to(layout.folder_of(number))
+        assert index.is_relative_to(layout.folder_of(number))
+        folders.add(layout.folder_of(number))
+    assert len(folders) == data_files
+    assert all(check.ok for check in layout.read_back(connection))
+
+
+def test_data_files_go_round_robin_over_the_volumes_as_listed(scratch, connection, make):
+    layout = make(data_files=5, volumes=["a", "b"], data=["b", "a"])
+    volumes = [
+        files_of(connection, f"{SCHEMA}.my_big_table_p{n}")[0].relative_to(scratch).parts[0] for n in layout.data_files
+    ]
+    assert volumes == ["b", "a", "b", "a", "b"]
+    checks = by_name(layout.read_back(connection))
+    assert checks["data files"].got == "5"
+    assert checks["place of the data files"].ok
+    assert (
+        checks["place of the data files"].got
+        == f"{scratch}/a/storagelab-tested-0badcafe, {scratch}/b/storagelab-tested-0badcafe"
+    )
+
+
+def test_rows_spread_evenly_over_the_data_files(connection, make):
+    make(data_files=4)
+    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table SELECT FROM generate_series(1, 4000)")
+    counts = [ask(connection, f"SELECT count(*) FROM {SCHEMA}.my_big_table_p{number}") for number in (1, 2, 3, 4)]
+    assert sum(counts) == 4000
+    assert min(counts) > 800
+
+
+def test_without_volumes_files_lie_where_the_server_keeps_its_own(scratch, connection):
+    layout = Layout(small(scratch, dsn="-", data_files=2), SCHEMA, None)
+    layout.create(connection)
+    assert [check.ok for check in layout.read_back(connection)] == [True] * 3
+    assert by_name(layout.read_back(connection))["place of the data files"].got == "default"
+    assert layout.drop(connection) == [f"schema {SCHEMA}"]
+
+
+# --- what is not as asked is seen ------------------------------------------------------------------------------------
+
+
+def test_a_data_file_that_was_moved_is_named(connection, make):
+    layout = make(data_files=3)
+    connection.execute(f"ALTER TABLE {SCHEMA}.my_big_table_p2 SET TABLESPACE pg_default")
+    checks = by_name(layout.read_back(connection))
+    assert checks["place of the data files"].ok is False
+    assert checks["place of the data files"].got == "data file 2: default"
+    assert checks["place of the indexes"].ok
+
+
+def test_an_index_that_was_moved_is_named(connection, make):
+    layout = make(data_files=3)
+    connection.execute(f"ALTER INDEX {SCHEMA}.my_big_table_p3_pkey SET TABLESPACE {SCHEMA}_f0001")
+    checks = by_name(layout.read_back(connection))
+    assert checks["place of the data files"].ok
+    assert checks["place of the indexes"].ok is False
+    assert checks["place of the indexes"].got.startswith("data file 3: ")
+
+
+def test_a_data_file_that_is_gone_is_missed(connection, make):
+    layout = make(data_files=3)
+    connection.execute(f"DROP TABLE {SCHEMA}.my_big_table_p1")
+    checks = by_name(layout.read_back(connection))
+    assert (checks["data files"].asked, checks["data files"].got, checks["data files"].ok) == ("3", "2", False)
+    assert checks["place of the data files"].got == "data file 1: absent"
+
+
+def test_rows_that_share_a_page_are_seen(connection, make):
+    layout = make(data_files=1, kind="sequential-insert")
+    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table SELECT FROM generate_series(1, 100)")
+    assert read_back.one_row_a_page(connection, layout, 100).ok
+    connection.execute(f"TRUNCATE {SCHEMA}.my_big_table")
+    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table (c3) SELECT 'a' FROM generate_series(1, 100)")
+    assert read_back.one_row_a_page(connection, layout, 201).ok is False
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_the_random_table_is_the_articles(connection, make):
+    make(data_files=1)
+    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table DEFAULT VALUES")
+    row = connection.execute(f"SELECT c1::text, c2, c3, c4, c5, c6 FROM {SCHEMA}.my_big_table").fetchone()
+    assert row is not None
+    assert len(row[0]) == 36
+    assert row[2:] == ("a".ljust(111), 1, 2, 42)
+
+
+def test_sequential_keys_ascend_one_row_a_page(connection, make):
+    make(data_files=1, kind="sequential-insert")
+    connection.execute(f"INSERT INTO {SCHEMA}.my_big_table SELECT FROM generate_series(1, 50)")
+    pages = connection.execute(
+        f"SELECT (ctid::text::point)[0]::int, c1 FROM {SCHEMA}.my_big_table ORDER BY 1"
+    ).fetchall()
+    assert [page for page, _ in pages] == list(range(50))
+    assert [key for _, key in pages] == list(range(1, 51))
+
+
+def test_every_relation_is_known_by_its_data_file(connection, make):
+    layout = make(data_files=2)
+    known = dict(layout.relations(connection).values())
+    assert known == {
+        "my_big_table": None, "my_big_table_pkey": None, "my_big_table_p1": 1, "my_big_table_p1_pkey": 1,
+        "my_big_table_p2": 2, "my_big_table_p2_pkey": 2,
+    }  # fmt: skip
+
+
+# --- only what is ours is dropped ------------------------------------------------------------------------------------
+
+
+def test_dropping_says_what_was_dropped_and_drops_all_of_it(connection, make):
+    layout = make(data_files=2)
+    assert layout.drop(connection) == [f"schema {SCHEMA}", f"tablespace {SCHEMA}_f0001", f"tablespace {SCHEMA}_f0002"]
+    assert layout.drop(connection) == []
+
+
+def test_another_layouts_leftovers_are_dropped_as_well(scratch, connection, make):
+    make(data_files=8)
+    other = Layout(small(scratch, dsn="-"), SCHEMA, None)
+    assert len(other.drop(connection)) == 9
+
+
+def test_a_schema_of_that_name_that_is_not_ours_is_left_alone(scratch, connection):
+    connection.execute(f"CREATE SCHEMA {SCHEMA}")
+    connection.execute(f"CREATE TABLE {SCHEMA}.thesis AS SELECT 'years of work' AS text")
+    layout = Layout(small(scratch, dsn="-"), SCHEMA, None)
+    for do in (layout.drop, layout.check_nothing_in_the_way):
+        with pytest.raises(
+            PreflightError, match=f"schema {SCHEMA} has a name that storagelab needs, and was not made by it"
+        ):
+            do(connection)
+    with pytest.raises(psycopg.errors.DuplicateSchema):
+        layout.create(connection)
+    assert ask(connection, f"SELECT text FROM {SCHEMA}.thesis") == "years of work"
+
+
+def test_a_tablespace_of_that_name_that_is_not_ours_is_left_alone(scratch, connection):
+    place = scratch / "precious"
+    place.mkdir(mode=0o700)
+    connection.execute(f"CREATE TABLESPACE {SCHEMA}_f0001 LOCATION '{place}'")
+    try:
+        layout = Layout(small(scratch, dsn="-"), SCHEMA, None)
+        with pytest.raises(PreflightError, match=f"tablespace {SCHEMA}_f0001 has a name that storagelab needs"):
+            layout.drop(connection)
+    finally:
+        connection.execute(f"DROP TABLESPACE {SCHEMA}_f0001")
+
+
+def test_other_experiments_on_the_same_server_are_left_alone(scratch, connection):
+    other = Layout(small(scratch, dsn="-"), "storagelab_11111111", None)
+    other.create(connection)
+    assert ask(connection, "SELECT obj_description('storagelab_11111111'::regnamespace, 'pg_namespace')") == OWNERSHIP
+    assert Layout(small(scratch, dsn="-"), SCHEMA, None).drop(connection) == []
+    assert other.drop(connection) == ["schema storagelab_11111111"]
