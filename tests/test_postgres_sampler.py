@@ -266,6 +266,7 @@ def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
     sampler.start()
     time.sleep(1.2)
     holder.execute("COMMIT")
+    waiting.join(10)
     sampled = sampler.stop()
     assert sampled.error == ""
     tasks = [task for task in sampled.waiting_tasks if task.wait_type == "Lock:relation"]

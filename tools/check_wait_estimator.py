@@ -250,9 +250,9 @@ LOADS = (
     Load("commit every 1000 rows", 35_000, 1_000),
     Load("commit every 1000 rows, 4 files", 35_000, 1_000, 4),
     Load("commit every 1000 rows, 16 files", 35_000, 1_000, 16),
-    Load("reads by key", 4_000, reads=BY_KEY),
-    Load("reads by scan", 1, reads=BY_SCAN),
-    Load("reads by scan, io_method sync", 1, reads=BY_SCAN, settings=(("io_method", "sync"),), oldest_major=18),
+    Load("reads by key", 8_000, reads=BY_KEY),
+    Load("reads by scan", 3, reads=BY_SCAN),
+    Load("reads by scan, io_method sync", 3, reads=BY_SCAN, settings=(("io_method", "sync"),), oldest_major=18),
 )
 SMALLEST_SHARE_SHOWN = 0.5
 EVENTS_SHOWN = 5

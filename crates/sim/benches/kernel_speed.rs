@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use storagelab_sim::kernel::{Action, EventList, Executor, Kernel, Ns, Port};
 
-const EVENTS: u64 = 2_000_000;
-const ROUNDS: usize = 11;
+const EVENTS: u64 = 200_000;
+const ROUNDS: usize = 61;
 
 /// A cheap stream of random lengths of time (xorshift64), so that drawing them does not hide the cost of the kernel.
 #[derive(Clone)]

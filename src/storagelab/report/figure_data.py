@@ -20,7 +20,7 @@ from storagelab.waits import Category
 Row = dict[str, str | float | int | None]
 _LineOf = Callable[[str], str | None]
 MAX_WAIT_TYPES = 8
-MAX_RAW_POINTS = 3_000
+MAX_RAW_POINTS = 1_500
 MAX_SERIES_POINTS = 120
 MAX_EFFECTS = 16
 MAX_CELLS_OVER_TIME = 6

@@ -36,6 +36,7 @@ def render(
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
+    packed = _packed(export_json)
     drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     parts = [
@@ -48,7 +49,7 @@ def render(
         ("over-time", "Over time", page_sections.over_time(findings, drawn)),
         ("checkpoint", "Final checkpoint", page_sections.checkpoint(findings)),
         ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest or {})),
-        ("data", "All raw data", _download(export_json)),
+        ("data", "All raw data", _download(export_json, packed)),
     ]
     present = [part for part in parts if part[2]]
     script = _asset("page.js")
@@ -61,7 +62,7 @@ def render(
         contents=tag("ol", [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in present]),
         body=Markup("".join(_section(name, title, content) for name, title, content in present)),
         payload_name=text(f"{_file_name(experiment.name)}.json"),
-        payload=_packed(export_json),
+        payload=packed,
     )
 
 
@@ -89,22 +90,16 @@ def _facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@cache
-def _compressed(content: bytes) -> str:
-    return base64.b64encode(gzip.compress(content, _GZIP_LEVEL, mtime=0)).decode()
-
-
 def _packed(export_json: str) -> Markup:
     """Compressed and in base64, whose letters can't close a script element."""
-    return Markup(_compressed(export_json.encode()))
+    return Markup(base64.b64encode(gzip.compress(export_json.encode(), _GZIP_LEVEL, mtime=0)).decode())
 
 
-def _download(export_json: str) -> Markup:
-    content = export_json.encode()
-    size, packed = numbers.bytes_(len(content)), numbers.bytes_(len(_compressed(content)))
+def _download(export_json: str, packed: str) -> Markup:
+    size, packed_size = numbers.bytes_(len(export_json.encode())), numbers.bytes_(len(packed))
     return Markup(
         tag("p", "Every run with its uncut waits, counters, checks and environment, as storagelab export gives it: "
-                 f"{size} of JSON, {packed} of this page.")
+                 f"{size} of JSON, {packed_size} of this page.")
         + tag("p", tag("button", f"Download all raw data (JSON, {size})", type="button", id="download"),
               tag("span", "", id="download-state", role="status", class_="quiet"))
         + tag("noscript", tag("p", "The download needs JavaScript; storagelab export writes the same file without it."))

@@ -56,10 +56,14 @@ impl Action {
         Self((port.0 as u32) << TOKEN_BITS | token)
     }
 
+    /// The port that is called.
+    #[must_use]
     pub const fn port(self) -> Port {
         Port((self.0 >> TOKEN_BITS) as u8)
     }
 
+    /// The token it is called with.
+    #[must_use]
     pub const fn token(self) -> u32 {
         self.0 & (Self::TOKEN_LIMIT - 1)
     }
@@ -99,6 +103,12 @@ impl EventList {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How many events have been taken out.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.sequence - self.len() as u64
     }
 
     /// Puts in an event at `time_ns`.

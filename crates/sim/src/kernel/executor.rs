@@ -38,8 +38,8 @@ pub struct Kernel {
     /// What is to happen in this nanosecond, in order, before the next event.
     ready: RefCell<VecDeque<Action>>,
     stopping: Cell<bool>,
-    jumps: Cell<bool>,
-    steps: Cell<u64>,
+    may_jump: Cell<bool>,
+    jumps: Cell<u64>,
 }
 
 impl Default for Kernel {
@@ -59,8 +59,8 @@ impl Kernel {
             events: RefCell::new(EventList::new()),
             ready: RefCell::new(VecDeque::new()),
             stopping: Cell::new(false),
-            jumps: Cell::new(true),
-            steps: Cell::new(0),
+            may_jump: Cell::new(true),
+            jumps: Cell::new(0),
         }
     }
 
@@ -128,14 +128,14 @@ impl Kernel {
     #[inline]
     pub fn try_advance(&self, length_ns: Ns) -> bool {
         let then_ns = self.now() + length_ns;
-        let free = self.jumps.get()
+        let free = self.may_jump.get()
             && then_ns <= self.limit_ns.get()
             && !self.stopping.get()
             && self.ready.borrow().is_empty()
             && then_ns < self.events.borrow().next_time_ns();
         if free {
             self.now_ns.set(then_ns);
-            self.steps.set(self.steps.get() + 1);
+            self.jumps.set(self.jumps.get() + 1);
         }
         free
     }
@@ -143,7 +143,7 @@ impl Kernel {
     /// Whether [`Kernel::try_advance`] may ever succeed (it may, unless turned off here). It changes the speed of a run and
     /// nothing else.
     pub fn set_jumps(&self, jumps: bool) {
-        self.jumps.set(jumps);
+        self.may_jump.set(jumps);
     }
 
     /// Ends the present run as soon as the running process or handler returns.
@@ -154,7 +154,7 @@ impl Kernel {
     /// How many events and jumps have happened: the length of the simulation in steps.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.steps.get()
+        self.events.borrow().taken() + self.jumps.get()
     }
 }
 
@@ -284,7 +284,6 @@ impl<'w> Executor<'w> {
                 return self.rest(limit_ns);
             };
             kernel.now_ns.set(time_ns);
-            kernel.steps.set(kernel.steps.get() + 1);
             self.act(action);
         }
         Halt::Stopped
@@ -303,6 +302,7 @@ impl<'w> Executor<'w> {
         if action.port() == Port::RESUME {
             self.poll(ProcessId(action.token()));
         } else {
+            self.kernel.current.set(ProcessId::NONE);
             let handler = self.handlers[action.port().index()].as_mut();
             handler.expect("a called port has a handler")(action.token());
         }
@@ -314,7 +314,6 @@ impl<'w> Executor<'w> {
         let process = slot.as_mut().expect("a resumed process has not ended");
         self.kernel.current.set(id);
         let poll = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        self.kernel.current.set(ProcessId::NONE);
         if poll.is_ready() {
             *slot = None;
             self.unfinished -= 1;

@@ -1,0 +1,435 @@
+//! The flash translation layer: which flash page holds which logical page, and how blocks are won back.
+//!
+//! The map is by page. Flash is written at write points, one page after the other; a page that is written again, or
+//! trimmed, leaves an invalid page behind, and a block is won back by copying what is still valid in it to a write point
+//! and erasing it. *Write amplification* is flash pages programmed for each page that the host wrote.
+//!
+//! The host and the cleaning have a write point each ([`Streams::Separate`]), or share one. With writes spread evenly it
+//! makes no difference. With some pages hotter than others, pages that survived a cleaning are kept apart from fresh
+//! ones, which are likelier to die soon, and that saves copies.
+//!
+//! Memory: 4 bytes a flash page, 4 bytes a logical page, and about 18 bytes a block.
+
+use super::victims::{ClosedBlocks, VictimPolicy};
+use serde::{Deserialize, Serialize};
+
+/// Stands in a map for "nothing here".
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Blocks that can never hold the host's data: two write points, one free block for each, and one that is being cleaned.
+pub const UNUSABLE_BLOCKS: u32 = 5;
+
+/// Free blocks below which the host may not open one: cleaning needs the last one to copy into.
+const FREE_BLOCKS_FOR_HOST: usize = 2;
+
+/// Where the host's pages and the cleaning's copies go.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Streams {
+    /// To a write point each.
+    Separate,
+    /// To one write point.
+    Shared,
+}
+
+/// What a drive's map is built of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shape {
+    /// Blocks of the whole drive, the unit of cleaning.
+    pub blocks: u32,
+    /// Flash pages in a block: a power of two, at most 32768.
+    pub pages_per_block: u32,
+    /// Pages that the host can address.
+    pub logical_pages: u32,
+    /// Which block is cleaned next.
+    pub victim: VictimPolicy,
+    /// Where copies go.
+    pub streams: Streams,
+}
+
+impl Shape {
+    /// Says what is wrong with this shape, if anything is.
+    ///
+    /// # Errors
+    /// A sentence for the person who wrote the figures.
+    pub fn check(&self) -> Result<(), String> {
+        let pages = self.pages_per_block;
+        if !pages.is_power_of_two() || pages > 1 << 15 {
+            return Err(format!("{pages} pages a block: it must be a power of two, at most 32768"));
+        }
+        if self.blocks.checked_mul(pages).is_none_or(|all| all == NONE) {
+            return Err(format!(
+                "{} blocks of {pages} pages: more than 2^32 flash pages",
+                self.blocks
+            ));
+        }
+        let needed = self.logical_pages.div_ceil(pages) + UNUSABLE_BLOCKS;
+        if self.logical_pages == 0 || self.blocks < needed {
+            return Err(format!(
+                "{} logical pages need at least {needed} blocks of {pages} pages, but the drive has {}: \
+                 make the usable capacity smaller, the raw capacity larger, or the scale smaller",
+                self.logical_pages, self.blocks
+            ));
+        }
+        Ok(())
+    }
+
+    /// Flash pages of the whole drive.
+    #[must_use]
+    pub fn flash_pages(&self) -> u32 {
+        self.blocks * self.pages_per_block
+    }
+
+    fn shift(&self) -> u32 {
+        self.pages_per_block.trailing_zeros()
+    }
+}
+
+/// Told of what the map does to the flash, so that time can be charged for it.
+pub trait Observer {
+    /// Cleaning copied a page.
+    fn moved(&mut self, from: u32, to: u32);
+    /// A block was erased.
+    fn erased(&mut self, block: u32);
+}
+
+/// For callers who need no times.
+impl Observer for () {
+    fn moved(&mut self, _from: u32, _to: u32) {}
+    fn erased(&mut self, _block: u32) {}
+}
+
+/// What happened since the drive was made, in pages and blocks. Formatting does not reset it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FtlCounters {
+    /// Pages written by the host.
+    pub host_pages: u64,
+    /// Pages copied by cleaning.
+    pub moved_pages: u64,
+    /// Blocks erased by cleaning.
+    pub erased_blocks: u64,
+    /// Pages that held data and were trimmed.
+    pub trimmed_pages: u64,
+}
+
+impl FtlCounters {
+    /// What happened since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            host_pages: self.host_pages - earlier.host_pages,
+            moved_pages: self.moved_pages - earlier.moved_pages,
+            erased_blocks: self.erased_blocks - earlier.erased_blocks,
+            trimmed_pages: self.trimmed_pages - earlier.trimmed_pages,
+        }
+    }
+
+    /// Flash pages programmed for each page that the host wrote; 1 if it wrote none.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub fn write_amplification(&self) -> f64 {
+        if self.host_pages == 0 {
+            return 1.0;
+        }
+        (self.host_pages + self.moved_pages) as f64 / self.host_pages as f64
+    }
+}
+
+/// The open block of a write point: the next flash page, and the one after its last. Equal: no block is open.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct WritePoint {
+    pub(super) next: u32,
+    pub(super) end: u32,
+}
+
+/// Index of the host's write point; the cleaning's follows it.
+const HOST: usize = 0;
+
+/// The map of one drive.
+#[derive(Clone, Debug)]
+pub struct Ftl {
+    pub(super) shape: Shape,
+    shift: u32,
+    cleaning_point: usize,
+    /// For each logical page the flash page that holds it, or `NONE`.
+    pub(super) flash_of: Vec<u32>,
+    /// For each flash page the logical page that it holds, or `NONE`.
+    pub(super) logical_of: Vec<u32>,
+    /// For each block its number of valid pages.
+    pub(super) valid: Vec<u16>,
+    /// Erased blocks; the last one is used first.
+    pub(super) free: Vec<u32>,
+    pub(super) closed: ClosedBlocks,
+    pub(super) points: [WritePoint; 2],
+    pub(super) mapped: u32,
+    pub(super) counters: FtlCounters,
+}
+
+impl Ftl {
+    /// A drive on which every address is free and every block erased.
+    ///
+    /// # Errors
+    /// What [`Shape::check`] says.
+    pub fn new(shape: Shape) -> Result<Self, String> {
+        shape.check()?;
+        Ok(Self {
+            shape,
+            shift: shape.shift(),
+            cleaning_point: usize::from(shape.streams == Streams::Separate),
+            flash_of: vec![NONE; shape.logical_pages as usize],
+            logical_of: vec![NONE; shape.flash_pages() as usize],
+            valid: vec![0; shape.blocks as usize],
+            free: (0..shape.blocks).rev().collect(),
+            closed: ClosedBlocks::new(shape.victim, shape.blocks, shape.pages_per_block),
+            points: [WritePoint::default(); 2],
+            mapped: 0,
+            counters: FtlCounters::default(),
+        })
+    }
+
+    /// Frees every address and erases every block, leaving the host `logical_pages` to address. Counters go on.
+    ///
+    /// # Errors
+    /// What [`Shape::check`] says; the drive is then as it was.
+    pub fn format(&mut self, logical_pages: u32) -> Result<(), String> {
+        let fresh = Self::new(Shape {
+            logical_pages,
+            ..self.shape
+        })?;
+        *self = Self {
+            counters: self.counters,
+            ..fresh
+        };
+        Ok(())
+    }
+
+    /// What the map is built of.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// What happened since the drive was made.
+    #[must_use]
+    pub fn counters(&self) -> &FtlCounters {
+        &self.counters
+    }
+
+    /// Logical pages that hold data.
+    #[must_use]
+    pub fn mapped_pages(&self) -> u32 {
+        self.mapped
+    }
+
+    /// The share of the whole flash that holds valid data, from 0 to 1.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        f64::from(self.mapped) / f64::from(self.shape.flash_pages())
+    }
+
+    /// Erased blocks at hand, write points left out.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 blocks")]
+    pub fn free_blocks(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// The flash page that holds a logical page, if any does.
+    ///
+    /// # Panics
+    /// If there is no such logical page.
+    #[must_use]
+    #[inline]
+    pub fn flash_page(&self, logical: u32) -> Option<u32> {
+        let flash = self.flash_of[logical as usize];
+        (flash != NONE).then_some(flash)
+    }
+
+    /// Writes a logical page, cleaning first if no block is left to write to; returns the flash page it went to.
+    ///
+    /// # Panics
+    /// If there is no such logical page.
+    #[inline]
+    pub fn write(&mut self, logical: u32, observer: &mut impl Observer) -> u32 {
+        let old = self.flash_of[logical as usize];
+        if old == NONE {
+            self.mapped += 1;
+        } else {
+            self.invalidate(old);
+        }
+        self.counters.host_pages += 1;
+        if self.points[HOST].next == self.points[HOST].end {
+            self.make_room(observer);
+        }
+        self.append(HOST, logical)
+    }
+
+    /// Writes the same pages as as many calls of [`Ftl::write`], in the same order; faster on a large drive.
+    ///
+    /// Reading the map for a few pages ahead lets the processor fetch them from memory side by side.
+    pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
+        for group in logicals.chunks(16) {
+            let mut ahead = 0;
+            for &logical in group {
+                let flash = self.flash_of[logical as usize];
+                if let Some(back) = self.logical_of.get(flash as usize) {
+                    ahead ^= back;
+                }
+            }
+            std::hint::black_box(ahead);
+            for &logical in group {
+                self.write(logical, observer);
+            }
+        }
+    }
+
+    /// Frees a logical page; returns whether it held data.
+    ///
+    /// # Panics
+    /// If there is no such logical page.
+    pub fn trim(&mut self, logical: u32) -> bool {
+        let old = std::mem::replace(&mut self.flash_of[logical as usize], NONE);
+        if old == NONE {
+            return false;
+        }
+        self.mapped -= 1;
+        self.counters.trimmed_pages += 1;
+        self.invalidate(old);
+        true
+    }
+
+    /// How many pages cleaning the next victim would copy; nothing if no block is closed.
+    #[must_use]
+    pub fn next_victim_valid(&self) -> Option<u32> {
+        self.closed.front().map(|block| u32::from(self.valid[block as usize]))
+    }
+
+    /// Cleans one block; returns how many pages were copied, or nothing if no block is closed.
+    pub fn clean(&mut self, observer: &mut impl Observer) -> Option<u32> {
+        let valid = &self.valid;
+        let victim = self.closed.pop(|block| u32::from(valid[block as usize]))?;
+        let first = victim << self.shift;
+        let mut left = u32::from(self.valid[victim as usize]);
+        let moved = left;
+        let mut from = first;
+        while left > 0 {
+            let logical = std::mem::replace(&mut self.logical_of[from as usize], NONE);
+            if logical != NONE {
+                let to = self.append(self.cleaning_point, logical);
+                observer.moved(from, to);
+                left -= 1;
+            }
+            from += 1;
+        }
+        self.valid[victim as usize] = 0;
+        self.free.push(victim);
+        self.counters.moved_pages += u64::from(moved);
+        self.counters.erased_blocks += 1;
+        observer.erased(victim);
+        Some(moved)
+    }
+
+    /// Cleans until the host may open a block, if it still needs one.
+    #[cold]
+    fn make_room(&mut self, observer: &mut impl Observer) {
+        while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].next == self.points[HOST].end {
+            self.clean(observer).expect("a drive short of free blocks has closed ones");
+        }
+    }
+
+    #[inline]
+    fn invalidate(&mut self, flash: u32) {
+        let block = flash >> self.shift;
+        let valid = &mut self.valid[block as usize];
+        self.closed.lose_page(block, u32::from(*valid));
+        *valid -= 1;
+        self.logical_of[flash as usize] = NONE;
+    }
+
+    /// Puts a logical page at a write point, and closes the block if that filled it.
+    #[inline]
+    fn append(&mut self, point: usize, logical: u32) -> u32 {
+        let mut here = self.points[point];
+        if here.next == here.end {
+            let block = self.free.pop().expect("a block is kept free for every write point");
+            here.next = block << self.shift;
+            here.end = here.next + self.shape.pages_per_block;
+        }
+        let flash = here.next;
+        let block = flash >> self.shift;
+        here.next += 1;
+        self.points[point] = here;
+        self.logical_of[flash as usize] = logical;
+        self.flash_of[logical as usize] = flash;
+        self.valid[block as usize] += 1;
+        if here.next == here.end {
+            self.closed.push(block, u32::from(self.valid[block as usize]));
+        }
+        flash
+    }
+
+    /// Asserts what must hold at any time, in words: each logical page on one flash page and the other way round, valid
+    /// pages adding up, every block in exactly one place. Takes time in proportion to the drive.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_map()?;
+        self.check_blocks()
+    }
+
+    fn check_map(&self) -> Result<(), String> {
+        let mut mapped = 0;
+        for (logical, &flash) in (0..).zip(&self.flash_of) {
+            if flash != NONE {
+                mapped += 1;
+                if self.logical_of.get(flash as usize) != Some(&logical) {
+                    return Err(format!("logical page {logical} maps to flash page {flash}, which holds another"));
+                }
+            }
+        }
+        let held = self.logical_of.iter().filter(|&&logical| logical != NONE).count();
+        if mapped != self.mapped || held != mapped as usize {
+            return Err(format!(
+                "{mapped} logical pages are mapped, {held} flash pages are valid, {} are counted",
+                self.mapped
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_blocks(&self) -> Result<(), String> {
+        let mut seen = vec![0u32; self.shape.blocks as usize];
+        let open = self.points.iter().filter(|point| point.next != point.end);
+        let open_blocks = open.clone().map(|point| point.next >> self.shift);
+        for block in self.free.iter().copied().chain(self.closed.in_order()).chain(open_blocks) {
+            seen[block as usize] += 1;
+        }
+        if let Some(block) = seen.iter().position(|&times| times != 1) {
+            return Err(format!("block {block} stands in {} places instead of one", seen[block]));
+        }
+        for (block, pages) in self.logical_of.chunks(self.shape.pages_per_block as usize).enumerate() {
+            let valid = pages.iter().filter(|&&logical| logical != NONE).count();
+            if valid != usize::from(self.valid[block]) {
+                return Err(format!("block {block} has {valid} valid pages, counted as {}", self.valid[block]));
+            }
+        }
+        if let Some(block) = self.free.iter().find(|&&block| self.valid[block as usize] > 0) {
+            return Err(format!("free block {block} holds valid pages"));
+        }
+        for point in open {
+            let unwritten = &self.logical_of[point.next as usize..point.end as usize];
+            if unwritten.iter().any(|&logical| logical != NONE) {
+                return Err(format!("a page not yet written at or after flash page {} is valid", point.next));
+            }
+        }
+        let counts = self.closed.in_order().map(|block| self.valid[block as usize]);
+        if self.shape.victim == VictimPolicy::Greedy && !counts.is_sorted() {
+            return Err("closed blocks are not in the order of their valid pages".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

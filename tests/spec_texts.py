@@ -1,0 +1,35 @@
+"""Small specs to write others from, and how one is refused; shared by the tests of specs and of factors."""
+
+from __future__ import annotations
+
+import pytest
+
+from storagelab.errors import SpecError
+from storagelab.matrix import expand
+from storagelab.model import Plan
+from storagelab.spec import parse
+
+TARGET = '[target]\nengine = "postgres"\n'
+VOLUMES = '[volumes.a]\npath = "./a"\n[volumes.b]\npath = "./b"\n'
+MINIMAL = TARGET + VOLUMES
+
+
+def planned(text: str, source: str = "lab/files.toml") -> Plan:
+    return expand(parse(text, source))
+
+
+def refusal(text: str) -> SpecError:
+    """The error that stops `text` on its way to a plan. Every one of them names the file and is plain words."""
+    with pytest.raises(SpecError) as caught:
+        planned(text)
+    error = caught.value
+    message = str(error)
+    assert message.startswith("lab/files.toml: ")
+    assert error.__cause__ is None
+    for jargon in ("pydantic", "http", "validation", "Input should", "type=", "NoneType", "dict"):
+        assert jargon not in message
+    return error
+
+
+def factor(line: str) -> str:
+    return f"{MINIMAL}[factors]\n{line}\n"

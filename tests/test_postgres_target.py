@@ -1,0 +1,324 @@
+"""PostgreSQL as a target, on every server at hand: one cell set up, loaded, measured, read back, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from real_servers import ROWS, ask, connect, left_behind, measure, server_folders, site_at, small
+
+from storagelab import runner
+from storagelab.errors import RunFailed
+from storagelab.model import Cell, Measurement, PlannedRun, Run
+from storagelab.targets.folders import Folders
+from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.waits import conservation, normalise
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
+
+
+def cell_of(config) -> Cell:
+    return Cell(cell_id="c01", levels={}, config=config)
+
+
+def run_in(target: PostgresTarget) -> Measurement:
+    return target.run(cell_of(target.config), 1, 1, lambda _: None)
+
+
+def run_of(config, scratch) -> Run:
+    """The run as it would be stored."""
+    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
+    return runner.make_run(planned, cell_of(config), 1, site_at(scratch), lambda _: None)
+
+
+def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:
+    return {check.name: (check.got, check.ok) for check in measurement.checks}
+
+
+# --- the whole of it, on every server --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", server_folders(), ids=lambda folder: "/".join(folder.parts[-4:-1]))
+def test_a_cell_is_set_up_measured_verified_and_removed(scratch, folder):
+    config = small(
+        scratch, bin_dir=str(folder), volumes=["a", "b"], data_files=3, log="b",
+        settings={"shared_buffers": "32MB", "wal_compression": True, "max_wal_size": "1024MB"},
+    )  # fmt: skip
+    site = site_at(scratch)
+    with PostgresTarget(config, site) as target:
+        assert sorted(path.name for path in target.folders["a"].glob("data-file-*")) == [
+            "data-file-0001",
+            "data-file-0003",
+        ]
+        assert sorted(path.name for path in target.folders["b"].glob("data-file-*")) == ["data-file-0002"]
+        assert any((target.folders["b"] / "log").glob("0000*"))
+        seen: list[int] = []
+        measured = target.run(cell_of(config), 1, 1, seen.append)
+    assert left_behind(scratch) == []
+    assert os.listdir(scratch / "a") == os.listdir(scratch / "b") == os.listdir(scratch / "tmp") == []
+
+    assert measured.rows == ROWS == seen[-1]
+    assert seen == sorted(seen)
+    assert len(measured.connection_s) == 4
+    assert measured.elapsed_s >= max(measured.connection_s) > 0
+    assert measured.checkpoint_s > 0
+    assert measured.unverified == ()
+    found = got(measured)
+    assert found["data files"] == ("3", True)
+    assert found["place of the log"] == (str(scratch / "b" / "storagelab-tested-0badcafe" / "log"), True)
+    assert found["target.settings.shared_buffers"] == ("32MB", True)
+    assert found["target.settings.max_wal_size"] == ("1GB", True)
+    assert found["target.settings.wal_compression"][1] is True
+
+    assert measured.environment["server"]["version"].split(".")[0].isdigit()
+    assert measured.environment["server"]["settings"]["fsync"] == "on"
+    assert set(measured.environment["volumes"]) == {"a", "b"}
+    assert json.loads(json.dumps(measured.environment)) == measured.environment
+    assert measured.counters["wal"]["wal_bytes"] > ROWS * 100
+    assert measured.counters["database"]["tup_inserted"] >= ROWS
+    assert any(name.startswith("volume.a.") for name in measured.counters["volumes"])
+    assert 0.5 < conservation(measured.waits).explained < 1.6
+    assert all(row.resource_s is not None for row in normalise(measured.waits))
+    assert measured.observer.ticks > 0
+
+
+def test_the_series_of_rows_adds_up_to_all_rows(scratch):
+    measured = measure(small(scratch, rows_per_connection=20_000, rows_per_transaction=500), site_at(scratch))
+    ends = measured.series.at_s
+    lengths = [ends[0], *(after - before for before, after in pairwise(ends))]
+    rates = measured.series.columns["rows_per_s"]
+    assert sum(rate * length for rate, length in zip(rates, lengths, strict=True)) == pytest.approx(80_000, rel=0.1)
+    assert all(len(column) == len(ends) for column in measured.series.columns.values())
+
+
+def test_sequential_insert_writes_one_row_a_page(scratch):
+    measured = measure(small(scratch, kind="sequential-insert", data_files=2), site_at(scratch))
+    pages, ok = got(measured)["one row a page"]
+    assert ok
+    assert ROWS <= int(pages.split()[0]) <= 1.2 * ROWS + 256
+
+
+def test_one_connection_and_rows_that_do_not_divide_are_as_good_as_any(scratch):
+    measured = measure(
+        small(scratch, connections=1, rows_per_connection=501, rows_per_transaction=100), site_at(scratch)
+    )
+    assert measured.rows == 501
+    assert measured.elapsed_s == pytest.approx(measured.connection_s[0])
+
+
+def test_many_data_files_and_many_connections_need_no_setting_by_hand(scratch):
+    config = small(scratch, connections=64, rows_per_connection=64, rows_per_transaction=64, data_files=64)
+    measured = measure(config, site_at(scratch))
+    assert measured.rows == 64 * 64
+    assert measured.unverified == ()
+
+
+def test_waits_that_are_not_asked_for_are_not_sampled(scratch):
+    measured = measure(small(scratch, waits=False), site_at(scratch))
+    assert measured.waits is None
+    assert measured.unverified == ()
+    assert measured.series.columns["rows_per_s"] is not None
+
+
+def test_no_run_inherits_from_the_one_before(scratch):
+    config, site = small(scratch), site_at(scratch)
+    assert [measure(config, site).rows for _ in range(2)] == [ROWS, ROWS]
+
+
+@needs_root
+def test_what_is_asked_for_between_runs_is_done(scratch):
+    began = time.monotonic()
+    measured = measure(small(scratch, drop_page_cache=True, pause_s=0.5), site_at(scratch))
+    assert time.monotonic() - began > 0.5
+    assert measured.unverified == ()
+
+
+# --- what is not as asked makes the run unverified -------------------------------------------------------------------
+
+
+@pytest.fixture
+def meddle(monkeypatch):
+    """Has somebody change the server's mind between set-up and run."""
+
+    def before_the_run(*statements: str) -> None:
+        enter = PostgresTarget.__enter__
+
+        def entered(self):
+            target = enter(self)
+            with connect(target.server) as other:
+                for statement in statements:
+                    other.execute(statement)
+            return target
+
+        monkeypatch.setattr(PostgresTarget, "__enter__", entered)
+
+    return before_the_run
+
+
+def test_a_data_file_in_the_wrong_place_makes_the_run_unverified(scratch, meddle):
+    meddle("ALTER TABLE storagelab_0badcafe.my_big_table_p2 SET TABLESPACE pg_default")
+    run = run_of(small(scratch, data_files=2), scratch)
+    assert run.status == "unverified"
+    assert run.reason.startswith("place of the data files: asked ")
+    assert run.reason.endswith("got data file 2: default")
+    assert run.usable
+
+
+def test_a_setting_that_was_changed_makes_the_run_unverified(scratch, meddle):
+    meddle("ALTER SYSTEM SET checkpoint_timeout = '77s'", "SELECT pg_reload_conf()", "SELECT pg_sleep(0.2)")
+    run = run_of(small(scratch, settings={"checkpoint_timeout": "2min"}), scratch)
+    assert run.status == "unverified"
+    assert run.reason == "target.settings.checkpoint_timeout: asked 2min, got 77s"
+
+
+def test_a_setting_that_the_server_does_not_show_makes_the_run_unverified(scratch):
+    run = run_of(small(scratch, settings={"my.own": "thing"}), scratch)
+    assert run.status == "unverified"
+    assert run.reason == "target.settings.my.own: asked thing, got nothing: the server does not show it"
+
+
+def test_settings_are_compared_by_what_they_mean(scratch):
+    settings = {"shared_buffers": "65536kB", "work_mem": 4096, "fsync": True, "Checkpoint_Timeout": "120s"}
+    run = run_of(small(scratch, settings=settings), scratch)
+    assert (run.status, run.reason) == ("ok", "")
+    found = got(run.measurement)
+    assert found["target.settings.shared_buffers"] == ("64MB", True)
+    assert found["target.settings.work_mem"] == ("4MB", True)
+    assert found["target.settings.fsync"] == ("on", True)
+
+
+def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
+    release = PostgresTarget._on_poll
+    ended = []
+
+    def end_the_sampler(self, progress, rows):
+        if not ended:
+            sampler = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'storagelab sampler'"
+            )
+            with connect(self.server) as other:
+                ended.append(ask(other, sampler))
+        release(self, progress, rows)
+
+    monkeypatch.setattr(PostgresTarget, "_on_poll", end_the_sampler)
+    run = run_of(small(scratch, rows_per_connection=20_000), scratch)
+    assert run.status == "unverified"
+    assert run.reason.startswith("watching: asked the whole run, got sampling broke off: ")
+
+
+def test_rows_that_are_missing_fail_the_run(scratch, meddle):
+    meddle("CREATE RULE lost AS ON INSERT TO storagelab_0badcafe.my_big_table DO INSTEAD NOTHING")
+    run = run_of(small(scratch), scratch)
+    assert (run.status, run.reason) == ("failed", f"the table holds 0 rows, {ROWS} were to be inserted")
+
+
+# --- set-up and teardown that go wrong -------------------------------------------------------------------------------
+
+
+def test_a_set_up_that_breaks_leaves_nothing_behind(scratch):
+    (scratch / "bin").mkdir()
+    for name, lines in {
+        "postgres": "echo 'postgres (PostgreSQL) 18.4'",
+        "initdb": "echo 'no space' >&2; exit 1",
+    }.items():
+        (scratch / "bin" / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (scratch / "bin" / name).chmod(0o755)
+    config = small(scratch, bin_dir="bin", settings={"max_connections": 100, "max_locks_per_transaction": 64})
+    run = run_of(config, scratch)
+    assert run.status == "failed"
+    assert "initdb failed: no space" in run.reason
+    assert left_behind(scratch) == []
+
+
+def test_a_volume_that_went_away_fails_the_run_only(scratch):
+    config = small(scratch)
+    (scratch / "a").rmdir()
+    run = run_of(config, scratch)
+    assert run.status == "failed"
+    assert run.reason.startswith(f"can't make {scratch}/a/storagelab-tested-0badcafe: No such file or directory")
+
+
+def test_what_an_earlier_run_left_unswept_fails_the_run_and_stays_recognisable(scratch):
+    config, site = small(scratch), site_at(scratch)
+    folders = Folders(site, site.volume_paths(config))
+    folders.make()
+    run = run_of(config, scratch)
+    assert "File exists" in run.reason
+    folders.remove()
+
+
+def test_what_was_measured_is_kept_when_the_teardown_fails(scratch, monkeypatch):
+    remove = Folders.remove
+
+    def remove_with_trouble(self):
+        remove(self)
+        raise RunFailed("can't remove a folder: Device or resource busy")
+
+    monkeypatch.setattr(Folders, "remove", remove_with_trouble)
+    run = run_of(small(scratch), scratch)
+    assert (run.status, run.reason) == ("unverified", "can't remove a folder: Device or resource busy")
+    assert run.measurement.rows == ROWS
+
+
+def test_the_first_reason_is_said_first_when_the_teardown_fails_as_well(scratch, meddle, monkeypatch):
+    meddle("DROP PROCEDURE storagelab_0badcafe.insert_rows")
+    remove = Folders.remove
+
+    def remove_with_trouble(self):
+        remove(self)
+        raise RunFailed("can't remove a folder: Device or resource busy")
+
+    monkeypatch.setattr(Folders, "remove", remove_with_trouble)
+    run = run_of(small(scratch), scratch)
+    assert run.status == "failed"
+    first, last = run.reason.splitlines()[0], run.reason.splitlines()[-1]
+    assert "insert_rows" in first
+    assert last == "can't remove a folder: Device or resource busy"
+
+
+def test_an_interruption_is_not_lost_when_the_teardown_fails(scratch, monkeypatch):
+    monkeypatch.setattr(Server, "stop", lambda self, stop=Server.stop: (stop(self), _fail())[0])
+    with pytest.raises(KeyboardInterrupt), PostgresTarget(small(scratch), site_at(scratch)):
+        raise KeyboardInterrupt
+
+
+def _fail() -> None:
+    raise RunFailed("no")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_amid_the_teardown_waits_for_its_end(scratch, monkeypatch, number):
+    def stop(self, stop=Server.stop):
+        os.kill(os.getpid(), number)
+        stop(self)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "stop", stop)
+    before = signal.signal(signal.SIGTERM, interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt), PostgresTarget(small(scratch), site_at(scratch)):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert left_behind(scratch) == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interruption_amid_the_set_up_leaves_nothing_behind(scratch, monkeypatch):
+    def start(self, start=Server.start):
+        start(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "start", start)
+    with pytest.raises(KeyboardInterrupt), PostgresTarget(small(scratch), site_at(scratch)):
+        pass
+    assert left_behind(scratch) == []
+    assert list(Path(scratch / "tmp").iterdir()) == []
