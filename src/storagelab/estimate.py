@@ -40,5 +40,5 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
 
     return TimeEstimate(
         seconds=sum(one(planned.cell_id) for planned in runs),
-        learned_from=sum(len(walls) for walls in by_cell.values()),
+        learned_from=sum(len(by_cell[cell_id]) for cell_id in known),
     )

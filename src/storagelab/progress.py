@@ -38,7 +38,7 @@ class RunProgress:
         self._rows_total = 1
         self._now = ""
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # a level may hold brackets
             BarColumn(bar_width=24),
             TextColumn("{task.fields[count]}  {task.fields[eta]}"),
             console=console,
@@ -83,7 +83,8 @@ class RunProgress:
         self._left = self._left[1:]
         if run.status == "failed":
             self.failed += 1
-        self._finished.append((run.cell_id, run.wall_s))
+        else:
+            self._finished.append((run.cell_id, run.wall_s))
         left = "" if not self._left else f"; {self._eta_text()} left"
         width = len(str(self.total))
         self.say(f"[{self.done:{width}d}/{self.total}] {self._now}: {result_text(run)}{left}")
@@ -118,11 +119,12 @@ class RunProgress:
 
 def result_text(run: Run) -> str:
     """One run's outcome in a line."""
+    reason = next(iter(run.reason.splitlines()), "no reason given")
     if run.measurement is None:
-        return f"FAILED: {run.reason.splitlines()[0] if run.reason else 'no reason given'}"
+        return f"FAILED: {reason}"
     measured = run.measurement
     text = f"{wording.seconds(measured.elapsed_s)}, {wording.rows_per_s(measured.rows / measured.elapsed_s)}"
-    return text if run.status == "ok" else f"{text}, UNVERIFIED: {run.reason}"
+    return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
 
 
 def _logger(file: Path) -> logging.Logger:

@@ -37,3 +37,5 @@ CREATE TRIGGER run_is_never_deleted BEFORE DELETE ON run
     BEGIN SELECT RAISE(ABORT, 'runs are append-only'); END;
 CREATE TRIGGER experiment_is_never_changed BEFORE UPDATE ON experiment
     BEGIN SELECT RAISE(ABORT, 'an experiment is append-only'); END;
+CREATE TRIGGER experiment_is_never_deleted BEFORE DELETE ON experiment
+    BEGIN SELECT RAISE(ABORT, 'an experiment is append-only'); END;

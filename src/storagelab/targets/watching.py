@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from storagelab.model import ObserverCost, TimeSeries
 
+LOOKS_PER_CHECK = 5
+CHECK_INTERVAL_S = 0.2
+"""The cost is checked after so many looks and so much time: soon enough that a dear look is not made often."""
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 SHORTEST_INTERVAL_S = 0.2
@@ -31,6 +34,7 @@ class Pace:
         self._sampler_start_s = 0.0
         self._session_start_s: float | None = None
         self._checked = (0.0, 0.0)
+        self._looks_checked = 0
         self._slot_s = self._due_s = 0.0
         self._ticks = self._late = 0
         self._spent: tuple[float, float | None] = (0.0, None)
@@ -53,10 +57,10 @@ class Pace:
         self._ticks += 1
         self._late += now_s > self._due_s + self._interval_s
         checked_s, spent_s = self._checked
-        if now_s - checked_s >= 1:
+        if now_s - checked_s >= CHECK_INTERVAL_S and self._ticks >= self._looks_checked + LOOKS_PER_CHECK:
             total_s = self._spend()
             self._adapt((total_s - spent_s) / (now_s - checked_s))
-            self._checked = (now_s, total_s)
+            self._checked, self._looks_checked = (now_s, total_s), self._ticks
         self._schedule(now_s)
 
     def _schedule(self, now_s: float) -> None:

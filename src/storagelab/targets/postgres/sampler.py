@@ -31,8 +31,8 @@ BUDGET = 0.035
 """Share of one core that the sampler and its session may take; above it samples get rarer."""
 WAITING_TASKS_INTERVAL_S = 0.5
 WAITING_TASKS_MAX = 400
-LOOKS_PER_TURNS = 4
-"""How often sessions get a CPU is read at every fourth look only: WaitCount's shares come of it, which are rough."""
+LOOKS_PER_TURNS = 2
+"""How often sessions get a CPU is read at every second look only: WaitCount's shares come of it, which are rough."""
 ANSWER_POLL_MS = 2_000
 STOP_TIMEOUT_S = 5.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,10 @@ _OWN_SETTINGS = (
     "config_file", "hba_file", "ident_file", "external_pid_file",
 )  # fmt: skip
 """What keeps a private server private, and reachable for storagelab."""
+
+_TROUBLE = re.compile(
+    r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
+)
 
 Settings = Mapping[str, Scalar]
 
@@ -216,6 +221,11 @@ class Server:
         except OSError as error:
             return f"(no log: {error})"
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
+
+    def log_of_trouble(self, lines: int = 8) -> str:
+        """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
+        wanted = [line for line in self.log_tail(lines=10_000).splitlines() if _TROUBLE.search(line)]
+        return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
     def died(self) -> bool:
         return self._process is not None and self._process.poll() is not None

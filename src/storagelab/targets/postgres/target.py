@@ -118,7 +118,9 @@ class PostgresTarget:
             connection.close()
         if self.server is not None:
             self.server.stop()
-        elif self._facts is not None:
+        elif self.config.target.attached:
+            if self._facts is None:  # never got there: an earlier run's folders may still be in the server's use
+                return
             self._drop_from_server()
         self.folders.remove()
 
@@ -193,7 +195,7 @@ class PostgresTarget:
             raise RunFailed(self._with_log(error)) from error
 
     def _with_log(self, error: BaseException) -> str:
-        """The error's words, and the end of the server's log if a connection was lost with it: it says why."""
+        """The error's words, and those of the server's log if a connection was lost with it: it says why."""
         words = str(error).strip()
         if self.server is None or "connection" not in words:
             return words
@@ -201,7 +203,7 @@ class PostgresTarget:
         while not self.server.died() and time.monotonic() < deadline:
             time.sleep(0.05)
         died = "the server died: " if self.server.died() else ""
-        return f"{died}{words}\nthe server's log ends with:\n{self.server.log_tail()}"
+        return f"{died}{words}\nthe server's log says:\n{self.server.log_of_trouble()}"
 
     def _run(self, progress: Progress) -> Measurement:
         workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
@@ -211,14 +213,14 @@ class PostgresTarget:
             self._prepare_machine()
             devices = DeviceCounters(self.volumes)
             sampler = self._sampler(workers, devices)
-            sampler.prepare()
-            workers.gather(self._own)
-            counters_before, devices_before = read_counters(self._own, self._major), devices.read()
-            cpu_before = self._read_cpu_time()
-            sampler.baseline()
-            sampler.start()
-            workers.release(self._own)
             try:
+                sampler.prepare()
+                workers.gather(self._own)
+                counters_before, devices_before = read_counters(self._own, self._major), devices.read()
+                cpu_before = self._read_cpu_time()
+                sampler.baseline()
+                sampler.start()
+                workers.release(self._own)
                 loops = workers.wait(lambda: self._on_poll(progress, sampler.progress()))
             finally:
                 sampled = sampler.stop()

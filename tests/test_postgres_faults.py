@@ -1,0 +1,132 @@
+"""Trouble amid a run: that run is `failed` with a reason a tired person understands, nothing stays behind, others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from real_servers import ask, connect, left_behind, site_at, small
+from test_postgres_preflight import mounted, needs_root
+
+from storagelab import runner
+from storagelab.model import Cell, PlannedRun, Run
+from storagelab.targets.postgres.target import PostgresTarget
+
+LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
+
+
+def run_of(config, scratch) -> Run:
+    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
+    cell = Cell(cell_id="c01", levels={}, config=config)
+    return runner.make_run(planned, cell, 1, site_at(scratch), lambda _: None)
+
+
+@pytest.fixture
+def during(monkeypatch):
+    """Does something to the private server once the load has begun."""
+
+    def arrange(trouble) -> None:
+        on_poll = PostgresTarget._on_poll
+        done: list[int] = []
+
+        def with_trouble(self, progress, rows):
+            if rows and not done:
+                done.append(rows)
+                trouble(self.server)
+            on_poll(self, progress, rows)
+
+        monkeypatch.setattr(PostgresTarget, "_on_poll", with_trouble)
+
+    return arrange
+
+
+def worker_of(server) -> int:
+    with connect(server) as connection:
+        return ask(connection, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL %' LIMIT 1")
+
+
+def test_a_server_killed_amid_a_run_fails_that_run_and_the_next_one_is_well(scratch, during):
+    during(lambda server: os.kill(server.pid, signal.SIGKILL))
+    run = run_of(small(scratch, **LONG), scratch)
+    assert run.status == "failed"
+    assert run.reason.startswith("the server died: ")
+    assert "connection" in run.reason.splitlines()[0]
+    assert run.measurement is None
+    assert left_behind(scratch) == []
+    assert run.wall_s < 30
+    assert run_of(small(scratch), scratch).status == "ok"
+
+
+def test_a_session_killed_amid_a_run_is_told_by_the_servers_log(scratch, during):
+    during(lambda server: os.kill(worker_of(server), signal.SIGKILL))
+    run = run_of(small(scratch, **LONG), scratch)
+    assert run.status == "failed"
+    assert "connection" in run.reason.splitlines()[0]
+    assert "was terminated by signal 9: Killed" in run.reason
+    assert left_behind(scratch) == []
+
+
+def test_a_session_ended_amid_a_run_is_told_in_the_servers_words(scratch, during):
+    def end(server) -> None:
+        pid = worker_of(server)
+        with connect(server) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+    during(end)
+    run = run_of(small(scratch, **LONG), scratch)
+    assert run.status == "failed"
+    assert "terminating connection due to administrator command" in run.reason.splitlines()[0]
+    assert left_behind(scratch) == []
+
+
+def test_a_server_shut_down_amid_a_run_says_so(scratch, during):
+    during(lambda server: os.kill(server.pid, signal.SIGINT))
+    run = run_of(small(scratch, **LONG), scratch)
+    assert run.status == "failed"
+    assert "terminating connection due to administrator command" in run.reason
+    assert left_behind(scratch) == []
+
+
+@needs_root
+@pytest.mark.parametrize("full", ["data", "log"])
+def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, full):
+    sizes = {"data": "size=110m", "log": "size=36m"}
+    with mounted(scratch / ("a" if full == "data" else "b"), "-o", sizes[full]) as drive:
+        os.chmod(drive, 0o755)
+        settings = {"max_wal_size": "32MB" if full == "data" else "2GB", "min_wal_size": "32MB"}
+        config = small(scratch, volumes=["a", "b"], data=["a"], log="b", settings=settings, **LONG)
+        run = run_of(config, scratch)
+        assert run.status == "failed"
+        assert "No space left on device" in run.reason
+        assert os.listdir(drive) == []
+        assert left_behind(scratch) == []
+        assert run_of(config.model_copy(update={"workload": small(scratch).workload}), scratch).status == "ok"
+
+
+@needs_root
+def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch):
+    with mounted(scratch / "a", "-o", "size=8m") as drive:
+        os.chmod(drive, 0o755)
+        run = run_of(small(scratch), scratch)
+        assert run.status == "failed"
+        assert "initdb failed" in run.reason
+        assert "No space left on device" in run.reason
+        assert os.listdir(drive) == []
+
+
+def test_a_server_that_does_not_start_shows_its_logs_last_lines(scratch):
+    run = run_of(small(scratch, settings={"shared_preload_libraries": "nonsense"}), scratch)
+    assert run.status == "failed"
+    assert run.reason.splitlines()[0].startswith("the server did not start; its log ends with:")
+    assert 'FATAL:  could not access file "nonsense"' in run.reason
+    assert left_behind(scratch) == []
+    assert list(Path(scratch / "tmp").iterdir()) == []
+
+
+def test_settings_that_do_not_go_together_show_the_servers_words(scratch):
+    run = run_of(small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}), scratch)
+    assert run.status == "failed"
+    assert "WAL streaming" in run.reason
+    assert left_behind(scratch) == []

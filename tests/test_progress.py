@@ -1,0 +1,105 @@
+"""What is shown while runs are made: a live bar for people, plain lines for pipes, every line in a file."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+from builders import make_experiment, make_measurement, make_plan, make_run
+from rich.console import Console
+
+from storagelab.model import Check
+from storagelab.progress import LOG_FILE, RunProgress, result_text
+
+PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
+
+
+def ended(planned, *, reason: str = "", elapsed_s: float = 8.0):
+    cell = PLAN.cell(planned.cell_id)
+    return make_run(planned, cell, None if reason else make_measurement(cell.config, elapsed_s, None), reason)
+
+
+def shown(tmp_path, *, terminal: bool, reasons=("", "", "", "")) -> tuple[str, RunProgress]:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=terminal, width=100, highlight=False)
+    with RunProgress(PLAN, PLAN.runs, [], console, tmp_path) as progress:
+        for planned, reason in zip(PLAN.runs, reasons, strict=True):
+            progress.started(planned, PLAN.cell(planned.cell_id))
+            progress.rows_done(100_000)
+            progress.stored(ended(planned, reason=reason))
+    return text.getvalue(), progress
+
+
+def test_piped_progress_is_one_plain_line_a_run(tmp_path):
+    text, progress = shown(tmp_path, terminal=False)
+    lines = text.splitlines()
+    assert len(lines) == 4
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert lines[0].startswith("[1/4] ")
+    assert "repetition 1: 8.0" in lines[0]
+    assert "rows/s" in lines[0]
+    assert lines[0].endswith(" left")
+    assert lines[-1].startswith("[4/4] ")
+    assert not lines[-1].endswith(" left")
+    assert progress.done == 4
+
+
+def test_on_a_terminal_a_bar_is_shown_beside_the_lines(tmp_path):
+    text, _ = shown(tmp_path, terminal=True)
+    assert "\x1b[" in text
+    assert "[2/4] " in text
+    assert "4/4 runs" in text
+
+
+def test_every_line_is_in_the_log_with_its_time(tmp_path):
+    shown(tmp_path, terminal=False)
+    lines = (tmp_path / LOG_FILE).read_text().splitlines()
+    assert sum("start " in line for line in lines) == 4
+    assert sum("rows/s" in line for line in lines) == 4
+    assert all(line[:2] == "20" for line in lines)
+    assert logging.getLogger("storagelab").handlers == []
+
+
+def test_the_log_goes_on_where_an_earlier_one_ended(tmp_path):
+    shown(tmp_path, terminal=False)
+    once = (tmp_path / LOG_FILE).read_text()
+    shown(tmp_path, terminal=False)
+    assert (tmp_path / LOG_FILE).read_text().startswith(once)
+    assert len((tmp_path / LOG_FILE).read_text().splitlines()) == 2 * len(once.splitlines())
+
+
+def test_failed_runs_are_counted_and_teach_no_duration(tmp_path):
+    text, progress = shown(tmp_path, terminal=False, reasons=("", "the disk is full\nits log ends with", "", ""))
+    assert progress.failed == 1
+    assert "FAILED: the disk is full; " in text
+    assert "its log" not in text
+    assert len(progress._finished) == 3
+
+
+def test_an_interruption_is_in_the_log(tmp_path):
+    console = Console(file=io.StringIO())
+    with pytest.raises(KeyboardInterrupt), RunProgress(PLAN, PLAN.runs, [], console, tmp_path):
+        raise KeyboardInterrupt
+    assert "stopped (KeyboardInterrupt) with 0 of 4 runs made" in (tmp_path / LOG_FILE).read_text()
+
+
+def test_levels_with_brackets_are_shown_as_they_are(tmp_path):
+    plan = make_plan(make_experiment({"driver": ["[bold]x[/bold]", "[/oops]"]}, repetitions=1))
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=100)
+    with RunProgress(plan, plan.runs, [], console, tmp_path) as progress:
+        for planned in plan.runs:
+            progress.started(planned, plan.cell(planned.cell_id))
+    assert "[/oops]" in text.getvalue()
+
+
+def test_the_result_line_says_what_is_unverified():
+    planned = PLAN.runs[0]
+    cell = PLAN.cell(planned.cell_id)
+    check = Check(name="target.settings.fsync", asked="on", got="off", ok=False, read_from="pg_settings")
+    measured = make_measurement(cell.config, 8.0, None, checks=(check,))
+    run = make_run(planned, cell, measured, "target.settings.fsync: asked on, got off")
+    assert result_text(run).endswith("UNVERIFIED: target.settings.fsync: asked on, got off")
+    assert result_text(make_run(planned, cell, None)) == "FAILED: no reason given"

@@ -1,0 +1,122 @@
+"""What must hold within a cell: the way to its server, its volumes and its load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+
+
+# --- The way to the server -------------------------------------------------------------------------------------------
+
+SECRETS = [
+    'dsn = "postgresql://me:s3cret@db/lab"',
+    'dsn = "postgresql://:s3cret@db/lab"',
+    'dsn = "postgres://me:s3cret@db1:5432,db2/lab"',
+    'dsn = "postgresql://me:s3/cret@db/lab"',
+    'dsn = "postgresql://me@db/lab?password=s3cret"',
+    'dsn = "host=db user=me password=s3cret"',
+    "dsn = \"host=db PASSWORD = 's3cret'\"",
+    'dsn = ["host=db password=s3cret"]',
+    'dsn_env = "postgresql://me:s3cret@db/lab"',
+    'dns = "postgresql://me:s3cret@db/lab"',
+    'settings = { primary_conninfo = "host=db password=s3cret" }',
+    '"postgresql://me:s3cret@db/lab" = 1',
+    'dsn_env = "LAB"  # was postgresql://me:s3cret@db/lab',
+    '# dsn = "host=db password=s3cret"',
+]
+
+
+@pytest.mark.parametrize("line", SECRETS)
+def test_a_password_in_a_spec_is_refused_and_never_shown(line: str) -> None:
+    error = refusal(f"{TARGET}{line}\n")
+    assert "password" in error.problem
+    assert "s3" not in str(error)
+    assert "db/lab" not in str(error)
+    assert "dsn_env" in error.hint
+    assert "~/.pgpass" in error.hint
+
+
+def test_a_password_among_the_levels_of_a_factor_is_refused_by_its_place() -> None:
+    error = refusal(factor('"target.dsn" = ["postgresql://a@db/x", "postgresql://a:s3cret@db/x"]'))
+    assert error.key == 'factors."target.dsn"[2]'
+    assert "s3cret" not in str(error)
+
+
+def test_a_password_in_broken_toml_is_not_shown() -> None:
+    assert "s3cret" not in str(refusal(f'{TARGET}dsn = "postgresql://me:s3cret@db/lab\n'))
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://me@db:5432/lab", "postgresql://db:5432/lab?user=me@there", "host=db user=me passfile=/x", ""]
+)
+def test_a_dsn_without_a_password_is_taken(dsn: str) -> None:
+    assert planned(f'{TARGET}dsn = "{dsn}"\n').cells[0].config.target.dsn == dsn
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [
+        ('dsn = "host=db"\ndsn_env = "LAB"', "target.dsn"),
+        ('dsn = "host=db"\nbin_dir = "/usr/bin"', "target.bin_dir"),
+        ('dsn_env = "LAB"\nbin_dir = "/usr/bin"', "target.bin_dir"),
+        ('dsn_env = "host=db user=me"', "target.dsn_env"),
+        ('dsn_env = ""', "target.dsn_env"),
+        ('dsn_env = "LAB"\n[layout]\nlog = "a"', "layout.log"),
+        ('dsn = "host=db"\n[layout]\nlog = "a"', "layout.log"),
+    ],
+)
+def test_ways_to_a_server_that_contradict_each_other_are_refused(lines: str, key: str) -> None:
+    error = refusal(f"{VOLUMES}{TARGET}{lines}\n")
+    assert error.key == key
+    assert error.hint
+
+
+def test_the_log_of_a_running_server_can_t_be_a_factor_either() -> None:
+    error = refusal(f'{VOLUMES}{TARGET}dsn_env = "LAB"\n[factors]\n"layout.log" = ["a", "b"]\n')
+    assert error.key == "layout.log"
+    assert error.problem == 'the log of a running server can\'t be moved (in the cell layout.log = "a")'
+
+
+# --- Volumes and workload --------------------------------------------------------------------------------------------
+
+
+def test_a_private_server_without_a_volume_is_refused_with_the_lines_to_add() -> None:
+    error = refusal(TARGET)
+    assert error.key == "volumes"
+    assert "[volumes.a]\n    path = " in error.hint
+
+
+@pytest.mark.parametrize(("line", "key"), [('data = ["a", "fast1"]', "layout.data"), ('log = "fast1"', "layout.log")])
+def test_a_volume_that_is_not_declared_is_refused_with_the_nearest_one(line: str, key: str) -> None:
+    error = refusal(f'{MINIMAL}[volumes.fast]\npath = "."\n[layout]\n{line}\n')
+    assert (error.key, error.problem) == (key, 'no volume is named "fast1"')
+    assert error.hint == "Did you mean fast? The spec's volumes: a, b, fast."
+
+
+def test_a_volume_that_only_a_level_names_is_refused_naming_the_cell() -> None:
+    error = refusal(factor('"layout.data_files" = [1, 2]\n"layout.log" = ["a", "c"]'))
+    assert error.problem == 'no volume is named "c" (in the cell layout.data_files = 1, layout.log = "c")'
+
+
+@pytest.mark.parametrize("path", ["", "  ", "a\\u0000b"])
+def test_a_volume_with_an_empty_path_is_refused(path: str) -> None:
+    assert refusal(f'{TARGET}[volumes.a]\npath = "{path}"\n').key == "volumes.a.path"
+
+
+def test_a_volume_with_a_name_that_can_t_name_a_folder_is_refused() -> None:
+    assert refusal(f'{TARGET}[volumes."a/b"]\npath = "."\n').key == 'volumes."a/b"'
+
+
+def test_a_volume_named_twice_for_data_is_refused() -> None:
+    assert "more than once" in refusal(f'{MINIMAL}[layout]\ndata = ["a", "a"]\n').problem
+
+
+def test_a_transaction_of_more_rows_than_a_connection_has_is_refused_if_the_spec_asked_for_it() -> None:
+    text = MINIMAL + "[workload]\nrows_per_connection = 500\n"
+    assert planned(text).cells[0].config.workload.rows_per_connection == 500
+    assert refusal(f"{text}rows_per_transaction = 501\n").key == "workload.rows_per_transaction"
+    assert planned(f"{text}rows_per_transaction = 500\n").cells

@@ -1,0 +1,277 @@
+"""The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+from builders import make_experiment, make_plan, make_run, make_runs
+
+from storagelab.errors import StoreError
+from storagelab.model import Experiment
+from storagelab.store import FILE_NAME, SCHEMA_VERSION, Store, StoreChanged
+
+EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=3)
+PLAN = make_plan(EXPERIMENT)
+RUNS = make_runs(EXPERIMENT, PLAN, failed=lambda planned: "the disk is full" if planned.sequence == 2 else "")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A store with six runs, one of them failed."""
+    with Store.writing(tmp_path / "results", EXPERIMENT) as store:
+        for run in RUNS:
+            store.append(run)
+    return tmp_path / "results"
+
+
+def raw(folder) -> sqlite3.Connection:
+    return sqlite3.connect(folder / FILE_NAME, isolation_level=None)
+
+
+# --- what goes in comes out ------------------------------------------------------------------------------------------
+
+
+def test_runs_come_out_as_they_went_in_and_in_that_order(folder):
+    with Store.reading(folder) as store:
+        assert store.runs() == RUNS
+        assert store.experiment() == EXPERIMENT
+
+
+def test_what_is_stored_is_told_by_cell_and_repetition(folder):
+    with Store.reading(folder) as store:
+        attempts = store.attempts()
+    assert attempts == {(run.cell_id, run.repetition): (1, run.status) for run in RUNS}
+
+
+def test_durations_are_those_of_runs_that_ended_well(folder):
+    with Store.reading(folder) as store:
+        assert store.durations() == [(run.cell_id, 20.0) for run in RUNS if run.status != "failed"]
+
+
+def test_a_second_attempt_stands_beside_the_first(folder):
+    failed = RUNS[2]
+    again = make_run(PLAN.runs[2], PLAN.cell(failed.cell_id), RUNS[0].measurement, attempt=2)
+    with Store.writing(folder, EXPERIMENT) as store:
+        store.append(again)
+        assert store.attempts()[failed.cell_id, failed.repetition] == (2, "ok")
+        assert [run.attempt for run in store.runs()] == [1] * 6 + [2]
+
+
+# --- append-only -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_stored_once(folder):
+    with Store.writing(folder, EXPERIMENT) as store, pytest.raises(StoreError, match="a run is stored once"):
+        store.append(RUNS[0])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE run SET elapsed_s = 1",
+        "UPDATE run SET status = 'ok' WHERE status = 'failed'",
+        "DELETE FROM run",
+        "UPDATE experiment SET spec_text = ''",
+        "DELETE FROM experiment",
+    ],
+)
+def test_nothing_stored_can_be_changed_or_deleted_even_by_hand(folder, statement):
+    connection = raw(folder)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    connection.close()
+
+
+def test_an_open_reader_can_not_write(folder):
+    with Store.reading(folder) as store, pytest.raises(StoreError, match="readonly"):
+        store.append(make_run(PLAN.runs[0], PLAN.cells[0], None, "x", attempt=9))
+
+
+def test_a_status_that_there_is_not_is_refused_by_the_schema(folder):
+    connection = raw(folder)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(
+            "INSERT INTO run SELECT cell_id, repetition, 9, sequence, block, seed, 'fine', reason, started_at, "
+            "finished_at, wall_s, elapsed_s, row_count, levels, config, measurement FROM run LIMIT 1"
+        )
+    connection.close()
+
+
+# --- another spec, another version, another file ---------------------------------------------------------------------
+
+
+def changed(**fields: object) -> Experiment:
+    return EXPERIMENT.model_copy(update={"sha256": "0" * 64, **fields})
+
+
+def test_results_of_a_changed_spec_are_never_mixed(folder):
+    with pytest.raises(StoreChanged, match="with another spec") as caught, Store.writing(folder, changed()):
+        pass
+    assert caught.value.stored == EXPERIMENT
+    told = StoreChanged(caught.value.file, caught.value.stored, ["layout.data_files: 1 -> 2"])
+    assert "with another spec:\n    layout.data_files: 1 -> 2\n" in str(told)
+    assert "give the spec a new name" in str(told)
+
+
+def test_a_change_of_comments_only_is_no_change(folder):
+    same = EXPERIMENT.model_copy(update={"text": "# another comment\n" + EXPERIMENT.text})
+    with Store.writing(folder, same) as store:
+        assert store.experiment().text == EXPERIMENT.text
+
+
+def test_a_store_of_a_newer_version_is_left_alone(folder):
+    connection = raw(folder)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    for opened in (Store.reading(folder), Store.writing(folder, EXPERIMENT)):
+        with (
+            pytest.raises(
+                StoreError, match=f"schema version {SCHEMA_VERSION + 1}, this storagelab reads {SCHEMA_VERSION}"
+            ),
+            opened,
+        ):
+            pass
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+    (tmp_path / FILE_NAME).write_text("a shopping list, long enough to be looked at\n" * 50)
+    for opened in (Store.reading(tmp_path), Store.writing(tmp_path, EXPERIMENT)):
+        with pytest.raises(StoreError, match="is no storagelab store"), opened:
+            pass
+
+
+def test_another_programs_database_is_left_alone(tmp_path):
+    connection = raw(tmp_path)
+    connection.execute("CREATE TABLE recipes (name)")
+    connection.close()
+    for opened in (Store.reading(tmp_path), Store.writing(tmp_path, EXPERIMENT)):
+        with pytest.raises(StoreError, match="is no storagelab store"), opened:
+            pass
+
+
+def test_where_nothing_has_been_run_it_says_how_to_begin(tmp_path):
+    with pytest.raises(StoreError, match="holds no results yet\n  make some: storagelab run"), Store.reading(tmp_path):
+        pass
+    (tmp_path / FILE_NAME).touch()  # killed before the first write
+    with pytest.raises(StoreError, match="holds no results yet"), Store.reading(tmp_path):
+        pass
+    with Store.writing(tmp_path, EXPERIMENT) as store:
+        assert store.runs() == ()
+
+
+def test_a_damaged_store_is_said_plainly(folder):
+    with (folder / FILE_NAME).open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 8192)
+    with pytest.raises(StoreError, match=FILE_NAME), Store.reading(folder) as store:
+        store.runs()
+
+
+def test_a_folder_that_can_not_be_made_is_said_plainly(tmp_path):
+    (tmp_path / "file").write_text("x")
+    writing = Store.writing(tmp_path / "file" / "results", EXPERIMENT)
+    with (
+        pytest.raises(StoreError, match=r"can't be made: .*\n  keep results in a folder of your own with --results"),
+        writing,
+    ):
+        pass
+
+
+# --- several processes -----------------------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused_and_the_first_goes_on(folder):
+    with Store.writing(folder, EXPERIMENT) as store:
+        with (
+            pytest.raises(StoreError, match="another storagelab is running this experiment"),
+            Store.writing(folder, EXPERIMENT),
+        ):
+            pass
+        assert len(store.runs()) == 6
+    with Store.writing(folder, EXPERIMENT):
+        pass
+
+
+HOLDS_THE_STORE = """
+    import sys, time
+    from pathlib import Path
+    from builders import make_experiment
+    from storagelab.store import Store
+    with Store.writing(Path(sys.argv[1]), make_experiment({"layout.data_files": [1, 2]}, repetitions=3)):
+        print("holding", flush=True)
+        time.sleep(600)
+"""
+
+
+def test_the_lock_of_a_killed_process_is_gone_with_it(tmp_path):
+    code = textwrap.dedent(HOLDS_THE_STORE)
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, env=environment
+    ) as holder:
+        holder.stdout.readline()
+        with pytest.raises(StoreError, match="another storagelab"), Store.writing(tmp_path, EXPERIMENT):
+            pass
+        holder.kill()
+    with Store.writing(tmp_path, EXPERIMENT):
+        pass
+
+
+def _append_forever(folder, started) -> None:
+    with Store.writing(folder, EXPERIMENT) as store:
+        for attempt in range(1, 1_000_000):
+            store.append(make_run(PLAN.runs[0], PLAN.cells[0], RUNS[0].measurement, attempt=attempt))
+            started.set()
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.05, 0.2])
+def test_a_kill_at_any_moment_loses_nothing_that_was_stored_and_leaves_no_half_run(tmp_path, after_s):
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    writer = context.Process(target=_append_forever, args=(tmp_path, started))
+    writer.start()
+    assert started.wait(60)
+    with Store.reading(tmp_path) as store:
+        before = len(store.runs())  # while the other writes
+    time.sleep(after_s)
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.join()
+    with Store.reading(tmp_path) as store:  # the reader puts right what the kill left
+        runs = store.runs()
+    assert len(runs) >= before >= 1
+    assert [run.attempt for run in runs] == list(range(1, len(runs) + 1))
+    assert all(run.measurement == RUNS[0].measurement for run in runs)
+    with Store.writing(tmp_path, EXPERIMENT) as store:
+        store.append(RUNS[1])
+    connection = raw(tmp_path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def test_reading_goes_on_while_another_thread_writes(folder):
+    stop = threading.Event()
+    counts: list[int] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            with Store.reading(folder) as store:
+                counts.append(len(store.runs()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with Store.writing(folder, EXPERIMENT) as store:
+        for attempt in range(2, 40):
+            store.append(make_run(PLAN.runs[0], PLAN.cells[0], RUNS[0].measurement, attempt=attempt))
+    stop.set()
+    reader.join()
+    assert counts == sorted(counts)
+    assert counts[-1] > 6
