@@ -119,7 +119,7 @@ def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch
 def test_a_server_that_does_not_start_shows_its_logs_last_lines(scratch):
     run = run_of(small(scratch, settings={"shared_preload_libraries": "nonsense"}), scratch)
     assert run.status == "failed"
-    assert run.reason.splitlines()[0].startswith("the server did not start; its log ends with:")
+    assert run.reason.splitlines()[0].startswith("the server did not start: FATAL:")
     assert 'FATAL:  could not access file "nonsense"' in run.reason
     assert left_behind(scratch) == []
     assert list(Path(scratch / "tmp").iterdir()) == []

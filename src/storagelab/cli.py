@@ -19,7 +19,7 @@ from rich.console import Console
 
 import storagelab
 from storagelab import analysis, doctor, matrix, report, runner, spec
-from storagelab.errors import SpecError, StoragelabError, StoreError
+from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
 from storagelab.findings import Findings
 from storagelab.model import Experiment, Plan, Run
@@ -64,7 +64,7 @@ def plan(spec_file: SpecArgument, results: ResultsOption = DEFAULT_RESULTS) -> N
     experiment = spec.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
-    found = preflight(experiment, expanded, _site(experiment, folder))
+    found = _look(experiment, expanded, _site(experiment, folder))
     terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment))
 
 
@@ -79,11 +79,12 @@ def run(
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = _site(experiment, folder)
-    found = preflight(experiment, expanded, site)
+    found = _look(experiment, expanded, site)
     try:
         with Store.writing(folder, experiment) as store:
-            failed = _run_pending(expanded, store, site, found, again)
+            _run_pending(expanded, store, site, found, again)
             runs = store.runs()
+            failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = spec.differences(error.stored.canonical, experiment.canonical)
         raise StoreChanged(error.file, error.stored, changes) from None
@@ -174,6 +175,13 @@ def _version(
 def _site(experiment: Experiment, folder: Path) -> Site:
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
     return Site(experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent)
+
+
+def _look(experiment: Experiment, expanded: Plan, site: Site) -> Preflight:
+    try:
+        return preflight(experiment, expanded, site)
+    except PreflightError as error:
+        raise error.of(experiment.source) from error
 
 
 def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:

@@ -31,11 +31,16 @@ class SpecError(StoragelabError):
 
 
 class PreflightError(StoragelabError):
-    """The spec is sound but can't run here. Raised before anything is touched."""
+    """The spec is sound but can't run here. Raised before anything is touched; says `FILE: KEY: PROBLEM` and the way out."""
 
-    def __init__(self, problem: str, *, key: str | None = None, hint: str = "") -> None:
-        self.problem, self.key, self.hint = problem, key, hint
-        super().__init__((f"{key}: " if key else "") + problem + (f"\n  {hint}" if hint else ""))
+    def __init__(self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "") -> None:
+        self.problem, self.file, self.key, self.hint = problem, file, key, hint
+        where = "".join(f"{part}: " for part in (file, key) if part)
+        super().__init__(where + problem + (f"\n  {hint}" if hint else ""))
+
+    def of(self, file: Path | str) -> PreflightError:
+        """The same error, told of a spec's file."""
+        return PreflightError(self.problem, file=file, key=self.key, hint=self.hint)
 
 
 class StoreError(StoragelabError):

@@ -67,7 +67,8 @@ def _failed_runs(doubt: _Doubt) -> str:
     planned, lost, reason = doubt.number("planned"), doubt.number("unrecovered"), doubt.text("reason")
     of = f", in a plan of {count(planned)}" if planned is not None else ""
     what = f"{_capital(doubt.runs('failed'))} failed{doubt.where}{of}; no figure counts failed runs."
-    why = f" The commonest reason: {reason}." if reason else ""
+    # Its first line says what; the log that follows it is in the store and in the report's raw data.
+    why = f" The commonest reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
     if lost == 0:
         return f"{what}{why} All were made again since, so nothing is missing."
     return f"{what}{why} Mend the cause, then make them once more with `storagelab run --again`."

@@ -41,7 +41,7 @@ def _blank(console: Console) -> None:
 
 def _print_cells(console: Console, findings: Findings) -> None:
     cells, left_out = cells_shown(findings, _CELLS_SHOWN)
-    if not cells:
+    if not any(cell.elapsed_s for cell in cells):
         return
     _blank(console)
     columns = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import difflib
 import os
 import re
 import shutil
@@ -82,12 +83,22 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
             command += ["-c", f"{setting}={text}"]
         said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=_environment())
     if said.returncode != 0:
+        near = nearest_setting(binaries, name) if "unrecognized configuration parameter" in said.stderr else ""
         raise PreflightError(
             f"the server refuses it: {_own_words(said.stderr)}",
             key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
-            hint=f"PostgreSQL {binaries.version} from {binaries.origin} was asked",
+            hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked",
         )
     return said.stdout.strip()
+
+
+def nearest_setting(binaries: Binaries, name: str) -> str:
+    """ "Did you mean ...? " with the server's setting that is spelt most alike; empty if none is."""
+    command = [*unprivileged().prefix, binaries.program("postgres"), "--describe-config"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=_environment())
+    known = [line.split("\t", maxsplit=1)[0] for line in said.stdout.splitlines()]
+    close = difflib.get_close_matches(name, known, 1)
+    return f"Did you mean {close[0]}? " if close else ""
 
 
 def _own_words(log: str) -> str:
@@ -212,7 +223,9 @@ class Server:
             if self._process.poll() is not None:
                 break
             time.sleep(0.01)
-        raise RunFailed(f"the server did not start; its log ends with:\n{self.log_tail()}")
+        raise RunFailed(
+            f"the server did not start: {_own_words(self.log_of_trouble(1))}\nits log ends with:\n{self.log_tail()}"
+        )
 
     def log_tail(self, lines: int = 8) -> str:
         """The last lines of the server's log, or what can be said instead."""

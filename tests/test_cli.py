@@ -1,0 +1,356 @@
+"""What a person types: exit codes, what goes to which stream, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import make_runs
+from real_servers import left_behind
+
+import storagelab
+from storagelab import cli, matrix, spec
+from storagelab.store import Store
+
+SPEC = """
+name = "files"
+question = "Do more data files help?"
+repetitions = {repetitions}
+[target]
+engine = "postgres"
+[target.settings]
+shared_buffers = "32MB"
+{setting}
+[volumes.a]
+path = "a"
+[workload]
+connections = 4
+rows_per_connection = {rows}
+rows_per_transaction = 100
+[factors]
+"layout.data_files" = [1, 2]
+"""
+
+
+def write_spec(folder: Path, *, repetitions=1, rows=500, setting="", name="files.toml", extra="") -> Path:
+    (folder / "a").mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(SPEC.format(repetitions=repetitions, rows=rows, setting=setting) + extra)
+    return file
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd):
+    """Types a command in this process; gives its exit code, stdout and stderr."""
+
+    def type_(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return type_
+
+
+@pytest.fixture
+def home(scratch, monkeypatch):
+    """Where it is typed."""
+    monkeypatch.chdir(scratch)
+    monkeypatch.delenv("STORAGELAB_RESULTS", raising=False)
+    return scratch
+
+
+@pytest.fixture
+def results(home):
+    """Results as a campaign would have left them; FABRICATED, as is all of builders."""
+    experiment = spec.load(write_spec(home, repetitions=3))
+    plan = matrix.expand(experiment)
+    with Store.writing(home / "results" / "files", experiment) as store:
+        for run in make_runs(experiment, plan):
+            store.append(run)
+    return home / "results"
+
+
+# --- the whole of it -------------------------------------------------------------------------------------------------
+
+
+def test_an_experiment_is_run_told_and_reported_and_run_again_does_nothing(typed, home):
+    file = write_spec(home)
+    code, out, err = typed("run", file)
+    assert code == 0, err
+    assert "data files" in out
+    assert "2 runs to make" in err
+    assert "[2/2] " in err
+    report = home / "results" / "files" / "report.html"
+    assert f"report: {report.relative_to(home)}" in err
+    assert report.stat().st_size > 10_000
+    assert left_behind(home) == []
+    assert os.listdir(home / "a") == []
+
+    before = report.read_bytes()
+    code, out, err = typed("run", file)
+    assert code == 0
+    assert "0 runs to make, 2 stored already" in err
+    assert len(report.read_bytes()) > 0.5 * len(before)
+    exported = json.loads(typed("export", "files")[1])
+    assert [len(cell["runs"]) for cell in exported["cells"]] == [1, 1]
+
+
+def test_a_failing_run_gives_exit_code_1_and_can_be_made_again(typed, home):
+    file = write_spec(home, setting='shared_preload_libraries = "nonsense"')
+    code, _, err = typed("run", file)
+    assert code == 1
+    assert err.count("FAILED: the server did not start") == 2
+    assert typed("run", file)[0] == 0, "nothing was made, so nothing failed"
+    assert typed("run", file, "--again")[0] == 1
+    with Store.reading(home / "results" / "files") as store:
+        assert [run.attempt for run in store.runs()] == [1, 1, 2, 2]
+    assert left_behind(home) == []
+
+
+def test_a_plan_touches_nothing(typed, home):
+    file = write_spec(home)
+    before = sorted(home.rglob("*"))
+    code, out, err = typed("plan", file)
+    assert (code, err) == (0, "")
+    assert "2 cells" in out
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_plan_learns_from_what_is_stored(typed, home):
+    experiment = spec.load(write_spec(home, repetitions=3))
+    plan = matrix.expand(experiment)
+    with Store.writing(home / "results" / "files", experiment) as store:
+        for run in make_runs(experiment, plan)[:4]:
+            store.append(run)
+    code, out, _ = typed("plan", "files.toml")
+    assert code == 0
+    assert "4 stored already, 2 to go" in out
+    assert "learned from 4 finished runs" in " ".join(out.split())
+    code, out, _ = typed("plan", write_spec(home, repetitions=5))
+    assert code == 0
+    assert "holds results of another spec" in " ".join(out.split())
+
+
+def test_debris_of_a_killed_run_is_removed_and_said(typed, home):
+    file = write_spec(home)
+    identity = cli._site(spec.load(file), Path("results/files")).identity
+    left = home / "a" / f"storagelab-files-{identity}"
+    left.mkdir()
+    (left / ".storagelab.json").write_text(json.dumps({"made_by": "storagelab", "identity": identity}))
+    (left / "server").mkdir()
+    code, _, err = typed("run", file)
+    assert code == 0
+    assert f"removed {left}, left behind by a run that was killed" in err
+    assert os.listdir(home / "a") == []
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_mistakes_in_the_spec_are_said_once_with_file_and_key(typed, home, verb):
+    file = write_spec(home, extra="\n[workloda]\nconnections = 1\n")
+    code, out, err = typed(verb, file)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"storagelab: {file}: workloda: ")
+    assert err.count("workloda") <= 2
+    assert not (home / "results").exists()
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [('shared_bufers = "1MB"', "target.settings.shared_bufers"), ('work_mem = "lots"', "target.settings.work_mem")],
+)
+def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, verb, setting, key):
+    code, out, err = typed(verb, write_spec(home, setting=setting))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"storagelab: {key}: the server refuses it: ")
+    assert not (home / "results").exists()
+    assert os.listdir(home / "a") == []
+
+
+def test_a_log_volume_with_an_attached_server_is_refused_by_key(typed, home):
+    (home / "a").mkdir()
+    (home / "x.toml").write_text(
+        '[target]\nengine = "postgres"\ndsn = "host=/nowhere"\n[volumes.a]\npath = "a"\n[layout]\nlog = "a"\n'
+    )
+    code, _, err = typed("run", "x.toml")
+    assert code == 2
+    assert err.startswith("storagelab: x.toml: layout.log: the log of a running server can't be moved")
+
+
+def test_a_changed_spec_is_refused_naming_what_changed(typed, results, home):
+    write_spec(home, repetitions=3, rows=700)
+    code, _, err = typed("run", "files.toml")
+    assert code == 2
+    assert "with another spec:\n    workload.rows_per_connection: 500 -> 700\n" in err
+    assert "give the spec a new name" in err
+
+
+def test_a_change_of_comments_only_is_accepted(typed, results, home):
+    write_spec(home, repetitions=3, extra="\n# an afterthought\n")
+    code, _, err = typed("run", "files.toml")
+    assert code == 0, err
+    assert "0 runs to make, 6 stored already" in err
+
+
+def test_a_second_storagelab_on_the_same_experiment_is_refused(typed, results, home):
+    with Store.writing(results / "files", spec.load(home / "files.toml")):
+        code, _, err = typed("run", "files.toml")
+    assert code == 2
+    assert "another storagelab is running this experiment in results/files" in err
+
+
+def test_a_results_folder_that_can_not_be_written_is_said_plainly(typed, home):
+    file = write_spec(home)
+    (home / "blocked").write_text("x")
+    code, _, err = typed("run", file, "--results", home / "blocked")
+    assert code == 2
+    assert err.startswith(f"storagelab: {home}/blocked/files can't be made: ")
+    assert "--results" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="needs a folder that nobody can write")
+def test_a_results_folder_in_a_file_system_that_takes_no_files_is_said_plainly(typed, home):
+    code, _, err = typed("run", write_spec(home), "--results", "/proc/self")
+    assert code == 2
+    assert err.startswith("storagelab: /proc/self/files can't be made: ")
+
+
+def test_an_unknown_experiment_lists_those_there_are(typed, results):
+    code, out, err = typed("report", "flies")
+    assert (code, out) == (2, "")
+    assert "no experiment 'flies' has been run here" in err
+    assert "experiments with results: files" in err
+
+
+def test_where_nothing_was_ever_run_it_says_how_to_begin(typed, home):
+    code, _, err = typed("report", "files")
+    assert code == 2
+    assert "run one: storagelab run SPEC" in err
+
+
+def test_an_unknown_cell_lists_those_there_are(typed, results):
+    code, out, err = typed("waits", "files", "c99")
+    assert (code, out) == (2, "")
+    assert "there is no cell 'c99'" in err
+    assert "cells: " in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["rnu"], ["run"], ["run", "no-such.toml"], ["report", "files", "--format", "docx"], ["plan", "--nonsense"]],
+)
+def test_mistakes_in_the_command_give_exit_code_2(typed, results, words):
+    code, out, err = typed(*words)
+    assert (code, out) == (2, "")
+    assert err
+
+
+def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):
+    code, out, err = typed("export", "files", "--output", "files.toml/all.json")
+    assert (code, out) == (2, "")
+    assert err.startswith("storagelab: ")
+    assert "files.toml" in err
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_or_its_spec_file_mean_the_same(typed, results):
+    by_name, by_file = typed("export", "files"), typed("export", "files.toml")
+    assert by_name[0] == 0
+    assert json.loads(by_name[1])["cells"] == json.loads(by_file[1])["cells"]
+
+
+def test_data_goes_to_stdout_and_nothing_else_does(typed, results):
+    for words in (["export", "files"], ["report", "files", "--format", "json"]):
+        code, out, err = typed(*words)
+        assert (code, err) == (0, "")
+        assert json.loads(out)["experiment"]
+    code, out, err = typed("export", "files", "--format", "csv")
+    assert len(out.splitlines()) == 7
+    code, out, err = typed("report", "files", "--format", "md")
+    assert out.startswith("# ")
+
+
+def test_a_file_can_be_named_instead(typed, results, home):
+    code, out, err = typed("export", "files", "--output", home / "out.json")
+    assert (code, out) == (0, "")
+    assert "written: " in err
+    assert json.loads((home / "out.json").read_text())["experiment"]
+
+
+def test_wait_tables_are_printed_of_all_cells_or_some(typed, results):
+    code, everything, _ = typed("waits", "files")
+    assert code == 0
+    cells = json.loads(typed("export", "files")[1])["cells"]
+    _, one, _ = typed("waits", "files", cells[0]["cell_id"])
+    assert "Lock:extend" in one
+    assert len(one) < len(everything)
+    _, uncut, _ = typed("waits", "files", cells[0]["cell_id"], "--uncut")
+    assert len(uncut) > len(one)
+
+
+def test_results_may_live_elsewhere_by_option_or_variable(typed, results, home, monkeypatch):
+    os.rename(results, home / "elsewhere")
+    assert typed("export", "files")[0] == 2
+    assert typed("export", "files", "--results", "elsewhere")[0] == 0
+    monkeypatch.setenv("STORAGELAB_RESULTS", str(home / "elsewhere"))
+    assert typed("export", "files")[0] == 0
+
+
+def test_the_version_is_said(typed):
+    assert typed("--version") == (0, f"storagelab {storagelab.__version__}\n", "")
+
+
+def test_the_doctor_says_what_this_machine_can_measure(typed, home):
+    code, out, err = typed("doctor")
+    assert (code, err) == (0, "")
+    assert "PostgreSQL" in out
+    write_spec(home)
+    assert "volume a" in typed("doctor", "files.toml")[1]
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "report", "waits", "export", "doctor"])
+def test_every_verb_explains_itself(typed, verb):
+    code, out, _ = typed(verb, "--help")
+    assert code == 0
+    assert "Usage: " in out
+
+
+def test_without_a_word_the_verbs_are_listed(typed):
+    _, out, err = typed()
+    assert all(verb in out + err for verb in ("plan", "run", "report", "waits", "export", "doctor"))
+
+
+# --- as a process ----------------------------------------------------------------------------------------------------
+
+
+def test_piped_output_is_plain(results, home):
+    for words in (["report", "files", "--format", "md"], ["waits", "files"], ["plan", "files.toml"]):
+        said = subprocess.run(
+            [sys.executable, "-m", "storagelab.cli", *words], capture_output=True, cwd=home, check=True
+        )
+        assert b"\x1b" not in said.stdout + said.stderr
+        assert said.stdout
+
+
+def test_a_reader_that_has_had_enough_is_no_error(results, home):
+    command = f"{sys.executable} -m storagelab.cli export files | head -c 10"
+    said = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, cwd=home, text=True, check=False
+    )
+    assert said.stderr == ""
+    assert len(said.stdout) == 10

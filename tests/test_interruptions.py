@@ -1,0 +1,221 @@
+"""Ctrl-C, SIGTERM and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, one can go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_servers import left_behind, postgres_processes, until
+
+from storagelab.model import Run
+from storagelab.store import Store
+
+SPEC = """
+name = "long"
+repetitions = {repetitions}
+[target]
+engine = "postgres"
+[volumes.a]
+path = "a"
+[workload]
+connections = 4
+rows_per_connection = {rows}
+rows_per_transaction = 1000
+"""
+TOO_LONG = 10_000_000
+LOADING = "storagelab: storagelab postgres"
+"""How a session at work shows in the list of processes: cluster, user, database."""
+
+
+class Running:
+    """A `storagelab run` in a process group of its own, as a shell would start it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "storagelab.cli", "run", "long.toml"],
+            cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+        )  # fmt: skip
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code and what was said on stderr."""
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+    def loading(self) -> list[int]:
+        """Sessions that are inserting rows right now."""
+        found = []
+        for pid in postgres_processes(self.home):
+            with contextlib.suppress(OSError):
+                title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if LOADING in title and "CALL" in title:
+                    found.append(pid)
+        return found
+
+
+@pytest.fixture
+def start(scratch) -> Iterator:
+    """Starts a run of so many runs; what still runs at the end of the test is killed."""
+    (scratch / "a").mkdir()
+    started: list[Running] = []
+
+    def start_(*, rows: int = TOO_LONG, repetitions: int = 1) -> Running:
+        (scratch / "long.toml").write_text(SPEC.format(rows=rows, repetitions=repetitions))
+        started.append(Running(scratch))
+        return started[-1]
+
+    yield start_
+    for running in started:
+        if running.process.poll() is None:
+            running.process.kill()
+        running.process.communicate()
+
+
+def stored(home: Path) -> tuple[Run, ...]:
+    with Store.reading(home / "results" / "long") as store:
+        return store.runs()
+
+
+def nothing_is_left(home: Path) -> None:
+    assert left_behind(home) == []
+    assert os.listdir(home / "a") == []
+    assert list((home / "tmp").glob("storagelab-*")) == []
+
+
+# --- stopped cleanly -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("whom", ["the process alone", "its whole group"])
+def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
+    running = start()
+    until(running.loading)
+    began = time.monotonic()
+    (os.killpg if whom == "its whole group" else os.kill)(running.process.pid, number)
+    code, err = running.ended()
+    assert code == 130, err
+    assert time.monotonic() - began < 20
+    assert "interrupted: 0 of 1 runs are stored; run again to go on" in err
+    assert "Traceback" not in err
+    assert "Aborted" not in err
+    nothing_is_left(scratch)
+    assert stored(scratch) == ()
+
+
+def test_impatience_can_not_break_the_cleaning_up(start, scratch):
+    running = start()
+    until(running.loading)
+    for _ in range(40):
+        if running.process.poll() is None:
+            os.kill(running.process.pid, signal.SIGINT)
+        time.sleep(0.005)
+    code, err = running.ended()
+    assert code == 130, err
+    assert "Traceback" not in err
+    nothing_is_left(scratch)
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])
+def test_a_signal_amid_the_set_up_leaves_nothing_behind(start, scratch, after_s):
+    running = start()
+    until(lambda: list((scratch / "a").iterdir()))
+    time.sleep(after_s)
+    os.killpg(running.process.pid, signal.SIGINT)
+    code, err = running.ended()
+    assert code == 130, err
+    assert "Traceback" not in err
+    nothing_is_left(scratch)
+
+
+def test_what_was_stored_before_an_interruption_stays_and_is_not_made_again(start, scratch):
+    running = start(rows=3_000, repetitions=8)
+    until(lambda: (scratch / "results/long/experiment.sqlite").exists() and len(stored(scratch)) >= 2)
+    os.kill(running.process.pid, signal.SIGINT)
+    code, err = running.ended()
+    assert code == 130, err
+    nothing_is_left(scratch)
+    before = stored(scratch)
+    assert 2 <= len(before) < 8
+    assert f"interrupted: {len(before)} of 8 runs are stored" in err
+
+    code, err = start(rows=3_000, repetitions=8).ended()
+    assert code == 0, err
+    assert f"{8 - len(before)} runs to make, {len(before)} stored already" in err
+    after = stored(scratch)
+    assert after[: len(before)] == before
+    assert sorted(run.repetition for run in after) == list(range(1, 9))
+    nothing_is_left(scratch)
+
+
+# --- killed ----------------------------------------------------------------------------------------------------------
+
+
+def test_after_kill_9_no_server_runs_on_and_the_next_run_sweeps_and_goes_on(start, scratch):
+    running = start(rows=200_000, repetitions=2)
+    until(running.loading)
+    running.process.kill()
+    killed_s = time.monotonic()
+    until(lambda: postgres_processes(scratch) == [])
+    assert time.monotonic() - killed_s < 2
+    running.process.wait()
+    debris = os.listdir(scratch / "a")
+    assert len(debris) == 1
+
+    following = start(rows=200_000, repetitions=2)
+    until(following.loading)
+    os.kill(following.process.pid, signal.SIGINT)
+    code, err = following.ended()
+    assert code == 130, err
+    assert f"removed {scratch}/a/{debris[0]}, left behind by a run that was killed" in err
+    nothing_is_left(scratch)
+
+
+def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, scratch):
+    running = start(rows=3_000, repetitions=5)
+    until(lambda: (scratch / "results/long/experiment.sqlite").exists() and len(stored(scratch)) >= 2)
+    running.process.kill()
+    running.process.wait()
+    before = stored(scratch)
+    assert len(before) >= 2
+    code, err = start(rows=3_000, repetitions=5).ended()
+    assert code == 0, err
+    after = stored(scratch)
+    assert after[: len(before)] == before
+    assert sorted(run.repetition for run in after) == [1, 2, 3, 4, 5]
+    assert {run.status for run in after} == {"ok"}
+    nothing_is_left(scratch)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5])
+def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after_s):
+    running = start(rows=500)
+    until(lambda: list((scratch / "a").iterdir()))
+    time.sleep(after_s)
+    running.process.kill()
+    running.process.wait()
+    until(lambda: postgres_processes(scratch) == [])
+    code, err = start(rows=500).ended()
+    assert code == 0, err
+    assert [run.status for run in stored(scratch)] == ["ok"]
+    nothing_is_left(scratch)
+
+
+def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, scratch):
+    running = start()
+    sessions = until(running.loading)
+    server = int(next((scratch / "a").glob("*/server/postmaster.pid")).read_text().split()[0])
+    os.kill(server, signal.SIGKILL)
+    running.process.kill()
+    running.process.wait()
+    following = start()
+    until(lambda: following.loading() and not set(sessions) & set(postgres_processes(scratch)))
+    os.kill(following.process.pid, signal.SIGINT)
+    assert following.ended()[0] == 130
+    nothing_is_left(scratch)
