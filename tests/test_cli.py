@@ -110,7 +110,7 @@ def test_a_failing_run_gives_exit_code_1_and_can_be_made_again(typed, home):
     code, _, err = typed("run", file)
     assert code == 1
     assert err.count("FAILED: the server did not start") == 2
-    assert typed("run", file)[0] == 0, "nothing was made, so nothing failed"
+    assert typed("run", file)[0] == 1, "some runs are still failed ones"
     assert typed("run", file, "--again")[0] == 1
     with Store.reading(home / "results" / "files") as store:
         assert [run.attempt for run in store.runs()] == [1, 1, 2, 2]
@@ -173,9 +173,10 @@ def test_mistakes_in_the_spec_are_said_once_with_file_and_key(typed, home, verb)
     [('shared_bufers = "1MB"', "target.settings.shared_bufers"), ('work_mem = "lots"', "target.settings.work_mem")],
 )
 def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, verb, setting, key):
-    code, out, err = typed(verb, write_spec(home, setting=setting))
+    file = write_spec(home, setting=setting)
+    code, out, err = typed(verb, file)
     assert (code, out) == (2, "")
-    assert err.startswith(f"storagelab: {key}: the server refuses it: ")
+    assert err.startswith(f"storagelab: {file}: {key}: the server refuses it: ")
     assert not (home / "results").exists()
     assert os.listdir(home / "a") == []
 

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import typer
 from rich.console import Console
@@ -216,7 +216,10 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     console = _err()
     for line in sweep(expanded, site):
         console.print(line, highlight=False, soft_wrap=True)
-    with RunProgress(expanded, pending, store.durations(), console, store.folder) as progress, _interruptible():
+    with (
+        _Interruptible() as stopping,
+        RunProgress(expanded, pending, store.durations(), console, store.folder, stopping.check) as progress,
+    ):
         stored = len(expanded.runs) - len(pending)
         progress.say(f"{found.server}")
         progress.say(
@@ -234,17 +237,28 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
         return progress.failed
 
 
-class _interruptible:  # noqa: N801 - reads as a word in a with statement
+class _Interruptible:
     """The first Ctrl-C or SIGTERM stops cleanly; further ones can't break the cleaning up."""
 
-    def __enter__(self) -> None:
+    def __init__(self) -> None:
+        self._asked = False
+
+    def __enter__(self) -> Self:
         self._before = {int(number): signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            # Once asked to stop, it is stopping already: what is left to do is short, and is not to be broken off.
+            signal.signal(number, signal.SIG_IGN if self._asked else handler)
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt once asked to stop: Python loses what a signal raises amid some of its own callbacks."""
+        if self._asked:
+            raise KeyboardInterrupt
 
     def _stop(self, *_: object) -> None:
+        self._asked = True
         for number in self._before:
             signal.signal(number, self._ask_patience)
         raise KeyboardInterrupt

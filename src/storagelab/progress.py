@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,8 +28,13 @@ class RunProgress:
         finished: Sequence[tuple[str, float]],
         console: Console,
         folder: Path,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from."""
+        """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from.
+
+        `check` is called at everything that happens; it may raise KeyboardInterrupt to stop the runs.
+        """
+        self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
         self.total = len(pending)
         self.console = console
@@ -75,9 +80,11 @@ class RunProgress:
         self._now = f"{wording.level_text(cell.levels) or cell.cell_id}, repetition {planned.repetition}"
         self._log.info("start %s (%s)", self._now, planned.cell_id)
         self._show(0)
+        self._check()
 
     def rows_done(self, rows: int) -> None:
         self._show(rows)
+        self._check()
 
     def stored(self, run: Run) -> None:
         self._left = self._left[1:]

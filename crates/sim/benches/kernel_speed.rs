@@ -1,7 +1,8 @@
 //! How fast the kernel is, against the same simulation written by hand as a state machine: `cargo bench --bench kernel_speed`.
 //!
-//! The cycle: each process thinks for a random time, then is served for another, and so on, with nothing in between, so
-//! that all the work is the event list's and the executor's. Contestants run in turn within one process, round by round,
+//! The timer cycle: each process sleeps for a random time, over and over, with nothing in between, so that all the work is
+//! the event list's and the executor's. The cycle of two: it sleeps in turn for a long and for a short time, which a future
+//! writes as two waits in a loop, and a state machine as two states. Contestants run in turn within one process, round by round,
 //! and each round gives one ratio; the medians of the rounds are printed, so a noisy neighbour disturbs both sides alike.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -11,6 +12,7 @@ use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use storagelab_sim::kernel::{Action, EventList, Executor, Kernel, Ns, Port};
+use storagelab_sim::sqlos::{Config, LatchClass, Machine, Mode, Sqlos, WaitType};
 
 const EVENTS: u64 = 200_000;
 const ROUNDS: usize = 61;
@@ -20,8 +22,8 @@ const ROUNDS: usize = 61;
 struct Lengths(u64);
 
 impl Lengths {
-    fn of(process: u32) -> Self {
-        Self(0x9e37_79b9_7f4a_7c15 ^ (u64::from(process) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d))
+    fn of(process: u64) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15 ^ (process + 1).wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
 
     #[inline]
@@ -40,13 +42,15 @@ const SERVICE_MASK_NS: Ns = 0xffff;
 type Outcome = (u64, Ns);
 
 /// Processes as futures on the executor.
-fn futures(processes: u32, jumps: bool) -> Outcome {
-    async fn cycle(kernel: &Kernel, served: &Cell<u64>, mut lengths: Lengths) {
+fn futures<const STATES: u32>(processes: u32, jumps: bool) -> Outcome {
+    async fn cycle<const STATES: u32>(kernel: &Kernel, served: &Cell<u64>, mut lengths: Lengths) {
         loop {
             kernel.sleep(lengths.next(THINK_MASK_NS)).await;
             served.set(served.get() + 1);
-            kernel.sleep(lengths.next(SERVICE_MASK_NS)).await;
-            served.set(served.get() + 1);
+            if STATES == 2 {
+                kernel.sleep(lengths.next(SERVICE_MASK_NS)).await;
+                served.set(served.get() + 1);
+            }
             if served.get() >= EVENTS {
                 kernel.stop();
             }
@@ -58,7 +62,7 @@ fn futures(processes: u32, jumps: bool) -> Outcome {
     let served = Cell::new(0);
     let mut executor = Executor::new(&kernel);
     for process in 0..processes {
-        executor.spawn(cycle(&kernel, &served, Lengths::of(process)));
+        executor.spawn(cycle::<STATES>(&kernel, &served, Lengths::of(process.into())));
     }
     executor.run();
     (served.get(), kernel.now())
@@ -77,11 +81,11 @@ trait Events: Default {
 }
 
 /// A process as a state, advanced by one `match`.
-fn state_machine<E: Events>(processes: u32) -> Outcome {
+fn state_machine<E: Events, const STATES: u32>(processes: u32) -> Outcome {
     let mut events = E::default();
     let mut machines: Vec<(State, Lengths)> = Vec::new();
     for process in 0..processes {
-        let mut lengths = Lengths::of(process);
+        let mut lengths = Lengths::of(process.into());
         events.put(lengths.next(THINK_MASK_NS), process);
         machines.push((State::Thinking, lengths));
     }
@@ -90,11 +94,11 @@ fn state_machine<E: Events>(processes: u32) -> Outcome {
         let (state, lengths) = &mut machines[process as usize];
         served += 1;
         let length_ns = match state {
-            State::Thinking => {
+            State::Thinking if STATES == 2 => {
                 *state = State::Served;
                 lengths.next(SERVICE_MASK_NS)
             }
-            State::Served => {
+            State::Thinking | State::Served => {
                 *state = State::Thinking;
                 if served >= EVENTS {
                     return (served, now_ns);
@@ -121,7 +125,9 @@ impl Events for OwnList {
 
     #[inline]
     fn take(&mut self) -> Option<(Ns, u32)> {
-        self.0.pop_until(Ns::MAX).map(|(time_ns, action)| (time_ns, action.token()))
+        self.0
+            .pop_until(Ns::MAX)
+            .map(|(time_ns, action)| (time_ns, action.token()))
     }
 }
 
@@ -159,16 +165,42 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn main() {
-    println!("timer events a second, in millions: medians of {ROUNDS} rounds of {EVENTS} events");
+/// Sessions on cores: each computes, takes a latch that is free most of the time, computes and waits for an I/O. Gives how
+/// many of these four went by.
+fn sessions(count: u64, cores: u32) -> Outcome {
+    const STEPS_A_ROUND: u64 = 4;
+    let os = Sqlos::new(Config::new(cores));
+    let mut machine = Machine::new(&os);
+    let rounds = EVENTS / STEPS_A_ROUND / count;
+    for session in 0..count {
+        let os = &os;
+        machine.spawn_session(async move {
+            let mut lengths = Lengths::of(session);
+            for round in 0..rounds {
+                os.cpu(lengths.next(SERVICE_MASK_NS)).await;
+                let page = os.latch(lengths.next(0xfff), LatchClass::Page).acquire(Mode::Ex).await;
+                os.cpu_unbroken(lengths.next(SERVICE_MASK_NS)).await;
+                page.release();
+                let read = os.event(round);
+                read.io_done_at(os.now() + lengths.next(THINK_MASK_NS));
+                read.wait(WaitType::PageIoLatchEx).await;
+            }
+        });
+    }
+    let elapsed_ns = machine.run().expect("no session is stuck");
+    (rounds * count * STEPS_A_ROUND, elapsed_ns)
+}
+
+/// Prints the medians of one cycle, for several numbers of processes.
+fn race<const STATES: u32>() {
     println!("processes  kernel  by hand, same list  by hand, std heap  kernel/same  kernel/std  kernel with jumps");
     for processes in [16, 64, 256, 1024, 4096] {
         let mut speeds: [Vec<f64>; 6] = Default::default();
         for _ in 0..ROUNDS {
-            let (kernel, expected) = timed(|| futures(processes, false));
-            let (own, outcome_own) = timed(|| state_machine::<OwnList>(processes));
-            let (standard, outcome_standard) = timed(|| state_machine::<StandardHeap>(processes));
-            let (jumping, outcome_jumping) = timed(|| futures(processes, true));
+            let (kernel, expected) = timed(|| futures::<STATES>(processes, false));
+            let (own, outcome_own) = timed(|| state_machine::<OwnList, STATES>(processes));
+            let (standard, outcome_standard) = timed(|| state_machine::<StandardHeap, STATES>(processes));
+            let (jumping, outcome_jumping) = timed(|| futures::<STATES>(processes, true));
             assert_eq!([outcome_own, outcome_standard, outcome_jumping], [expected; 3]);
             let round = [kernel, own, standard, kernel / own, kernel / standard, jumping];
             for (all, one) in speeds.iter_mut().zip(round) {
@@ -179,5 +211,18 @@ fn main() {
         println!(
             "{processes:9}  {kernel:6.1}  {own:18.1}  {standard:17.1}  {to_own:11.2}  {to_standard:10.2}  {jumping:17.1}"
         );
+    }
+}
+
+fn main() {
+    println!("millions a second, medians of {ROUNDS} rounds of {EVENTS} events");
+    println!("\ntimer events, the timer cycle");
+    race::<1>();
+    println!("\ntimer events, the cycle of two");
+    race::<2>();
+    println!("\nsteps of sessions on cores (compute, latch, compute, I/O)");
+    for (count, cores) in [(16, 2), (64, 8), (1024, 64)] {
+        let rounds = (0..ROUNDS).map(|_| timed(|| sessions(count, cores)).0).collect();
+        println!("{count} sessions on {cores} cores: {:.1}", median(rounds));
     }
 }

@@ -4,5 +4,7 @@
 //! or a release build, in this process or in another.
 #![forbid(unsafe_code)]
 
+pub mod flash;
 pub mod kernel;
 pub mod rng;
+pub mod sqlos;

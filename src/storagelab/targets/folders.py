@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from storagelab.model import Config
 from storagelab.values import Frozen
 
 _MARKER = ".storagelab.json"
+_PATIENCE_S = 2.0
 
 
 class Site(Frozen):
@@ -85,14 +88,27 @@ class Folders:
         for folder in sorted(set(self._folders.values())):
             try:
                 if folder.exists() and _is_ours(folder, self.site):
-                    _remove_contents(folder)
+                    _remove_patiently(folder)
             except OSError as error:
                 problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
         if problems:
             raise RunFailed("; ".join(problems))
 
 
-def _remove_contents(folder: Path) -> None:
+def _remove_patiently(folder: Path) -> None:
+    """Once more if a program that was just stopped wrote its last file while others were being removed."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            _remove(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+def _remove(folder: Path) -> None:
     """The marker goes last, so that an interrupted removal is recognised and resumed."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():

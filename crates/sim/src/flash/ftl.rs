@@ -55,7 +55,9 @@ impl Shape {
     pub fn check(&self) -> Result<(), String> {
         let pages = self.pages_per_block;
         if !pages.is_power_of_two() || pages > 1 << 15 {
-            return Err(format!("{pages} pages a block: it must be a power of two, at most 32768"));
+            return Err(format!(
+                "{pages} pages a block: it must be a power of two, at most 32768"
+            ));
         }
         if self.blocks.checked_mul(pages).is_none_or(|all| all == NONE) {
             return Err(format!(
@@ -333,7 +335,8 @@ impl Ftl {
     #[cold]
     fn make_room(&mut self, observer: &mut impl Observer) {
         while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].next == self.points[HOST].end {
-            self.clean(observer).expect("a drive short of free blocks has closed ones");
+            self.clean(observer)
+                .expect("a drive short of free blocks has closed ones");
         }
     }
 
@@ -367,69 +370,9 @@ impl Ftl {
         }
         flash
     }
-
-    /// Asserts what must hold at any time, in words: each logical page on one flash page and the other way round, valid
-    /// pages adding up, every block in exactly one place. Takes time in proportion to the drive.
-    ///
-    /// # Errors
-    /// The first thing that does not hold.
-    pub fn check(&self) -> Result<(), String> {
-        self.check_map()?;
-        self.check_blocks()
-    }
-
-    fn check_map(&self) -> Result<(), String> {
-        let mut mapped = 0;
-        for (logical, &flash) in (0..).zip(&self.flash_of) {
-            if flash != NONE {
-                mapped += 1;
-                if self.logical_of.get(flash as usize) != Some(&logical) {
-                    return Err(format!("logical page {logical} maps to flash page {flash}, which holds another"));
-                }
-            }
-        }
-        let held = self.logical_of.iter().filter(|&&logical| logical != NONE).count();
-        if mapped != self.mapped || held != mapped as usize {
-            return Err(format!(
-                "{mapped} logical pages are mapped, {held} flash pages are valid, {} are counted",
-                self.mapped
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_blocks(&self) -> Result<(), String> {
-        let mut seen = vec![0u32; self.shape.blocks as usize];
-        let open = self.points.iter().filter(|point| point.next != point.end);
-        let open_blocks = open.clone().map(|point| point.next >> self.shift);
-        for block in self.free.iter().copied().chain(self.closed.in_order()).chain(open_blocks) {
-            seen[block as usize] += 1;
-        }
-        if let Some(block) = seen.iter().position(|&times| times != 1) {
-            return Err(format!("block {block} stands in {} places instead of one", seen[block]));
-        }
-        for (block, pages) in self.logical_of.chunks(self.shape.pages_per_block as usize).enumerate() {
-            let valid = pages.iter().filter(|&&logical| logical != NONE).count();
-            if valid != usize::from(self.valid[block]) {
-                return Err(format!("block {block} has {valid} valid pages, counted as {}", self.valid[block]));
-            }
-        }
-        if let Some(block) = self.free.iter().find(|&&block| self.valid[block as usize] > 0) {
-            return Err(format!("free block {block} holds valid pages"));
-        }
-        for point in open {
-            let unwritten = &self.logical_of[point.next as usize..point.end as usize];
-            if unwritten.iter().any(|&logical| logical != NONE) {
-                return Err(format!("a page not yet written at or after flash page {} is valid", point.next));
-            }
-        }
-        let counts = self.closed.in_order().map(|block| self.valid[block as usize]);
-        if self.shape.victim == VictimPolicy::Greedy && !counts.is_sorted() {
-            return Err("closed blocks are not in the order of their valid pages".to_owned());
-        }
-        Ok(())
-    }
 }
+
+mod audit;
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,6 @@ const TIME_BITS: u32 = 56;
 const SEQUENCE_BITS: u32 = 40;
 const ACTION_BITS: u32 = 32;
 const TOKEN_BITS: u32 = 28;
-/// Four children a node: half the levels of a binary heap, and the children lie in one cache line.
-const ARITY: usize = 4;
 
 const _: () = assert!(TIME_BITS + SEQUENCE_BITS + ACTION_BITS == 128);
 
@@ -76,7 +74,7 @@ impl Action {
 /// most events of a simulation schedule their successor, and this way each pair costs one pass through the heap, not two.
 #[derive(Debug, Default)]
 pub struct EventList {
-    /// A heap of [`ARITY`] children a node; `heap[0]` means nothing while `hole` is set.
+    /// A binary heap; `heap[0]` means nothing while `hole` is set.
     heap: Vec<u128>,
     hole: bool,
     sequence: u64,
@@ -115,9 +113,13 @@ impl EventList {
     ///
     /// # Panics
     /// If `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
+    #[inline]
     pub fn push(&mut self, time_ns: Ns, action: Action) {
-        assert!(time_ns < TIME_LIMIT_NS, "simulated time ran past 833 days");
-        assert!(self.sequence < 1 << SEQUENCE_BITS, "a run has at most 2^40 events");
+        assert!(
+            time_ns >> TIME_BITS | self.sequence >> SEQUENCE_BITS == 0,
+            "simulated time ran past 833 days, or the run past 2^40 events: {time_ns} ns, {}",
+            self.sequence
+        );
         let key = u128::from(time_ns) << (SEQUENCE_BITS + ACTION_BITS)
             | u128::from(self.sequence) << ACTION_BITS
             | u128::from(action.0);
@@ -132,6 +134,7 @@ impl EventList {
     }
 
     /// Takes out the earliest event, unless it is later than `limit_ns`.
+    #[inline]
     pub fn pop_until(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
         self.fill_hole();
         let key = *self.heap.first()?;
@@ -145,15 +148,17 @@ impl EventList {
 
     /// The time of the earliest event; `Ns::MAX` if there is none.
     #[must_use]
+    #[inline]
     pub fn next_time_ns(&self) -> Ns {
         let earliest = if self.hole {
-            self.heap.iter().skip(1).take(ARITY).min()
+            self.heap.iter().skip(1).take(2).min()
         } else {
             self.heap.first()
         };
         earliest.map_or(Ns::MAX, |&key| time_of(key))
     }
 
+    #[inline]
     fn fill_hole(&mut self) {
         if !self.hole {
             return;
@@ -166,31 +171,34 @@ impl EventList {
     }
 
     /// Puts `key` where it belongs on the way down from the root, whose present key is given up.
+    #[inline]
     fn sift_down(&mut self, key: u128) {
         let heap = self.heap.as_mut_slice();
         let mut at = 0;
         loop {
-            let first = at * ARITY + 1;
-            let (child, child_key) = match heap.get(first..) {
-                Some(&[a, b, c, d, ..]) => earliest_of_four(first, [a, b, c, d]),
-                Some(rest) if !rest.is_empty() => earliest_of_few(first, rest),
+            let left = 2 * at + 1;
+            let child = match heap.get(left..) {
+                // Arithmetic and no branch: which child is earlier can't be predicted.
+                Some([a, b, ..]) => left + usize::from(b < a),
+                Some([_]) => left,
                 _ => break,
             };
-            if key <= child_key {
+            if key <= heap[child] {
                 break;
             }
-            heap[at] = child_key;
+            heap[at] = heap[child];
             at = child;
         }
         heap[at] = key;
     }
 
     /// Puts `key` where it belongs on the way up from the last place, whose present key is given up.
+    #[inline]
     fn sift_up(&mut self, key: u128) {
         let heap = self.heap.as_mut_slice();
         let mut at = heap.len() - 1;
         while at > 0 {
-            let parent = (at - 1) / ARITY;
+            let parent = (at - 1) / 2;
             if heap[parent] <= key {
                 break;
             }
@@ -201,24 +209,6 @@ impl EventList {
     }
 }
 
-/// As a tournament: two rounds of comparisons, of which the first two don't wait for each other.
-fn earliest_of_four(first: usize, [a, b, c, d]: [u128; ARITY]) -> (usize, u128) {
-    let left = if b < a { (first + 1, b) } else { (first, a) };
-    let right = if d < c { (first + 3, d) } else { (first + 2, c) };
-    if right.1 < left.1 { right } else { left }
-}
-
-fn earliest_of_few(first: usize, keys: &[u128]) -> (usize, u128) {
-    let mut earliest = (first, keys[0]);
-    for (offset, &key) in keys.iter().enumerate().skip(1) {
-        if key < earliest.1 {
-            earliest = (first + offset, key);
-        }
-    }
-    earliest
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "56 bits are left")]
 const fn time_of(key: u128) -> Ns {
     (key >> (SEQUENCE_BITS + ACTION_BITS)) as Ns
 }

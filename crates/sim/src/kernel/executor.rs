@@ -23,6 +23,10 @@ impl ProcessId {
     }
 
     const fn resumption(self) -> Action {
+        assert!(
+            self.0 < Action::TOKEN_LIMIT,
+            "only a process can wait, and none runs now"
+        );
         Action::call(Port::RESUME, self.0)
     }
 }
@@ -38,6 +42,8 @@ pub struct Kernel {
     /// What is to happen in this nanosecond, in order, before the next event.
     ready: RefCell<VecDeque<Action>>,
     stopping: Cell<bool>,
+    /// True if the next event must wait: something is ready, or the run is to stop.
+    busy: Cell<bool>,
     may_jump: Cell<bool>,
     jumps: Cell<u64>,
 }
@@ -59,6 +65,7 @@ impl Kernel {
             events: RefCell::new(EventList::new()),
             ready: RefCell::new(VecDeque::new()),
             stopping: Cell::new(false),
+            busy: Cell::new(false),
             may_jump: Cell::new(true),
             jumps: Cell::new(0),
         }
@@ -73,14 +80,11 @@ impl Kernel {
 
     /// The process that runs now.
     ///
-    /// # Panics
-    /// If none does: in a handler, or outside of a run.
+    /// In a handler, and outside of a run, there is none: the number given then names no process, and can't be resumed.
     #[must_use]
     #[inline]
     pub fn current(&self) -> ProcessId {
-        let current = self.current.get();
-        assert!(current != ProcessId::NONE, "only a process can wait, and none runs now");
-        current
+        self.current.get()
     }
 
     /// Lets `action` happen at `time_ns`; after all that was scheduled for that time before.
@@ -89,7 +93,11 @@ impl Kernel {
     /// If that time is past.
     #[inline]
     pub fn at(&self, time_ns: Ns, action: Action) {
-        assert!(time_ns >= self.now(), "an event at {time_ns} ns is past, it is {} ns", self.now());
+        assert!(
+            time_ns >= self.now(),
+            "an event at {time_ns} ns is past, it is {} ns",
+            self.now()
+        );
         self.events.borrow_mut().push(time_ns, action);
     }
 
@@ -97,6 +105,7 @@ impl Kernel {
     #[inline]
     pub fn soon(&self, action: Action) {
         self.ready.borrow_mut().push_back(action);
+        self.busy.set(true);
     }
 
     /// Resumes `process` now, after what is ready already. It must be waiting, and nothing else may resume it.
@@ -114,13 +123,12 @@ impl Kernel {
         self.at(time_ns, process.resumption());
     }
 
-    /// Suspends the running process for `length_ns`. Awaited by a worker of [`crate::sqlos`], it would be an idle core.
+    /// Suspends the running process for `length_ns`. Not for workers of [`crate::sqlos`]: they would keep their cores meanwhile.
     #[inline]
     pub fn sleep(&self, length_ns: Ns) -> Sleep<'_> {
         Sleep {
             kernel: self,
             length_ns,
-            scheduled: false,
         }
     }
 
@@ -129,9 +137,8 @@ impl Kernel {
     pub fn try_advance(&self, length_ns: Ns) -> bool {
         let then_ns = self.now() + length_ns;
         let free = self.may_jump.get()
+            && !self.busy.get()
             && then_ns <= self.limit_ns.get()
-            && !self.stopping.get()
-            && self.ready.borrow().is_empty()
             && then_ns < self.events.borrow().next_time_ns();
         if free {
             self.now_ns.set(then_ns);
@@ -149,6 +156,18 @@ impl Kernel {
     /// Ends the present run as soon as the running process or handler returns.
     pub fn stop(&self) {
         self.stopping.set(true);
+        self.busy.set(true);
+    }
+
+    /// Takes out what is to happen next in this nanosecond; nothing, once the run is to stop.
+    fn next_ready(&self) -> Option<Action> {
+        if self.stopping.get() {
+            return None;
+        }
+        let mut ready = self.ready.borrow_mut();
+        let action = ready.pop_front();
+        self.busy.set(!ready.is_empty());
+        action
     }
 
     /// How many events and jumps have happened: the length of the simulation in steps.
@@ -163,8 +182,12 @@ impl Kernel {
 #[must_use = "a process sleeps only if it awaits this"]
 pub struct Sleep<'k> {
     kernel: &'k Kernel,
+    /// [`Sleep::SCHEDULED`] once the process sleeps.
     length_ns: Ns,
-    scheduled: bool,
+}
+
+impl Sleep<'_> {
+    const SCHEDULED: Ns = Ns::MAX;
 }
 
 impl Future for Sleep<'_> {
@@ -172,12 +195,13 @@ impl Future for Sleep<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.scheduled || self.kernel.try_advance(self.length_ns) {
+        let kernel = self.kernel;
+        if self.length_ns == Self::SCHEDULED || kernel.try_advance(self.length_ns) {
             return Poll::Ready(());
         }
-        self.scheduled = true;
-        self.kernel
-            .resume_at(self.kernel.now() + self.length_ns, self.kernel.current());
+        let wake_ns = kernel.now() + self.length_ns;
+        self.length_ns = Self::SCHEDULED;
+        kernel.events.borrow_mut().push(wake_ns, kernel.current().resumption());
         Poll::Pending
     }
 }
@@ -269,14 +293,23 @@ impl<'w> Executor<'w> {
     /// # Panics
     /// If `limit_ns` is past, or if a process or a handler panics.
     pub fn run_until(&mut self, limit_ns: Ns) -> Halt {
+        let halt = self.run_events(limit_ns);
+        self.kernel.current.set(ProcessId::NONE);
+        halt
+    }
+
+    fn run_events(&mut self, limit_ns: Ns) -> Halt {
         let kernel = self.kernel;
         assert!(limit_ns >= kernel.now(), "a run can't end in the past");
         kernel.limit_ns.set(limit_ns);
         kernel.stopping.set(false);
-        while !kernel.stopping.get() {
-            let ready = kernel.ready.borrow_mut().pop_front();
-            if let Some(action) = ready {
-                self.act(action);
+        loop {
+            if kernel.busy.get() {
+                match kernel.next_ready() {
+                    Some(action) => self.act(action),
+                    None if kernel.stopping.get() => return Halt::Stopped,
+                    None => {}
+                }
                 continue;
             }
             let event = kernel.events.borrow_mut().pop_until(limit_ns);
@@ -286,7 +319,6 @@ impl<'w> Executor<'w> {
             kernel.now_ns.set(time_ns);
             self.act(action);
         }
-        Halt::Stopped
     }
 
     fn rest(&self, limit_ns: Ns) -> Halt {

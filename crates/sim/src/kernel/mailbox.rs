@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use super::executor::{Kernel, ProcessId};
 
 /// Messages in the order of sending, from anywhere (processes, workers, handlers) to one process, which is how a device
-/// gets its requests.
+/// gets its requests. Workers of [`crate::sqlos`] don't receive here, as they would keep their cores meanwhile.
 #[derive(Debug)]
 pub struct Mailbox<'k, T> {
     kernel: &'k Kernel,

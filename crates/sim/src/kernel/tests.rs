@@ -1,0 +1,241 @@
+//! Stories of the clock, the event list and the executor.
+
+use std::cell::{Cell, RefCell};
+
+use proptest::prelude::*;
+
+use super::{Action, EventList, Executor, Halt, Kernel, MS, Mailbox, Ns, Port, SEC, US};
+use crate::rng::Rng;
+
+const BELL: Port = Port::new(5);
+
+fn bell(token: u32) -> Action {
+    Action::call(BELL, token)
+}
+
+/// All events of the list, in order.
+fn drain(list: &mut EventList) -> Vec<(Ns, u32)> {
+    std::iter::from_fn(|| list.pop_until(Ns::MAX))
+        .map(|(time_ns, action)| (time_ns, action.token()))
+        .collect()
+}
+
+#[test]
+fn events_come_in_the_order_of_their_times() {
+    let mut list = EventList::new();
+    for (time_ns, token) in [(30, 3), (10, 1), (50, 5), (20, 2), (40, 4)] {
+        list.push(time_ns, bell(token));
+    }
+    assert_eq!(drain(&mut list), [(10, 1), (20, 2), (30, 3), (40, 4), (50, 5)]);
+}
+
+#[test]
+fn events_of_one_time_come_in_the_order_of_their_scheduling() {
+    let mut list = EventList::new();
+    for token in 0..9 {
+        list.push(7, bell(token));
+    }
+    assert_eq!(drain(&mut list), (0..9).map(|token| (7, token)).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_event_after_the_limit_stays_in_the_list() {
+    let mut list = EventList::new();
+    list.push(10, bell(1));
+    assert_eq!(list.pop_until(9), None);
+    assert_eq!(list.pop_until(10), Some((10, bell(1))));
+    assert_eq!((list.len(), list.next_time_ns(), list.taken()), (0, Ns::MAX, 1));
+}
+
+proptest! {
+    /// The reference is a plain vector, searched from end to end.
+    #[test]
+    fn the_event_list_does_what_a_sorted_vector_would(steps in prop::collection::vec(prop::option::of(0_u64..20), 0..200)) {
+        let mut list = EventList::new();
+        let mut model: Vec<(Ns, u32)> = Vec::new();
+        for (token, step) in (0..).zip(steps) {
+            if let Some(time_ns) = step {
+                list.push(time_ns, bell(token));
+                model.push((time_ns, token));
+            } else {
+                let earliest = model.iter().copied().min();
+                model.retain(|&event| Some(event) != earliest);
+                let popped = list.pop_until(Ns::MAX).map(|(time_ns, action)| (time_ns, action.token()));
+                prop_assert_eq!(popped, earliest);
+            }
+            prop_assert_eq!(list.len(), model.len());
+            prop_assert_eq!(list.next_time_ns(), model.iter().map(|&(time_ns, _)| time_ns).min().unwrap_or(Ns::MAX));
+        }
+        model.sort_unstable();
+        prop_assert_eq!(drain(&mut list), model);
+    }
+}
+
+#[test]
+fn a_sleeping_process_goes_on_at_its_time() {
+    let kernel = Kernel::new();
+    let log = RefCell::new(Vec::new());
+    let mut executor = Executor::new(&kernel);
+    for (name, length_ns) in [("long", 2 * US), ("short", US)] {
+        let (kernel, log) = (&kernel, &log);
+        executor.spawn(async move {
+            for _ in 0..2 {
+                kernel.sleep(length_ns).await;
+                log.borrow_mut().push((kernel.now(), name));
+            }
+        });
+    }
+    assert_eq!(executor.run(), Halt::NothingLeft);
+    // At 2 us the long sleep was scheduled first.
+    let expected = [(US, "short"), (2 * US, "long"), (2 * US, "short"), (4 * US, "long")];
+    assert_eq!(*log.borrow(), expected);
+    assert_eq!(executor.unfinished(), 0);
+}
+
+#[test]
+fn a_port_is_called_at_its_time_with_its_token() {
+    let kernel = Kernel::new();
+    let rung = RefCell::new(Vec::new());
+    let mut executor = Executor::new(&kernel);
+    executor.on(BELL, |token| {
+        rung.borrow_mut().push((kernel.now(), token));
+        if token < 3 {
+            kernel.at(kernel.now() + MS, bell(token + 1));
+        }
+    });
+    kernel.at(0, bell(1));
+    kernel.soon(bell(3));
+    executor.run();
+    assert_eq!(*rung.borrow(), [(0, 3), (0, 1), (MS, 2), (2 * MS, 3)]);
+}
+
+#[test]
+fn a_run_stops_at_its_limit_and_goes_on_from_there() {
+    let kernel = Kernel::new();
+    let mut executor = Executor::new(&kernel);
+    executor.spawn(async { kernel.sleep(10).await });
+    assert_eq!((executor.run_until(9), kernel.now()), (Halt::LimitReached, 9));
+    assert_eq!((executor.run_until(10), kernel.now()), (Halt::NothingLeft, 10));
+}
+
+#[test]
+fn a_run_can_be_stopped_from_within() {
+    let kernel = Kernel::new();
+    let mut executor = Executor::new(&kernel);
+    executor.spawn(async {
+        kernel.sleep(5).await;
+        kernel.stop();
+        kernel.sleep(5).await;
+    });
+    executor.spawn(async { kernel.sleep(6).await });
+    assert_eq!((executor.run(), kernel.now()), (Halt::Stopped, 5));
+    assert_eq!((executor.run(), kernel.now()), (Halt::NothingLeft, 10));
+}
+
+#[test]
+fn a_process_alone_in_the_world_jumps_and_needs_no_events() {
+    let kernel = Kernel::new();
+    let mut executor = Executor::new(&kernel);
+    executor.spawn(async {
+        for _ in 0..1000 {
+            kernel.sleep(SEC).await;
+        }
+    });
+    executor.run();
+    assert_eq!((kernel.now(), kernel.steps()), (1000 * SEC, 1000));
+}
+
+#[test]
+#[should_panic(expected = "is past")]
+fn an_event_in_the_past_is_refused() {
+    let kernel = Kernel::new();
+    let mut executor = Executor::new(&kernel);
+    executor.spawn(async {
+        kernel.sleep(5).await;
+        kernel.at(4, bell(0));
+    });
+    executor.run();
+}
+
+#[test]
+#[should_panic(expected = "only a process can wait")]
+fn a_handler_that_wants_to_wait_is_refused() {
+    let kernel = Kernel::new();
+    let mut executor = Executor::new(&kernel);
+    executor.on(BELL, |_| kernel.resume(kernel.current()));
+    kernel.soon(bell(0));
+    executor.run();
+}
+
+/// What a few processes did, and when, if each sleeps for the lengths given, the run being cut every `slice_ns`.
+fn diary(lengths_ns: &[Vec<Ns>], jumps: bool, slice_ns: Ns) -> Vec<(Ns, usize)> {
+    let kernel = Kernel::new();
+    kernel.set_jumps(jumps);
+    let diary = RefCell::new(Vec::new());
+    let mut executor = Executor::new(&kernel);
+    for (process, lengths_ns) in lengths_ns.iter().enumerate() {
+        let (kernel, diary) = (&kernel, &diary);
+        executor.spawn(async move {
+            for &length_ns in lengths_ns {
+                kernel.sleep(length_ns).await;
+                diary.borrow_mut().push((kernel.now(), process));
+            }
+        });
+    }
+    while executor.run_until(kernel.now() + slice_ns) != Halt::NothingLeft {}
+    drop(executor);
+    diary.into_inner()
+}
+
+proptest! {
+    #[test]
+    fn neither_jumps_nor_cuts_change_what_happens(
+        lengths_ns in prop::collection::vec(prop::collection::vec(0_u64..9, 0..20), 1..6),
+        slice_ns in 1_u64..50,
+    ) {
+        let plain = diary(&lengths_ns, false, SEC);
+        prop_assert_eq!(&diary(&lengths_ns, true, SEC), &plain);
+        prop_assert_eq!(&diary(&lengths_ns, true, slice_ns), &plain);
+    }
+}
+
+/// Pollaczek and Khinchine: with random arrivals at utilisation u and a constant service time s, the mean wait in the queue
+/// is s u / 2 (1 - u).
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "sums of a few seconds")]
+fn random_arrivals_at_a_disk_of_constant_service_time_wait_as_in_an_m_d_1_queue() {
+    const REQUESTS: u32 = 400_000;
+    const SERVICE_NS: Ns = 100 * US;
+    const UTILISATION: f64 = 0.7;
+    let kernel = Kernel::new();
+    let queue = Mailbox::new(&kernel);
+    let waited_ns = Cell::new(0);
+    let mut executor = Executor::new(&kernel);
+    executor.spawn(async {
+        for _ in 0..REQUESTS {
+            let arrived_ns: Ns = queue.receive().await;
+            waited_ns.set(waited_ns.get() + kernel.now() - arrived_ns);
+            kernel.sleep(SERVICE_NS).await;
+        }
+    });
+    executor.spawn(async {
+        let mut gaps = Rng::stream(1, "arrivals");
+        for _ in 0..REQUESTS {
+            let mean_ns = SERVICE_NS as f64 / UTILISATION;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a gap is small and positive"
+            )]
+            kernel.sleep(gaps.exponential(mean_ns).round() as Ns).await;
+            queue.send(kernel.now());
+        }
+    });
+    executor.run();
+    let mean_ns = waited_ns.get() as f64 / f64::from(REQUESTS);
+    let expected_ns = SERVICE_NS as f64 * UTILISATION / (2.0 * (1.0 - UTILISATION));
+    assert!(
+        (mean_ns / expected_ns - 1.0).abs() < 0.02,
+        "waited {mean_ns} ns on average, should be {expected_ns} ns"
+    );
+}

@@ -7,6 +7,7 @@ import ctypes
 import difflib
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -173,9 +174,10 @@ class Server:
         make_folder(self.log_folder)
         # A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
         short = None if len(tempfile.gettempdir()) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"  # noqa: S108
-        self._socket_folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=short))
-        _give_to_server(self._socket_folder)
+        self._socket_folder = Path(short or tempfile.gettempdir()) / f"{_SOCKET_PREFIX}{secrets.token_hex(4)}"
+        # Noted before it is made, so that whoever cleans up after a kill knows of it in any case.
         _socket_note(self.data_folder).write_text(str(self._socket_folder), encoding="utf-8")
+        make_folder(self._socket_folder)
         self._init_database()
         self._write_settings()
         with self.server_log.open("ab") as log:
@@ -196,9 +198,11 @@ class Server:
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions",
         ]  # fmt: skip
+        # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=_IN_CHILD
-        )
+            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=_IN_CHILD,
+            start_new_session=True,
+        )  # fmt: skip
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
 
@@ -254,7 +258,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            _kill_sessions(self.data_folder)
+        _kill_sessions(self.data_folder)
         if self._socket_folder is not None:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
             self._socket_folder = None

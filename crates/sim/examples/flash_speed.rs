@@ -1,0 +1,131 @@
+//! How fast the flash drive's map and its time model are, and what they take of memory.
+//!
+//! `cargo run --release --package storagelab-sim --example flash_speed [SCALE]`: 64 if no scale is given, 1 is life-size.
+//! A line each: what was done, write amplification, and millions of host pages a second, the best of three rounds.
+#![expect(clippy::print_stdout, reason = "it is for people")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+use std::time::Instant;
+
+use storagelab_sim::flash::{
+    Age, Drive, Ftl, MappingRam, Op, Parameters, Shape, Streams, VictimPolicy, parameters::Cleaning,
+};
+use storagelab_sim::rng::Rng;
+
+const PAGE_BYTES: u64 = 8192;
+const RAW_BYTES: u64 = 330_000_000_000;
+
+fn main() {
+    let scale: u64 = std::env::args()
+        .nth(1)
+        .map_or(64, |word| word.parse().expect("a scale"));
+    let shape = |usable_bytes: u64| Shape {
+        blocks: narrow(RAW_BYTES / scale / PAGE_BYTES / 64),
+        pages_per_block: 64,
+        logical_pages: narrow(usable_bytes / scale / PAGE_BYTES),
+        victim: VictimPolicy::Greedy,
+        streams: Streams::Separate,
+    };
+    println!("scale {scale}: what, write amplification, million host pages/s");
+    let mut ftl = Ftl::new(shape(300_000_000_000)).expect("a good shape");
+    let pages = ftl.shape().logical_pages;
+    report(
+        "map alone, written in order",
+        rounds(&mut ftl, |ftl| write_in_order(ftl, pages)),
+    );
+    for (format, usable_gb) in [("basic", 300), ("improved-write", 210), ("maximum-write", 151)] {
+        let mut ftl = Ftl::new(shape(usable_gb * 1_000_000_000)).expect("a good shape");
+        let pages = ftl.shape().logical_pages;
+        let mut rng = Rng::stream(1, "speed");
+        let age = Age::Steady {
+            addresses: pages,
+            free_blocks: 2,
+        };
+        ftl.age(age, &mut rng).expect("it can be aged");
+        let writes = u64::from(pages).min(8_000_000);
+        let measured = rounds(&mut ftl, |ftl| {
+            ftl.write_at_random(pages, writes, &mut rng);
+            writes
+        });
+        report(&format!("map alone, at random, full, {format}"), measured);
+    }
+    report(
+        "drive in time, at random, full, improved-write",
+        in_time(shape(210_000_000_000)),
+    );
+}
+
+fn write_in_order(ftl: &mut Ftl, pages: u32) -> u64 {
+    for page in 0..pages {
+        ftl.write(page, &mut ());
+    }
+    u64::from(pages)
+}
+
+/// Write amplification and host pages a second, the fastest of three rounds of `work`.
+fn rounds(ftl: &mut Ftl, mut work: impl FnMut(&mut Ftl) -> u64) -> (f64, f64) {
+    let before = *ftl.counters();
+    let mut fastest = 0.0f64;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let pages = work(ftl);
+        fastest = fastest.max(pages as f64 / start.elapsed().as_secs_f64());
+    }
+    (ftl.counters().since(&before).write_amplification(), fastest)
+}
+
+fn in_time(shape: Shape) -> (f64, f64) {
+    let parameters = Parameters {
+        shape,
+        flash_page_bytes: 8192,
+        dies: 64,
+        read_ns: 50_000,
+        program_ns: 900_000,
+        erase_ns: 3_500_000,
+        erase_pages: 128,
+        jitter_per_mille: 100,
+        programs_before_read: 0,
+        read_command_ns: 10_000,
+        write_command_ns: 10_000,
+        link_read_bytes_per_s: 700_000_000,
+        link_write_bytes_per_s: 700_000_000,
+        buffer_pages: 256,
+        cleaning: Cleaning {
+            start_blocks: shape.blocks / 200,
+            stop_blocks: shape.blocks / 100,
+            pace_per_mille: 2000,
+            idle_after_ns: 1_000_000_000,
+            idle_blocks: 0,
+        },
+        trim: false,
+        mapping: MappingRam::ON_DRIVE,
+        host_ram_bytes: None,
+        host_cpu_ns: 0,
+        host_cpu_sector_ns: 0,
+    };
+    let pages = shape.logical_pages;
+    let mut rng = Rng::stream(1, "speed");
+    let mut drive = Drive::new(parameters, Rng::stream(1, "drive")).expect("good parameters");
+    let age = Age::Steady {
+        addresses: pages,
+        free_blocks: shape.blocks / 100,
+    };
+    drive.age(age, &mut rng).expect("it can be aged");
+    let writes = pages.min(4_000_000);
+    let mut now = 0;
+    let start = Instant::now();
+    for _ in 0..writes {
+        let page = narrow(rng.below(u64::from(pages)));
+        now = drive.submit(now, Op::Write { page, pages: 1 }).expect("it is on-line");
+    }
+    let per_second = f64::from(writes) / start.elapsed().as_secs_f64();
+    (drive.counters().ftl.write_amplification(), per_second)
+}
+
+fn report(what: &str, (write_amplification, pages_per_s): (f64, f64)) {
+    println!("{what:<48} {write_amplification:5.2} {:7.2}", pages_per_s / 1e6);
+}
+
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).expect("it fits 32 bits")
+}

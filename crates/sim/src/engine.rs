@@ -1,0 +1,270 @@
+//! The storage engine: a clustered index in data files, a buffer pool, a log, and the sessions that insert into them.
+//!
+//! Rooms, from the ground up:
+//! - [`geometry`]: pages, extents and allocation pages; [`files`]: where they lie on the drives, and the next free one;
+//! - [`tree`]: the leaves of the index, as counts and key intervals; [`pool`]: which of them are in memory;
+//! - [`log`]: blocks, flushes and commits;
+//! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the drives of [`crate::flash`]: `io` (reads, writes and what
+//!   follows from them), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts),
+//!   `background` (checkpoint, lazy writer), `sample` (what is going on just now).
+//!
+//! # How a row is inserted
+//! A session draws a key, finds the leaf, and puts the row in if the leaf is in memory and nobody is at it: that costs CPU
+//! time and no event, and many rows may go in as one burst. A burst ends where something has to be waited for: a leaf that is
+//! not in memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`), a parent whose latch a splitting
+//! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_UP`), or the
+//! commit (`WRITELOG`).
+
+mod allocate;
+mod background;
+pub mod files;
+pub mod geometry;
+mod io;
+pub mod log;
+pub mod pool;
+mod sample;
+mod session;
+pub mod tree;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use crate::flash::{Drive, Offline};
+use crate::kernel::{Ns, Port};
+use crate::rng::Rng;
+use crate::scenario::{Costs, RunPlan, Scenario, Switches};
+use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
+
+use files::{Files, Layout};
+use geometry::{EXTENT_PAGES, Geometry};
+use log::Log;
+use pool::Pool;
+use tree::Tree;
+
+pub use sample::{Decoded, Reading};
+
+/// An I/O is done; the token is its slot.
+const IO_DONE: Port = Port::new(5);
+/// The scheduler has noticed it; the token is its slot.
+const IO_NOTICED: Port = Port::new(6);
+
+/// Labels of events, for samples of waiting tasks.
+const LABEL_LOG: u64 = 1;
+const LABEL_CHECKPOINT: u64 = 2;
+const LABEL_LAZY: u64 = 3;
+
+/// What a latch's key begins with: which kind of page it is for.
+const KEY_SHIFT: u32 = 56;
+const KEY_LEAF: u64 = 1;
+const KEY_PARENT: u64 = 2;
+const KEY_GRANDPARENT: u64 = 3;
+const KEY_PFS: u64 = 4;
+const KEY_GAM: u64 = 5;
+
+/// Counted as they happen.
+#[derive(Debug, Default)]
+struct Counters {
+    rows: Cell<u64>,
+    splits: Cell<u64>,
+    index_splits: Cell<u64>,
+    reads: Cell<u64>,
+    writes: Cell<u64>,
+    written_pages: Cell<u64>,
+    checkpoints: Cell<u64>,
+    checkpoint_pages: Cell<u64>,
+    lazy_pages: Cell<u64>,
+    evicted_clean: Cell<u64>,
+    evicted_dirty: Cell<u64>,
+    rescued: Cell<u64>,
+    dirty_pages: Cell<u64>,
+    read_ns: Cell<u64>,
+    write_ns: Cell<u64>,
+}
+
+fn add(cell: &Cell<u64>, more: u64) {
+    cell.set(cell.get() + more);
+}
+
+/// The engine of one run.
+#[derive(Debug)]
+pub struct Engine<'w> {
+    os: &'w Sqlos,
+    costs: Costs,
+    switches: Switches,
+    layout: Layout,
+    geometry: Geometry,
+    scale: u32,
+    connections: u32,
+    rows_per_connection: u64,
+    rows_per_transaction: u32,
+    run_seed: u64,
+    tree: RefCell<Tree>,
+    pool: RefCell<Pool>,
+    files: RefCell<Files>,
+    drives: RefCell<Vec<Drive>>,
+    drive_cpu_ns: Vec<Ns>,
+    ios: RefCell<io::Slots>,
+    /// Leaves to be read once there is a frame, and the scheduler that wants it.
+    waiting_for_frames: RefCell<VecDeque<(u32, u32)>>,
+    evictions: Cell<u32>,
+    log: Log<'w>,
+    /// How many latches of index pages above the leaves are held or wanted exclusively.
+    upper_latches: Cell<u32>,
+    last_file: Cell<u32>,
+    checkpoint_permits: Semaphore<'w>,
+    lazy_permits: Semaphore<'w>,
+    lazy_wake: Event<'w>,
+    /// How long writes of the checkpoint take, a sliding mean.
+    write_latency_ns: Cell<Ns>,
+    split_rng: RefCell<Rng>,
+    counters: Counters,
+    failure: RefCell<Option<Offline>>,
+}
+
+impl<'w> Engine<'w> {
+    /// An engine with an empty table, on drives in the order of `layout.drives`.
+    ///
+    /// # Panics
+    /// If the scenario was not checked.
+    #[must_use]
+    pub fn new(os: &'w Sqlos, scenario: &Scenario, run: &RunPlan, layout: Layout, drives: Vec<Drive>) -> Self {
+        let costs = scenario.server.costs.clone();
+        let geometry = Geometry::new(scenario.scale);
+        let mut files = Files::new(geometry, &layout);
+        files.take_extent(0);
+        let root_page = files.take_page(0);
+        files.set_owner(root_page, 0);
+        let frames = u32::try_from(scenario.pool_pages()).expect("the scenario was checked");
+        let mut pool = Pool::new(frames);
+        let frame = pool.take_free().expect("a pool has frames");
+        pool.fill(frame, 0);
+        let rows_per_connection = run.workload.rows_per_connection / u64::from(scenario.scale);
+        let leaves = layout.pages_for(rows_per_connection * u64::from(run.workload.connections));
+        let (log_drive, _, log_bytes) = layout.log;
+        let sector_bytes = u64::from(drives[log_drive].parameters().mapping.sector_bytes);
+        let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
+        Self {
+            os,
+            log: Log::new(
+                os,
+                sector_bytes,
+                costs.log_block_bytes.value,
+                log_bytes,
+                usize::try_from(costs.log_writes.value).unwrap_or(usize::MAX),
+            ),
+            checkpoint_permits: os.semaphore(small(costs.checkpoint_writes.value), LABEL_CHECKPOINT),
+            lazy_permits: os.semaphore(small(costs.lazy_writes.value), LABEL_LAZY),
+            lazy_wake: os.event(LABEL_LAZY),
+            switches: scenario.server.switches.clone(),
+            geometry,
+            scale: scenario.scale,
+            connections: run.workload.connections,
+            rows_per_connection,
+            rows_per_transaction: run.workload.rows_per_transaction,
+            run_seed: run.seed,
+            tree: RefCell::new(Tree::new(root_page, usize::try_from(leaves).unwrap_or(0))),
+            pool: RefCell::new(pool),
+            files: RefCell::new(files),
+            drive_cpu_ns: drives.iter().map(|drive| drive.parameters().host_cpu_ns).collect(),
+            drives: RefCell::new(drives),
+            ios: RefCell::default(),
+            waiting_for_frames: RefCell::default(),
+            evictions: Cell::new(0),
+            upper_latches: Cell::new(0),
+            last_file: Cell::new(0),
+            write_latency_ns: Cell::new(0),
+            split_rng: RefCell::new(Rng::stream(run.seed, "splits")),
+            counters: Counters::default(),
+            failure: RefCell::new(None),
+            layout,
+            costs,
+        }
+    }
+
+    /// Adds all workers and handlers to the machine.
+    pub fn start<'r>(&'r self, machine: &mut Machine<'r>)
+    where
+        'w: 'r,
+    {
+        machine.on(IO_DONE, |slot| self.io_done(slot));
+        machine.on(IO_NOTICED, |slot| self.io_noticed(slot));
+        if self.switches.checkpoints {
+            machine.spawn_background(self.checkpoint());
+        }
+        if self.switches.lazy_writer {
+            machine.spawn_background(self.lazy_writer());
+        }
+        for connection in 0..self.connections {
+            machine.spawn_session(self.session(connection));
+        }
+    }
+
+    /// Pages of the buffer pool.
+    #[must_use]
+    pub fn pool_pages(&self) -> u64 {
+        u64::from(self.pool.borrow().len())
+    }
+
+    /// Why the run failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Offline> {
+        *self.failure.borrow()
+    }
+
+    /// Gives the drives back.
+    #[must_use]
+    pub fn take_drives(&self) -> Vec<Drive> {
+        std::mem::take(&mut self.drives.borrow_mut())
+    }
+
+    fn leaf_latch(&self, leaf: u32, class: LatchClass) -> Latch<'w> {
+        self.os.latch(KEY_LEAF << KEY_SHIFT | u64::from(leaf), class)
+    }
+
+    /// The latch of the index page above the leaf for `key`, `level` levels up.
+    ///
+    /// Above the leaves there are as many pages as at life-size, so that their latches are as hot: a page is a part of the key
+    /// space, one of as many equal ones as there would be pages.
+    #[inline]
+    fn upper_latch(&self, key: u32, leaves: u32, level: u32) -> Latch<'w> {
+        let fanout = self.costs.index_fanout.value.pow(level);
+        let pages = (u64::from(leaves) * u64::from(self.scale) / fanout).max(1);
+        let page = (u64::from(key) * pages) >> 32;
+        let kind = if level == 1 { KEY_PARENT } else { KEY_GRANDPARENT };
+        self.os.latch(kind << KEY_SHIFT | page, LatchClass::Page)
+    }
+
+    /// `mean_ns`, give or take the jitter.
+    #[inline]
+    fn stray(&self, mean_ns: Ns, rng: &mut Rng) -> Ns {
+        let reach = mean_ns * self.costs.cpu_jitter_per_mille.value / 1000;
+        mean_ns - reach + (((rng.next_u64() >> 32) * (2 * reach + 1)) >> 32)
+    }
+
+    /// Asserts what must hold when all is quiet or not: frames, leaves, rows.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let tree = self.tree.borrow();
+        tree.check()?;
+        self.pool.borrow().check(&tree)?;
+        if tree.rows() != self.counters.rows.get() {
+            return Err(format!("{} rows in the leaves, {} inserted", tree.rows(), self.counters.rows.get()));
+        }
+        let files = self.files.borrow();
+        for (number, leaf) in (0..).zip(&tree.leaves) {
+            if files.owner(leaf.page) != number {
+                return Err(format!("leaf {number} lies on page {}, which is another's", leaf.page));
+            }
+        }
+        let dirty = tree.leaves.iter().filter(|leaf| leaf.flags & tree::flag::DIRTY != 0).count() as u64;
+        if dirty != self.counters.dirty_pages.get() {
+            return Err(format!("{dirty} leaves are dirty, {} counted", self.counters.dirty_pages.get()));
+        }
+        Ok(())
+    }
+}
+
+/// What belongs to a file before its first data page.
+const _: () = assert!(EXTENT_PAGES == 8);

@@ -1,0 +1,123 @@
+//! The workers behind the sessions: checkpoint and lazy writer.
+
+use super::Engine;
+use super::add;
+use super::io::Why;
+use super::tree::{NO_LEAF, flag};
+use crate::kernel::Ns;
+use crate::sqlos::WaitType;
+
+/// Frames that the lazy writer looks at in one go.
+const LAZY_BATCH: u32 = 16;
+/// Frames that the checkpoint looks at in one go, at most.
+const CHECKPOINT_BATCH: u32 = 4096;
+
+impl Engine<'_> {
+    fn write_cpu_ns(&self) -> Ns {
+        let drivers = self.drive_cpu_ns.iter().copied().max().unwrap_or(0);
+        self.costs.write_cpu_ns.value + drivers
+    }
+
+    /// Writes all dirty pages, once a period, in the order of their frames.
+    pub(super) async fn checkpoint(&self) {
+        let period_ns = (self.costs.checkpoint_period_ns.value / u64::from(self.scale)).max(1);
+        let mut due_ns = period_ns;
+        loop {
+            self.os.until(due_ns.max(self.os.now() + 1), WaitType::CheckpointQueue).await;
+            due_ns = self.os.now() + period_ns;
+            let mut frame = 0;
+            while let Some((next, leaf)) = self.next_dirty(frame).await {
+                frame = next;
+                self.checkpoint_page(leaf).await;
+            }
+            add(&self.counters.checkpoints, 1);
+        }
+    }
+
+    /// The first dirty leaf in or after `frame`, and the frame after it.
+    async fn next_dirty(&self, mut frame: u32) -> Option<(u32, u32)> {
+        loop {
+            {
+                let (pool, tree) = (self.pool.borrow(), self.tree.borrow());
+                let end = pool.len().min(frame + CHECKPOINT_BATCH);
+                while frame < end {
+                    let leaf = pool.leaf_in(frame);
+                    frame += 1;
+                    if leaf != NO_LEAF && tree.leaves[leaf as usize].flags & (flag::DIRTY | flag::BUSY) == flag::DIRTY {
+                        return Some((frame, leaf));
+                    }
+                }
+                if end == pool.len() {
+                    return None;
+                }
+            }
+            self.os.cpu(u64::from(CHECKPOINT_BATCH)).await;
+        }
+    }
+
+    async fn checkpoint_page(&self, leaf: u32) {
+        while self.write_latency_ns.get() > self.costs.checkpoint_latency_ns.value {
+            self.os.sleep(self.costs.checkpoint_pause_ns.value, WaitType::SleepBpoolFlush).await;
+            let mean = self.write_latency_ns.get();
+            self.write_latency_ns.set(mean - mean / 16);
+        }
+        self.checkpoint_permits.take(WaitType::SleepBpoolFlush).await;
+        self.os.cpu(self.write_cpu_ns()).await;
+        let home = self.os.current_scheduler().unwrap_or(0);
+        if self.start_write(leaf, Why::Checkpoint, home) == 0 {
+            self.checkpoint_permits.give();
+        }
+    }
+
+    fn part_of_pool(&self, per_mille: u64) -> u64 {
+        u64::from(self.pool.borrow().len()) * per_mille / 1000
+    }
+
+    /// Lets the lazy writer know that buffers are short, if they are.
+    pub(super) fn wake_lazy_writer(&self) {
+        if u64::from(self.pool.borrow().free()) < self.part_of_pool(self.costs.lazy_low_per_mille.value) {
+            self.lazy_wake.set();
+        }
+    }
+
+    /// Keeps buffers free: lets clean pages go, writes dirty ones.
+    pub(super) async fn lazy_writer(&self) {
+        loop {
+            self.lazy_wake.reset();
+            self.lazy_wake.wait(WaitType::LazyWriterSleep).await;
+            let enough = self.part_of_pool(self.costs.lazy_high_per_mille.value);
+            while u64::from(self.pool.borrow().free()) < enough {
+                if !self.lazy_batch().await {
+                    self.os.sleep(crate::kernel::MS, WaitType::LazyWriterSleep).await;
+                }
+            }
+        }
+    }
+
+    /// Looks at a few frames; false if there was nothing to do there.
+    async fn lazy_batch(&self) -> bool {
+        self.os.cpu(self.costs.free_cpu_ns.value).await;
+        let victim = {
+            let mut pool = self.pool.borrow_mut();
+            let most = pool.len().min(LAZY_BATCH * 64);
+            pool.sweep(&mut self.tree.borrow_mut(), most)
+        };
+        let Some(victim) = victim else { return false };
+        if self.let_go(victim) {
+            add(&self.counters.evicted_clean, 1);
+            self.serve_frames(self.os.current_scheduler().unwrap_or(0));
+            return true;
+        }
+        if !victim.dirty {
+            return true;
+        }
+        self.lazy_permits.take(WaitType::WriteCompletion).await;
+        self.os.cpu(self.write_cpu_ns()).await;
+        let still = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
+        let home = self.os.current_scheduler().unwrap_or(0);
+        if !still || self.start_write(victim.leaf, Why::Lazy(victim), home) == 0 {
+            self.lazy_permits.give();
+        }
+        true
+    }
+}

@@ -1,0 +1,157 @@
+//! Where pages lie: pages, extents, and the allocation pages among them.
+//!
+//! A page has 8192 bytes, 96 of them its header; 8 pages are an extent. Page 1 of a file and then every 8,088th is a PFS page
+//! (*page free space*), which says for the pages after it how full they are. A GAM page (*global allocation map*) says which
+//! extents are free, page 2 and then every 511,232nd; the SGAM page behind it does the same for mixed extents.
+//!
+//! A world of scale 64 has files 64 times smaller, so those intervals are 64 times smaller too: as many allocations pass
+//! under one PFS page's latch, in as much time, as at life-size divided by the scale, like everything else.
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 8192;
+/// Pages of an extent.
+pub const EXTENT_PAGES: u32 = 8;
+/// Pages that one PFS page covers, itself included.
+pub const PFS_INTERVAL: u32 = 8_088;
+/// Pages that one GAM page covers, itself included.
+pub const GAM_INTERVAL: u32 = 511_232;
+
+/// Rows of the table on a full page: 8096 bytes for 151 of columns, 4 of row header, 3 of null bitmap and 2 in the slot array.
+pub const ROWS_PER_PAGE: u16 = 8096 / (151 + 4 + 3 + 2);
+
+/// Entries of a full index page above the leaves: 16 bytes of key, 6 of child page id, 1 of status, 2 in the slot array.
+pub const ENTRIES_PER_INDEX_PAGE: u32 = 8096 / (16 + 6 + 1 + 2);
+
+/// What a page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// Says how full pages are.
+    Pfs,
+    /// Says which extents are free.
+    Gam,
+    /// Says which mixed extents have free pages.
+    Sgam,
+    /// The file's header, and the maps for backups.
+    System,
+    /// Everything else.
+    Data,
+}
+
+impl PageKind {
+    /// How people call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pfs => "PFS",
+            Self::Gam => "GAM",
+            Self::Sgam => "SGAM",
+            Self::System => "system",
+            Self::Data => "data",
+        }
+    }
+}
+
+/// The arithmetic of one scale.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    scale: u32,
+}
+
+impl Geometry {
+    /// Of a world that is `scale` times smaller.
+    #[must_use]
+    pub const fn new(scale: u32) -> Self {
+        Self { scale }
+    }
+
+    /// Which PFS page of its file covers `page`: 0 for the first.
+    #[must_use]
+    pub fn pfs_index(self, page: u32) -> u32 {
+        self.index(page, PFS_INTERVAL)
+    }
+
+    /// Which GAM page of its file covers `page`.
+    #[must_use]
+    pub fn gam_index(self, page: u32) -> u32 {
+        self.index(page, GAM_INTERVAL)
+    }
+
+    /// The last interval that begins at or before `page`. Interval k begins at page k * length / scale, rounded down.
+    fn index(self, page: u32, interval: u32) -> u32 {
+        let next_product = (u64::from(page) + 1) * u64::from(self.scale);
+        narrow((next_product - 1) / u64::from(interval))
+    }
+
+    fn begins(self, page: u32, interval: u32) -> bool {
+        page > 0 && self.index(page, interval) != self.index(page - 1, interval)
+    }
+
+    /// What a page of a file is for.
+    #[must_use]
+    pub fn kind(self, page: u32) -> PageKind {
+        match page {
+            0 | 4..=7 => PageKind::System,
+            1 => PageKind::Pfs,
+            2 => PageKind::Gam,
+            3 => PageKind::Sgam,
+            _ if self.begins(page, PFS_INTERVAL) => PageKind::Pfs,
+            _ if self.begins(page, GAM_INTERVAL) => PageKind::Gam,
+            _ if self.begins(page - 1, GAM_INTERVAL) => PageKind::Sgam,
+            _ => PageKind::Data,
+        }
+    }
+
+    /// The number that PFS page `index` of a life-size file has: page 1, then multiples of 8,088.
+    #[must_use]
+    pub const fn pfs_page_number(index: u32) -> u64 {
+        if index == 0 { 1 } else { index as u64 * PFS_INTERVAL as u64 }
+    }
+
+    /// The number that GAM page `index` of a life-size file has: page 2, then multiples of 511,232.
+    #[must_use]
+    pub const fn gam_page_number(index: u32) -> u64 {
+        if index == 0 { 2 } else { index as u64 * GAM_INTERVAL as u64 }
+    }
+
+    /// About which page of a life-size file `page` stands for.
+    #[must_use]
+    pub fn page_number(self, page: u32) -> u64 {
+        u64::from(page) * u64::from(self.scale)
+    }
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).expect("a file has fewer than 2^32 pages")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn life_size_allocation_pages_stand_where_sql_server_has_them() {
+        let life_size = Geometry::new(1);
+        let of_kind = |kind| (0..1_100_000).filter(move |&page| life_size.kind(page) == kind);
+        assert_eq!(of_kind(PageKind::Pfs).take(3).collect::<Vec<_>>(), [1, 8088, 16176]);
+        assert_eq!(of_kind(PageKind::Gam).collect::<Vec<_>>(), [2, 511_232, 1_022_464]);
+        assert_eq!(of_kind(PageKind::Sgam).collect::<Vec<_>>(), [3, 511_233, 1_022_465]);
+        assert_eq!(Geometry::pfs_page_number(188), 1_520_544);
+    }
+
+    #[test]
+    fn a_smaller_world_has_as_many_pfs_pages() {
+        for scale in [16, 32, 64, 1000] {
+            let pages = 8088 * 640 / scale;
+            let world = Geometry::new(scale);
+            let count = (0..pages).filter(|&page| world.kind(page) == PageKind::Pfs).count();
+            assert!((639..=640).contains(&count), "{count} PFS pages at scale {scale}");
+            assert_eq!(world.pfs_index(pages - 1), 639);
+        }
+    }
+
+    #[test]
+    fn fifty_rows_fit_a_page() {
+        assert_eq!(ROWS_PER_PAGE, 50);
+        assert_eq!(ENTRIES_PER_INDEX_PAGE, 323);
+    }
+}

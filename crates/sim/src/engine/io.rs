@@ -1,0 +1,345 @@
+//! Reads and writes of pages: what is started, what follows when it is done.
+//!
+//! A page that is read is latched exclusively by the read, one that is written is latched shared by the write; who wants to
+//! change it waits, and that is `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must go first, and if
+//! that is dirty it must be written first: all of this is part of the wait for the page that is to be read.
+
+use super::pool::Victim;
+use super::tree::{NO_LEAF, flag};
+use super::{Engine, IO_DONE, IO_NOTICED, add};
+use crate::engine::geometry::PAGE_BYTES;
+use crate::engine::log::LogWrite;
+use crate::flash::{Offline, Op};
+use crate::kernel::{Action, Ns};
+use crate::sqlos::{LatchClass, Mode};
+
+/// Why pages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// For the checkpoint.
+    Checkpoint,
+    /// The lazy writer wants this one's frame.
+    Lazy(Victim),
+    /// A read wants this one's frame.
+    Evict(Victim),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Io {
+    Read { leaf: u32, frame: u32 },
+    Write { first_page: u32, pages: u32, why: Why },
+    Log { up_to: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    io: Io,
+    /// The scheduler that notices its end.
+    home: u32,
+    begun_ns: Ns,
+}
+
+/// I/Os in progress.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    fn put(&mut self, slot: Slot) -> u32 {
+        if let Some(free) = self.free.pop() {
+            self.slots[free as usize] = slot;
+            return free;
+        }
+        self.slots.push(slot);
+        u32::try_from(self.slots.len() - 1).expect("a token has 28 bits")
+    }
+
+    fn take(&mut self, number: u32) -> Slot {
+        self.free.push(number);
+        self.slots[number as usize]
+    }
+
+    /// How many are in progress.
+    pub(super) fn in_progress(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+/// How many frames the clock's hand passes at most in search of one victim: twice around.
+const ROUNDS: u32 = 2;
+
+impl Engine<'_> {
+    fn home(&self) -> u32 {
+        self.os.current_scheduler().unwrap_or(0)
+    }
+
+    /// Hands bytes at a place to a drive; returns when it will be done, if the drive is on-line.
+    fn submit(&self, drive: usize, offset: u64, bytes: u64, write: bool) -> Option<Ns> {
+        let now = self.os.now();
+        let mut drives = self.drives.borrow_mut();
+        let drive = &mut drives[drive];
+        let page_bytes = u64::from(drive.parameters().flash_page_bytes);
+        let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
+        let page = narrow(offset / page_bytes);
+        let pages = narrow((offset + bytes).div_ceil(page_bytes)) - page;
+        let op = if write { Op::Write { page, pages } } else { Op::Read { page, pages } };
+        let done = drive.submit(now, op);
+        self.or_failure(done)
+    }
+
+    fn or_failure(&self, done: Result<Ns, Offline>) -> Option<Ns> {
+        match done {
+            Ok(done_ns) => Some(done_ns),
+            Err(offline) => {
+                *self.failure.borrow_mut() = Some(offline);
+                self.os.kernel().stop();
+                None
+            }
+        }
+    }
+
+    fn schedule(&self, io: Io, home: u32, done_ns: Ns) {
+        let begun_ns = self.os.now();
+        let slot = self.ios.borrow_mut().put(Slot { io, home, begun_ns });
+        self.os.kernel().at(done_ns, Action::call(IO_DONE, slot));
+    }
+
+    /// The drive is done: its scheduler will notice.
+    pub(super) fn io_done(&self, slot: u32) {
+        let home = self.ios.borrow().slots[slot as usize].home;
+        self.os.arrive(home, Action::call(IO_NOTICED, slot));
+    }
+
+    /// The scheduler has noticed: what was waited for is there.
+    pub(super) fn io_noticed(&self, slot: u32) {
+        let Slot { io, home, begun_ns } = self.ios.borrow_mut().take(slot);
+        let took_ns = self.os.now() - begun_ns;
+        match io {
+            Io::Read { leaf, frame } => self.read_done(leaf, frame, took_ns),
+            Io::Write { first_page, pages, why } => self.write_done(first_page, pages, why, took_ns, home),
+            Io::Log { up_to } => {
+                self.log.written(up_to);
+                self.write_log(home);
+            }
+        }
+    }
+
+    /// Starts to read a leaf, whose latch the caller has taken for the read.
+    pub(super) fn start_read(&self, leaf: u32) {
+        let home = self.home();
+        let flags = &mut self.tree.borrow_mut().leaves[leaf as usize].flags;
+        debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
+        *flags = flag::READING | flag::REFERENCED;
+        self.waiting_for_frames.borrow_mut().push_back((leaf, home));
+        self.serve_frames(home);
+        self.wake_lazy_writer();
+    }
+
+    /// Gives free frames to reads that wait for one, and makes room for the others.
+    pub(super) fn serve_frames(&self, home: u32) {
+        while !self.waiting_for_frames.borrow().is_empty() {
+            let frame = self.pool.borrow_mut().take_free();
+            let Some(frame) = frame else {
+                if !self.make_room(home) {
+                    return;
+                }
+                continue;
+            };
+            let next = self.waiting_for_frames.borrow_mut().pop_front();
+            if let Some((leaf, home)) = next {
+                self.use_frame(leaf, frame, home);
+            }
+        }
+    }
+
+    /// A frame for a leaf that waited for one: to be read into, or for a new page.
+    fn use_frame(&self, leaf: u32, frame: u32, home: u32) {
+        let is_new = {
+            let flags = &mut self.tree.borrow_mut().leaves[leaf as usize].flags;
+            let is_new = *flags & flag::NEW != 0;
+            if is_new {
+                *flags = flag::DIRTY | flag::REFERENCED;
+            }
+            is_new
+        };
+        if is_new {
+            self.pool.borrow_mut().fill(frame, leaf);
+            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+        } else {
+            self.submit_read(leaf, frame, home);
+        }
+    }
+
+    /// Waits for a frame for a new leaf.
+    pub(super) async fn wait_for_frame(&self, leaf: u32) {
+        let latch = self.leaf_latch(leaf, LatchClass::PageIo);
+        if let Some(hold) = latch.try_acquire(Mode::Ex) {
+            hold.hand_over();
+        }
+        self.tree.borrow_mut().leaves[leaf as usize].flags |= flag::READING | flag::NEW;
+        let home = self.home();
+        self.waiting_for_frames.borrow_mut().push_back((leaf, home));
+        self.serve_frames(home);
+        latch.acquire(Mode::Ex).await.release();
+    }
+
+    fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
+        let page = self.tree.borrow().leaves[leaf as usize].page;
+        let (drive, offset) = self.layout.place(page);
+        if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, false) {
+            add(&self.counters.reads, 1);
+            self.schedule(Io::Read { leaf, frame }, home, done_ns);
+        }
+    }
+
+    /// Frees a frame, or starts to, if there are fewer evictions on their way than reads that wait. True if one is free now.
+    fn make_room(&self, home: u32) -> bool {
+        while (self.evictions.get() as usize) < self.waiting_for_frames.borrow().len() {
+            let victim = {
+                let mut pool = self.pool.borrow_mut();
+                let most = pool.len() * ROUNDS;
+                pool.sweep(&mut self.tree.borrow_mut(), most)
+            };
+            let Some(victim) = victim else { return false };
+            if self.let_go(victim) {
+                add(&self.counters.evicted_clean, 1);
+                return true;
+            }
+            if victim.dirty && self.start_write(victim.leaf, Why::Evict(victim), home) > 0 {
+                self.evictions.set(self.evictions.get() + 1);
+            }
+            if self.failure().is_some() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Lets a page go if it is clean and nobody wants it.
+    pub(super) fn let_go(&self, victim: Victim) -> bool {
+        let mut tree = self.tree.borrow_mut();
+        let flags = tree.leaves[victim.leaf as usize].flags;
+        let wanted = flags & (flag::DIRTY | flag::REFERENCED | flag::BUSY) != 0
+            || self.leaf_latch(victim.leaf, LatchClass::PageIo).is_held();
+        if !wanted {
+            self.pool.borrow_mut().evict(victim, &mut tree);
+        }
+        !wanted
+    }
+
+    fn read_done(&self, leaf: u32, frame: u32, took_ns: Ns) {
+        add(&self.counters.read_ns, took_ns);
+        self.pool.borrow_mut().fill(frame, leaf);
+        self.tree.borrow_mut().leaves[leaf as usize].flags = flag::REFERENCED;
+        self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+    }
+
+    /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
+    pub(super) fn start_write(&self, leaf: u32, why: Why, home: u32) -> u32 {
+        let seed = self.tree.borrow().leaves[leaf as usize].page;
+        if !self.latch_for_write(leaf) {
+            return 0;
+        }
+        let (first_page, pages) = self.gather(seed);
+        let (drive, offset) = self.layout.place(first_page);
+        let bytes = u64::from(pages) * PAGE_BYTES;
+        // Files that were moved over the end of the drive go on at its beginning.
+        let before_end = bytes.min(self.layout.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES - offset);
+        let mut done = self.submit(drive, offset, before_end, true);
+        if before_end < bytes {
+            done = done.max(self.submit(drive, 0, bytes - before_end, true));
+        }
+        let Some(done_ns) = done else { return pages };
+        add(&self.counters.writes, 1);
+        add(&self.counters.written_pages, u64::from(pages));
+        match why {
+            Why::Checkpoint => add(&self.counters.checkpoint_pages, u64::from(pages)),
+            Why::Lazy(_) => add(&self.counters.lazy_pages, u64::from(pages)),
+            Why::Evict(_) => add(&self.counters.evicted_dirty, 1),
+        }
+        self.schedule(Io::Write { first_page, pages, why }, home, done_ns);
+        pages
+    }
+
+    /// Takes a leaf's latch for a write, if it is dirty and nobody is at it.
+    fn latch_for_write(&self, leaf: u32) -> bool {
+        let mut tree = self.tree.borrow_mut();
+        let flags = &mut tree.leaves[leaf as usize].flags;
+        if *flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY {
+            return false;
+        }
+        let Some(hold) = self.leaf_latch(leaf, LatchClass::PageIo).try_acquire(Mode::Sh) else {
+            return false;
+        };
+        hold.hand_over();
+        *flags = *flags & !flag::DIRTY | flag::WRITING;
+        self.counters.dirty_pages.set(self.counters.dirty_pages.get() - 1);
+        true
+    }
+
+    /// Latches dirty pages on both sides of `seed`; returns the first page and how many there are, `seed` included.
+    fn gather(&self, seed: u32) -> (u32, u32) {
+        let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
+        let files = self.files.borrow();
+        let (lowest, highest) = files.bounds(seed);
+        let take = |page: u32| {
+            let leaf = files.owner(page);
+            leaf != NO_LEAF && self.latch_for_write(leaf)
+        };
+        let (mut first, mut last) = (seed, seed);
+        while last < highest && last - first + 1 < most && take(last + 1) {
+            last += 1;
+        }
+        while first > lowest && last - first + 1 < most && take(first - 1) {
+            first -= 1;
+        }
+        (first, last - first + 1)
+    }
+
+    fn write_done(&self, first_page: u32, pages: u32, why: Why, took_ns: Ns, home: u32) {
+        add(&self.counters.write_ns, took_ns);
+        for page in first_page..first_page + pages {
+            let leaf = self.files.borrow().owner(page);
+            self.tree.borrow_mut().leaves[leaf as usize].flags &= !flag::WRITING;
+            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
+        }
+        match why {
+            Why::Checkpoint => {
+                let mean = self.write_latency_ns.get();
+                self.write_latency_ns.set(mean - mean / 16 + took_ns / 16);
+                self.checkpoint_permits.give();
+            }
+            Why::Lazy(victim) => {
+                self.lazy_permits.give();
+                self.free_or_rescue(victim);
+            }
+            Why::Evict(victim) => {
+                self.evictions.set(self.evictions.get() - 1);
+                self.free_or_rescue(victim);
+            }
+        }
+        self.serve_frames(home);
+    }
+
+    /// The victim is clean now: it goes, unless somebody wanted it while it was being written.
+    fn free_or_rescue(&self, victim: Victim) {
+        let there = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
+        if !there || !self.let_go(victim) {
+            add(&self.counters.rescued, 1);
+        }
+    }
+
+    /// Writes what of the log is due.
+    pub(super) fn write_log(&self, home: u32) {
+        while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
+            let (drive, base, _) = self.layout.log;
+            let offset = self.layout.shifted(drive, base + offset);
+            let now = self.os.now();
+            let done = self.drives.borrow_mut()[drive].submit(now, Op::WriteBytes { offset, bytes });
+            let Some(done_ns) = self.or_failure(done) else { return };
+            self.schedule(Io::Log { up_to }, home, done_ns);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The write-ahead log: blocks that fill, flushes that overtake each other never, commits that share a flush.
+
+use std::cell::RefCell;
+
+use crate::sqlos::{Event, Sqlos, WaitType};
+
+/// A piece of log to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogWrite {
+    /// Where it goes in the log file.
+    pub offset: u64,
+    /// How long it is, padded to sectors.
+    pub bytes: u64,
+    /// What is safe once it is written, and all before it.
+    pub up_to: u64,
+}
+
+#[derive(Debug)]
+struct State<'w> {
+    /// All log so far, without padding.
+    end: u64,
+    /// What has been handed to the drive.
+    submitted: u64,
+    /// What is safe.
+    flushed: u64,
+    /// What somebody waits for.
+    wanted: u64,
+    /// Where in the file the next block goes.
+    offset: u64,
+    /// Ends of the writes in progress, oldest first, and whether each is done.
+    in_progress: std::collections::VecDeque<(u64, bool)>,
+    /// Commits waiting, by what must be safe for them, in ascending order.
+    waiting: std::collections::VecDeque<(u64, Event<'w>)>,
+    room: Option<Event<'w>>,
+    flushes: u64,
+    bytes_written: u64,
+}
+
+/// The log of one run.
+#[derive(Debug)]
+pub struct Log<'w> {
+    os: &'w Sqlos,
+    sector_bytes: u64,
+    block_bytes: u64,
+    file_bytes: u64,
+    most_writes: usize,
+    state: RefCell<State<'w>>,
+}
+
+impl<'w> Log<'w> {
+    /// An empty log over a file of `file_bytes`, written round and round.
+    #[must_use]
+    pub fn new(os: &'w Sqlos, sector_bytes: u64, block_bytes: u64, file_bytes: u64, most_writes: usize) -> Self {
+        Self {
+            os,
+            sector_bytes,
+            block_bytes,
+            file_bytes,
+            most_writes,
+            state: RefCell::new(State {
+                end: 0,
+                submitted: 0,
+                flushed: 0,
+                wanted: 0,
+                offset: 0,
+                in_progress: std::collections::VecDeque::new(),
+                waiting: std::collections::VecDeque::new(),
+                room: None,
+                flushes: 0,
+                bytes_written: 0,
+            }),
+        }
+    }
+
+    /// Adds records; blocks that are full by now come out of [`Log::next_write`].
+    pub fn append(&self, bytes: u64) {
+        self.state.borrow_mut().end += bytes;
+    }
+
+    /// The next block to write now: a full one, or what a commit waits for once nothing else is being written.
+    pub fn next_write(&self) -> Option<LogWrite> {
+        let mut state = self.state.borrow_mut();
+        if state.in_progress.len() >= self.most_writes {
+            return None;
+        }
+        let unwritten = state.end - state.submitted;
+        let full = unwritten >= self.block_bytes;
+        // Commits that come while a flush is in progress share the next one.
+        let due = state.wanted > state.submitted && state.in_progress.is_empty();
+        if !full && !due {
+            return None;
+        }
+        let payload = unwritten.min(self.block_bytes);
+        let bytes = payload.next_multiple_of(self.sector_bytes);
+        if state.offset + bytes > self.file_bytes {
+            state.offset = 0;
+        }
+        let offset = state.offset;
+        state.offset += bytes;
+        state.submitted += payload;
+        state.flushes += 1;
+        state.bytes_written += bytes;
+        let up_to = state.submitted;
+        state.in_progress.push_back((up_to, false));
+        Some(LogWrite { offset, bytes, up_to })
+    }
+
+    /// A write is done: commits for which all is safe go on, in order.
+    pub fn written(&self, up_to: u64) {
+        let mut state = self.state.borrow_mut();
+        if let Some(write) = state.in_progress.iter_mut().find(|write| write.0 == up_to) {
+            write.1 = true;
+        }
+        while let Some(&(end, true)) = state.in_progress.front() {
+            state.flushed = end;
+            state.in_progress.pop_front();
+        }
+        while state.waiting.front().is_some_and(|commit| commit.0 <= state.flushed) {
+            if let Some((_, event)) = state.waiting.pop_front() {
+                event.set();
+            }
+        }
+        if let Some(room) = state.room.take() {
+            room.set();
+        }
+    }
+
+    /// Notes that what has been logged so far must be safe; returns what to wait for.
+    pub fn commit(&self) -> Event<'w> {
+        let event = self.os.event(super::LABEL_LOG);
+        let mut state = self.state.borrow_mut();
+        let end = state.end;
+        state.wanted = end;
+        state.waiting.push_back((end, event.clone()));
+        event
+    }
+
+    /// Waits while there is more unwritten log than may be: every write that may be in progress is, and one block more is full.
+    pub async fn room(&self) {
+        loop {
+            let event = {
+                let mut state = self.state.borrow_mut();
+                let backlog = state.end - state.submitted;
+                if state.in_progress.len() < self.most_writes || backlog < self.block_bytes {
+                    return;
+                }
+                let os = self.os;
+                state.room.get_or_insert_with(|| os.event(super::LABEL_LOG)).clone()
+            };
+            event.wait(WaitType::LogBuffer).await;
+        }
+    }
+
+    /// Flushes, and bytes written with padding, so far.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        let state = self.state.borrow();
+        (state.flushes, state.bytes_written)
+    }
+}

@@ -1,0 +1,322 @@
+//! The clustered index, exact in what it counts: how many rows each leaf has, where in the key space it lies, how it splits.
+//!
+//! Keys are uniform random numbers, of which only the place in the key space matters. Given a leaf's interval its rows lie
+//! uniformly in it, however they came there, so rows needn't be kept: a count and an interval are enough. A full leaf splits
+//! half and half, at the median of its rows, and that is a draw from the beta distribution of the middle order statistic.
+//! What comes out is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees", Acta
+//! Informatica 9, 1978), and leaves of unequal width, as in a real index.
+//!
+//! A key finds its leaf through a table of equal cells of the key space, two to four a leaf, each with the leaf in which it begins;
+//! from there it is a step to the right now and then.
+
+use super::geometry::ROWS_PER_PAGE;
+use crate::rng::Rng;
+
+/// No leaf: the end of the chain, or an empty frame.
+pub const NO_LEAF: u32 = u32::MAX;
+
+/// What a leaf's page is doing, as bits of [`Leaf::flags`].
+pub mod flag {
+    /// Changed since it was last written.
+    pub const DIRTY: u8 = 1;
+    /// Used since the clock's hand last passed.
+    pub const REFERENCED: u8 = 1 << 1;
+    /// Not in memory.
+    pub const ABSENT: u8 = 1 << 2;
+    /// Being read.
+    pub const READING: u8 = 1 << 3;
+    /// Being written.
+    pub const WRITING: u8 = 1 << 4;
+    /// Latched by a worker that splits it.
+    pub const SPLITTING: u8 = 1 << 5;
+    /// A new page for which there is no frame yet; it waits like one that is read, but nothing is read.
+    pub const NEW: u8 = 1 << 6;
+    /// Any of the reasons why a row can't go in just now.
+    pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
+    /// In an I/O.
+    pub const IN_IO: u8 = READING | WRITING;
+}
+
+/// One leaf page.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    /// The first key of its interval.
+    pub low: u32,
+    /// The last key of its interval.
+    pub high: u32,
+    /// The leaf to the right, or [`NO_LEAF`].
+    pub next: u32,
+    /// Its page, numbered over all files.
+    pub page: u32,
+    /// Rows in it.
+    pub rows: u16,
+    /// See [`flag`].
+    pub flags: u8,
+}
+
+/// All leaves of the index, in the order of their making.
+#[derive(Debug)]
+pub struct Tree {
+    /// By number. Leaf 0 exists from the beginning.
+    pub leaves: Vec<Leaf>,
+    /// For each cell the leaf in which its first key lies.
+    cells: Vec<u32>,
+    shift: u32,
+    medians: Medians,
+}
+
+impl Tree {
+    /// An index of one empty leaf on `page`, in memory, with room set aside for about `leaves` of them.
+    #[must_use]
+    pub fn new(page: u32, leaves: usize) -> Self {
+        let root = Leaf {
+            low: 0,
+            high: u32::MAX,
+            next: NO_LEAF,
+            page,
+            rows: 0,
+            flags: 0,
+        };
+        let mut all = Vec::with_capacity(leaves);
+        all.push(root);
+        Self {
+            leaves: all,
+            cells: vec![0; 16],
+            shift: 28,
+            medians: Medians::new(),
+        }
+    }
+
+    /// The leaf for `key`.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, key: u32) -> u32 {
+        let mut leaf = self.cells[(key >> self.shift) as usize];
+        while self.leaves[leaf as usize].high < key {
+            leaf = self.leaves[leaf as usize].next;
+        }
+        leaf
+    }
+
+    /// Touches what [`Tree::find`] will need for `key`, so that it is near by then.
+    #[inline]
+    #[must_use]
+    pub fn look_ahead(&self, key: u32) -> u32 {
+        self.leaves[self.cells[(key >> self.shift) as usize] as usize].high
+    }
+
+    /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf on `page`, in memory and changed.
+    ///
+    /// Returns the new leaf, or nothing if the key space is too fine to split further: the leaf then just stays full.
+    ///
+    /// # Panics
+    /// If the leaf is not full.
+    pub fn split(&mut self, left: u32, page: u32, rng: &mut Rng) -> u32 {
+        let right = u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits");
+        let old = self.leaves[left as usize];
+        assert!(old.rows >= ROWS_PER_PAGE, "only a full leaf splits");
+        let width = u64::from(old.high - old.low) + 1;
+        let at = (width * u64::from(self.medians.draw(rng))) >> 32;
+        #[expect(clippy::cast_possible_truncation, reason = "a part of an interval of 32 bits")]
+        let middle = old.low + at.clamp(1, width.max(2) - 1) as u32;
+        self.leaves.push(Leaf {
+            low: middle,
+            high: old.high.max(middle),
+            next: old.next,
+            page,
+            rows: ROWS_PER_PAGE / 2,
+            flags: flag::DIRTY | flag::REFERENCED,
+        });
+        let first = &mut self.leaves[left as usize];
+        first.high = middle - 1;
+        first.next = right;
+        first.rows = old.rows - ROWS_PER_PAGE / 2;
+        self.redirect(middle, old.high, right);
+        if self.cells.len() < 2 * self.leaves.len() && self.shift > 0 {
+            self.refine();
+        }
+        right
+    }
+
+    /// Cells that begin in the interval now lead to `leaf`.
+    fn redirect(&mut self, low: u32, high: u32, leaf: u32) {
+        let first = (u64::from(low) + (1 << self.shift) - 1) >> self.shift;
+        let last = u64::from(high >> self.shift);
+        for cell in first..=last {
+            self.cells[usize::try_from(cell).expect("fewer than 2^32 cells")] = leaf;
+        }
+    }
+
+    /// Makes four cells of each.
+    fn refine(&mut self) {
+        self.shift = self.shift.saturating_sub(2);
+        let mut cells = vec![0; 1 << (32 - self.shift)];
+        let mut leaf = 0;
+        for (cell, entry) in (0_u64..).zip(&mut cells) {
+            let key = cell << self.shift;
+            while u64::from(self.leaves[leaf as usize].high) < key {
+                leaf = self.leaves[leaf as usize].next;
+            }
+            *entry = leaf;
+        }
+        self.cells = cells;
+    }
+
+    /// Rows in all leaves together.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.leaves.iter().map(|leaf| u64::from(leaf.rows)).sum()
+    }
+
+    /// Leaves so far.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits")
+    }
+
+    /// Never: there is always a leaf.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Says what is wrong with the chain of leaves, if anything is.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let (mut leaf, mut seen, mut low) = (0, 0_u64, 0_u64);
+        while leaf != NO_LEAF {
+            let Leaf { low: own, high, next, .. } = self.leaves[leaf as usize];
+            if u64::from(own) != low || high < own {
+                return Err(format!("leaf {leaf} covers {own} to {high}, the one before ends at {low}"));
+            }
+            low = u64::from(high) + 1;
+            seen += 1;
+            leaf = next;
+        }
+        let all = self.leaves.len() as u64;
+        if seen != all || low != 1 << 32 {
+            return Err(format!("{seen} of {all} leaves are in the chain, which ends at {low}"));
+        }
+        Ok(())
+    }
+}
+
+/// Draws from the distribution of the median of a page's rows, as a part of 2^32: by the inverse of its distribution function.
+#[derive(Debug)]
+struct Medians {
+    quantiles: Vec<u32>,
+}
+
+impl Medians {
+    const STEPS: u32 = 1024;
+
+    /// The boundary is the 26th of 51 uniform numbers: density in proportion to x^25 (1 - x)^25, summed up on a fine grid.
+    fn new() -> Self {
+        const GRID: u32 = 1 << 14;
+        let half = ROWS_PER_PAGE / 2;
+        let density = |step: u32| {
+            let x = (f64::from(step) + 0.5) / f64::from(GRID);
+            // Multiplications only: the same bits on every machine. 4x(1-x) is at most 1.
+            (0..half).fold(1.0, |product, _| product * (4.0 * x * (1.0 - x)))
+        };
+        let total: f64 = (0..GRID).map(density).sum();
+        let mut quantiles = vec![0];
+        let mut sum = 0.0;
+        for step in 0..GRID {
+            sum += density(step) / total;
+            while quantiles.len() < Self::STEPS as usize && sum * f64::from(Self::STEPS) >= in_float(quantiles.len()) {
+                quantiles.push((step + 1) << 18);
+            }
+        }
+        quantiles.resize(Self::STEPS as usize + 1, u32::MAX);
+        // The ends of the distribution, which a straight line to 0 and 1 would make too long.
+        let ends = quantiles[1] / 2;
+        quantiles[0] = quantiles[1] - ends / 4;
+        quantiles[Self::STEPS as usize] = quantiles[Self::STEPS as usize - 1] + ends / 4;
+        Self { quantiles }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "22 bits of a random word, and a step of 10 bits")]
+    fn draw(&self, rng: &mut Rng) -> u32 {
+        let word = rng.next_u64();
+        let step = (word >> 54) as usize;
+        let part = word & 0x3f_ffff;
+        let (low, high) = (self.quantiles[step], self.quantiles[step + 1]);
+        low + ((u64::from(high - low) * part) >> 22) as u32
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a small number")]
+const fn in_float(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grown(rows: u32, seed: u64) -> Tree {
+        let mut tree = Tree::new(0, 0);
+        let mut rng = Rng::stream(seed, "keys");
+        for _ in 0..rows {
+            #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
+            let key = (rng.next_u64() >> 32) as u32;
+            let mut leaf = tree.find(key);
+            if tree.leaves[leaf as usize].rows == ROWS_PER_PAGE {
+                tree.split(leaf, 0, &mut rng);
+                leaf = tree.find(key);
+            }
+            tree.leaves[leaf as usize].rows += 1;
+        }
+        tree
+    }
+
+    #[test]
+    fn random_inserts_leave_pages_ln_2_full() {
+        let tree = grown(2_500_000, 1);
+        let fill = 2_500_000.0 / f64::from(tree.len()) / f64::from(ROWS_PER_PAGE);
+        assert!((fill - std::f64::consts::LN_2).abs() < 0.012, "leaves are {fill} full");
+    }
+
+    #[test]
+    fn a_hundred_and_sixty_million_rows_take_about_37_gigabytes() {
+        let tree = grown(160_000_000 / 64, 3);
+        let bytes = f64::from(tree.len()) * 64.0 * 8192.0 * (1.0 + 1.0 / 224.0);
+        assert!((bytes / 37e9 - 1.0).abs() < 0.04, "{bytes} bytes");
+    }
+
+    #[test]
+    fn no_row_and_no_key_is_lost() {
+        for (rows, seed) in [(1, 1), (50, 2), (51, 3), (1000, 4), (100_000, 5)] {
+            let tree = grown(rows, seed);
+            assert_eq!(tree.rows(), u64::from(rows));
+            assert_eq!(tree.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn every_key_finds_the_leaf_whose_interval_it_is_in() {
+        let tree = grown(30_000, 9);
+        let mut rng = Rng::stream(1, "probes");
+        for _ in 0..10_000 {
+            #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
+            let key = (rng.next_u64() >> 32) as u32;
+            let leaf = tree.leaves[tree.find(key) as usize];
+            assert!((leaf.low..=leaf.high).contains(&key));
+        }
+    }
+
+    #[test]
+    fn medians_spread_as_the_middle_one_of_51() {
+        let medians = Medians::new();
+        let mut rng = Rng::stream(1, "medians");
+        let draws: Vec<f64> = (0..100_000).map(|_| f64::from(medians.draw(&mut rng)) / 4_294_967_296.0).collect();
+        let mean = draws.iter().sum::<f64>() / 1e5;
+        let variance = draws.iter().map(|draw| (draw - mean) * (draw - mean)).sum::<f64>() / 1e5;
+        assert!((mean - 0.5).abs() < 0.001, "mean {mean}");
+        // The beta distribution of 26 and 26 has the variance 1 / (4 * 53).
+        assert!((variance * 212.0 - 1.0).abs() < 0.02, "variance {variance}");
+    }
+}

@@ -1,0 +1,151 @@
+//! The dies of a drive: what each is taken up with until when, by the host and by cleaning.
+//!
+//! - A die does one thing at a time, in the order in which things were asked for; a read overtakes programs that have not
+//!   begun, but for as many as the profile says. It always waits for the one in progress. That it came can't change what
+//!   earlier requests were told: it makes later ones later.
+//! - Cleaning takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
+//!   wait for its own read. An erase block spans less than a block of the map: erases fall due by pages freed, on the dies
+//!   in turn.
+//! - Transfers between dies and controller are part of the dies' times; the bus between them is taken to be wide enough.
+
+use super::ftl::Observer;
+use super::parameters::Parameters;
+use crate::rng::Rng;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Die {
+    busy_until: u64,
+    reads_until: u64,
+}
+
+/// The dies, and what an operation on one takes.
+#[derive(Clone, Debug)]
+pub(super) struct Dies {
+    each: Vec<Die>,
+    read_ns: u64,
+    program_ns: u64,
+    erase_ns: u64,
+    erase_pages: u32,
+    jitter_per_mille: u32,
+    /// How long a read waits at most for programs that have not begun.
+    patience_ns: u64,
+    rng: Rng,
+    /// Pages freed by blocks of the map that no erase has been charged for.
+    pub(super) pages_to_erase: u32,
+    pub(super) next_to_erase: u32,
+    /// Time that dies spent, summed over dies.
+    pub(super) busy_ns: u64,
+}
+
+impl Dies {
+    pub(super) fn new(parameters: &Parameters, rng: Rng) -> Self {
+        Self {
+            each: vec![Die::default(); parameters.dies as usize],
+            read_ns: parameters.read_ns,
+            program_ns: parameters.program_ns,
+            erase_ns: parameters.erase_ns,
+            erase_pages: parameters.erase_pages,
+            jitter_per_mille: parameters.jitter_per_mille,
+            patience_ns: parameters.program_ns * u64::from(parameters.programs_before_read),
+            rng,
+            pages_to_erase: 0,
+            next_to_erase: 0,
+            busy_ns: 0,
+        }
+    }
+
+    /// Finishes all work and sets the clock to 0; erases that will fall due are not forgotten.
+    pub(super) fn rest(&mut self, rng: Rng) {
+        self.each.fill(Die::default());
+        self.rng = rng;
+        self.busy_ns = 0;
+    }
+
+    /// When the last of them will have nothing to do.
+    pub(super) fn busy_until(&self) -> u64 {
+        self.each.iter().map(|die| die.busy_until).max().unwrap_or(0)
+    }
+
+    #[inline]
+    fn index(&self, flash: u32) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "as many dies as a profile's 32 bits say")]
+        let dies = self.each.len() as u32;
+        (flash % dies) as usize
+    }
+
+    /// `mean_ns`, give or take the jitter, evenly.
+    #[inline]
+    fn stray(&mut self, mean_ns: u64) -> u64 {
+        if self.jitter_per_mille == 0 {
+            return mean_ns;
+        }
+        let reach = mean_ns * u64::from(self.jitter_per_mille) / 1000;
+        mean_ns - reach + (((self.rng.next_u64() >> 32) * (2 * reach + 1)) >> 32)
+    }
+
+    /// A host's read of a flash page: when its data are out of the die.
+    #[inline]
+    pub(super) fn read(&mut self, now: u64, flash: u32) -> u64 {
+        let takes = self.stray(self.read_ns);
+        let index = self.index(flash);
+        let die = &mut self.each[index];
+        let queued = die.busy_until.saturating_sub(now);
+        let wait = if queued > self.patience_ns + self.program_ns {
+            queued % self.program_ns + self.patience_ns
+        } else {
+            queued
+        };
+        let end = (now + wait).max(die.reads_until) + takes;
+        die.reads_until = end;
+        die.busy_until = die.busy_until.max(now) + takes;
+        self.busy_ns += takes;
+        end
+    }
+
+    /// A program of a flash page, not before `ready`: when it is done.
+    #[inline]
+    pub(super) fn program(&mut self, ready: u64, flash: u32) -> u64 {
+        let takes = self.stray(self.program_ns);
+        let index = self.index(flash);
+        self.occupy(ready, index, takes)
+    }
+
+    #[inline]
+    fn occupy(&mut self, ready: u64, index: usize, takes: u64) -> u64 {
+        let die = &mut self.each[index];
+        die.busy_until = die.busy_until.max(ready) + takes;
+        self.busy_ns += takes;
+        die.busy_until
+    }
+}
+
+/// One cleaning in time: everything it does falls due at `now`.
+pub(super) struct InTime<'a> {
+    pub(super) dies: &'a mut Dies,
+    pub(super) now: u64,
+    pub(super) pages_per_block: u32,
+    /// When the last of it is done.
+    pub(super) done: u64,
+}
+
+impl Observer for InTime<'_> {
+    #[inline]
+    fn moved(&mut self, from: u32, to: u32) {
+        let takes = self.dies.stray(self.dies.read_ns);
+        let index = self.dies.index(from);
+        let read = self.dies.occupy(self.now, index, takes);
+        let programmed = self.dies.program(self.now, to);
+        self.done = self.done.max(read).max(programmed);
+    }
+
+    fn erased(&mut self, _block: u32) {
+        let dies = &mut *self.dies;
+        dies.pages_to_erase += self.pages_per_block;
+        while dies.pages_to_erase >= dies.erase_pages {
+            dies.pages_to_erase -= dies.erase_pages;
+            let index = dies.index(dies.next_to_erase);
+            dies.next_to_erase = dies.next_to_erase.wrapping_add(1);
+            self.done = self.done.max(dies.occupy(self.now, index, dies.erase_ns));
+        }
+    }
+}

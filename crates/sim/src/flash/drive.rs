@@ -1,0 +1,357 @@
+//! A flash drive in time: what is asked of it when, and when each request is done.
+//!
+//! Nothing waits here. Each die, and each direction of the link, has a time until which it is taken; a request finds its
+//! place behind that, moves it on, and is told when it will be done. So a request costs some tens of nanoseconds, and the
+//! drive needs no event of its own.
+//!
+//! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
+//! - Cleaning takes turns with the host's writes, or works alone while the host leaves the drive alone; see
+//!   [`super::parameters::Cleaning`]. What it costs is said in `dies`.
+
+use super::dies::{Dies, InTime};
+use super::ftl::Ftl;
+use super::parameters::Parameters;
+use super::request::{Counters, Offline, Op};
+use crate::rng::Rng;
+
+/// A page of which only the beginning has been written so far.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct PartPage {
+    page: u32,
+    filled_bytes: u64,
+}
+
+/// One drive: its map, its times, its history.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    parameters: Parameters,
+    ftl: Ftl,
+    dies: Dies,
+    /// For each place in the buffer, taken in turn, when its page will have been programmed.
+    buffer: Vec<u64>,
+    next_place: usize,
+    link_read_until: u64,
+    link_write_until: u64,
+    link_read_page_ns: u64,
+    link_write_page_ns: u64,
+    last_request: u64,
+    /// Whether cleaning takes turns with the host.
+    cleaning: bool,
+    /// Thousandths of pages that cleaning owes the host; less than 0 when a block gave more than was due.
+    owed: i64,
+    part_page: Option<PartPage>,
+    /// Mapped pages beyond which the host's memory runs out.
+    mapped_limit: u32,
+    offline: Option<Offline>,
+    counters: Counters,
+}
+
+impl Drive {
+    /// A freshly formatted drive at time 0. `rng` makes its times stray.
+    ///
+    /// # Errors
+    /// What [`Parameters::check`] says.
+    pub fn new(parameters: Parameters, rng: Rng) -> Result<Self, String> {
+        parameters.check()?;
+        let ftl = Ftl::new(parameters.shape)?;
+        Ok(Self::around(ftl, parameters, rng))
+    }
+
+    fn around(ftl: Ftl, parameters: Parameters, rng: Rng) -> Self {
+        let page = u64::from(parameters.flash_page_bytes);
+        let mapped_limit = parameters.host_ram_bytes.map_or(u32::MAX, |ram| {
+            u32::try_from(parameters.mapping.data_within(ram) / page).unwrap_or(u32::MAX)
+        });
+        Self {
+            ftl,
+            dies: Dies::new(&parameters, rng),
+            buffer: vec![0; parameters.buffer_pages as usize],
+            next_place: 0,
+            link_read_until: 0,
+            link_write_until: 0,
+            link_read_page_ns: Parameters::link_ns(page, parameters.link_read_bytes_per_s),
+            link_write_page_ns: Parameters::link_ns(page, parameters.link_write_bytes_per_s),
+            last_request: 0,
+            cleaning: false,
+            owed: 0,
+            part_page: None,
+            mapped_limit,
+            offline: None,
+            counters: Counters::default(),
+            parameters,
+        }
+    }
+
+    /// Finishes all work and sets the clock to 0, as between two runs. Data, map, counters and what cleaning was about stay.
+    pub fn rest(&mut self, rng: Rng) {
+        let counters = self.counters();
+        self.dies.rest(rng);
+        self.counters = counters;
+        self.buffer.fill(0);
+        self.next_place = 0;
+        self.link_read_until = 0;
+        self.link_write_until = 0;
+        self.last_request = 0;
+    }
+
+    /// Frees every address and erases every block. A drive that was off-line is on-line again.
+    ///
+    /// # Panics
+    /// Never: a shape that was good stays good.
+    pub fn format(&mut self) {
+        let logical_pages = self.parameters.shape.logical_pages;
+        self.ftl.format(logical_pages).expect("its shape was checked");
+        self.cleaning = false;
+        self.owed = 0;
+        self.part_page = None;
+        self.offline = None;
+    }
+
+    /// Formats the drive and makes it as old as asked; see [`super::Age`]. Its map's counters start from 0 again.
+    ///
+    /// # Errors
+    /// If it can't be that old.
+    pub fn age(&mut self, age: super::Age, rng: &mut Rng) -> Result<(), String> {
+        self.ftl.age(age, rng)?;
+        self.cleaning = false;
+        self.owed = 0;
+        self.part_page = None;
+        self.offline = None;
+        Ok(())
+    }
+
+    /// What the drive is like.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Where its pages lie.
+    #[must_use]
+    pub fn ftl(&self) -> &Ftl {
+        &self.ftl
+    }
+
+    /// What happened since the drive was made.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters {
+            ftl: *self.ftl.counters(),
+            die_busy_ns: self.counters.die_busy_ns + self.dies.busy_ns,
+            ..self.counters
+        }
+    }
+
+    /// Memory that the drive's map takes of the host now.
+    #[must_use]
+    pub fn host_ram_bytes(&self) -> u64 {
+        self.parameters.mapping.bytes_for(self.mapped_bytes())
+    }
+
+    fn mapped_bytes(&self) -> u64 {
+        u64::from(self.ftl.mapped_pages()) * u64::from(self.parameters.flash_page_bytes)
+    }
+
+    /// Takes a request at time `now` and returns when it will be done. Requests come in the order of their times.
+    ///
+    /// # Errors
+    /// If the drive is off-line, or goes off-line by this request.
+    ///
+    /// # Panics
+    /// If the request goes beyond the drive's last page, or is for no pages or bytes.
+    pub fn submit(&mut self, now: u64, op: Op) -> Result<u64, Offline> {
+        debug_assert!(now >= self.last_request, "requests come in the order of their times");
+        self.advance(now);
+        self.last_request = now;
+        if let Some(offline) = self.offline {
+            return Err(offline);
+        }
+        let done = match op {
+            Op::Read { page, pages } => self.read(now, page, pages),
+            Op::Write { page, pages } => self.write(now, page, pages),
+            Op::WriteBytes { offset, bytes } => self.write_bytes(now, offset, bytes),
+            Op::Trim { page, pages } => self.trim(now, page, pages),
+        };
+        self.stay_online().map(|()| done)
+    }
+
+    /// Lets the drive do what it does by itself up to `now`. [`Drive::submit`] does so too; this is for the end of a pause.
+    pub fn advance(&mut self, now: u64) {
+        if self.parameters.cleaning.idle_blocks == 0 {
+            return;
+        }
+        let idle_from = self.last_request + self.parameters.cleaning.idle_after_ns;
+        if now > idle_from && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
+            self.clean_while_idle(idle_from, now);
+        }
+    }
+
+    /// Cleans one block after the other, each when the one before is done.
+    fn clean_while_idle(&mut self, from: u64, until: u64) {
+        let mut time = from.max(self.dies.busy_until());
+        while time < until && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
+            let worth_it = |valid| valid < self.parameters.shape.pages_per_block;
+            if !self.ftl.next_victim_valid().is_some_and(worth_it) {
+                break;
+            }
+            let (_, done) = self.clean(time);
+            self.counters.idle_cleans += 1;
+            // Even a block without valid pages takes a while; without this, time would stand still.
+            time = done.max(time + 1);
+        }
+        if self.ftl.free_blocks() >= self.parameters.cleaning.stop_blocks {
+            self.cleaning = false;
+        }
+    }
+
+    fn read(&mut self, now: u64, page: u32, pages: u32) -> u64 {
+        assert!(pages > 0, "a read of no pages");
+        let mut done = now;
+        for page in page..page + pages {
+            self.link_read_until = self.link_read_until.max(now) + self.link_read_page_ns;
+            let found = match self.ftl.flash_page(page) {
+                Some(flash) => self.dies.read(now, flash),
+                None => now,
+            };
+            done = done.max(found + self.link_read_page_ns).max(self.link_read_until);
+        }
+        self.counters.read_pages += u64::from(pages);
+        self.counters.read_bytes += u64::from(pages) * u64::from(self.parameters.flash_page_bytes);
+        done + self.parameters.read_command_ns
+    }
+
+    fn write(&mut self, now: u64, page: u32, pages: u32) -> u64 {
+        assert!(pages > 0, "a write of no pages");
+        self.close_part_page(page, pages);
+        let mut done = now;
+        for page in page..page + pages {
+            done = self.write_page(now, page, self.link_write_page_ns);
+        }
+        self.counters.written_bytes += u64::from(pages) * u64::from(self.parameters.flash_page_bytes);
+        done + self.parameters.write_command_ns
+    }
+
+    fn write_bytes(&mut self, now: u64, offset: u64, bytes: u64) -> u64 {
+        assert!(bytes > 0, "a write of no bytes");
+        let page_bytes = u64::from(self.parameters.flash_page_bytes);
+        let (mut done, mut at, end) = (now, offset, offset + bytes);
+        while at < end {
+            let page = u32::try_from(at / page_bytes).expect("pages are numbered in 32 bits");
+            let piece = (end - at).min(page_bytes - at % page_bytes);
+            let link_ns = Parameters::link_ns(piece, self.parameters.link_write_bytes_per_s);
+            let filled_bytes = match self.part_page {
+                Some(part) if part.page == page => part.filled_bytes + piece,
+                _ => u64::MAX,
+            };
+            if filled_bytes <= page_bytes {
+                // Its page is still in the buffer, and waits there for more.
+                self.link_write_until = self.link_write_until.max(now) + link_ns;
+                self.part_page = Some(PartPage { page, filled_bytes });
+                done = self.link_write_until;
+            } else {
+                done = self.write_page(now, page, link_ns);
+                self.part_page = Some(PartPage {
+                    page,
+                    filled_bytes: piece,
+                });
+            }
+            at += piece;
+        }
+        self.counters.written_bytes += bytes;
+        done + self.parameters.write_command_ns
+    }
+
+    /// Takes a page into the buffer and has it programmed; returns when it is in the buffer.
+    #[inline]
+    fn write_page(&mut self, now: u64, page: u32, link_ns: u64) -> u64 {
+        self.link_write_until = self.link_write_until.max(now) + link_ns;
+        let arrived = self.link_write_until;
+        let admitted = arrived.max(self.buffer[self.next_place]);
+        self.counters.buffer_wait_ns += admitted - arrived;
+        self.clean_along(admitted);
+        let mut cleaning = InTime {
+            dies: &mut self.dies,
+            now: admitted,
+            pages_per_block: self.parameters.shape.pages_per_block,
+            done: 0,
+        };
+        let flash = self.ftl.write(page, &mut cleaning);
+        self.buffer[self.next_place] = self.dies.program(admitted, flash);
+        self.next_place += 1;
+        if self.next_place == self.buffer.len() {
+            self.next_place = 0;
+        }
+        admitted
+    }
+
+    fn trim(&mut self, now: u64, page: u32, pages: u32) -> u64 {
+        assert!(pages > 0, "a trim of no pages");
+        if self.parameters.trim {
+            self.close_part_page(page, pages);
+            for page in page..page + pages {
+                self.ftl.trim(page);
+            }
+        }
+        now + self.parameters.write_command_ns
+    }
+
+    /// Lets nothing more be added to a page that is written anew, or freed.
+    fn close_part_page(&mut self, page: u32, pages: u32) {
+        self.part_page = self.part_page.filter(|part| !(page..page + pages).contains(&part.page));
+    }
+
+    /// Cleans along with a page that the host writes, if that is due.
+    #[inline]
+    fn clean_along(&mut self, now: u64) {
+        if !self.cleaning {
+            if self.ftl.free_blocks() >= self.parameters.cleaning.start_blocks {
+                return;
+            }
+            self.cleaning = true;
+            self.owed = 0;
+            self.counters.cleaning_bursts += 1;
+        }
+        self.owed += i64::from(self.parameters.cleaning.pace_per_mille);
+        while self.owed >= 1000 {
+            if self.ftl.free_blocks() >= self.parameters.cleaning.stop_blocks {
+                self.cleaning = false;
+                return;
+            }
+            let (moved, _) = self.clean(now);
+            let won = i64::from(self.parameters.shape.pages_per_block - moved);
+            // A block that gives nothing still counts, or one write could pay for cleaning without end.
+            self.owed -= won.max(1) * 1000;
+        }
+    }
+
+    /// Cleans one block at `now`; returns the pages moved and when it is done.
+    fn clean(&mut self, now: u64) -> (u32, u64) {
+        let mut cleaning = InTime {
+            dies: &mut self.dies,
+            now,
+            pages_per_block: self.parameters.shape.pages_per_block,
+            done: 0,
+        };
+        let moved = self.ftl.clean(&mut cleaning);
+        let moved = moved.expect("a drive short of free blocks has closed ones");
+        (moved, cleaning.done)
+    }
+
+    fn stay_online(&mut self) -> Result<(), Offline> {
+        if self.ftl.mapped_pages() <= self.mapped_limit {
+            return Ok(());
+        }
+        let offline = Offline {
+            mapped_bytes: self.mapped_bytes(),
+            mapping_bytes: self.host_ram_bytes(),
+            host_ram_bytes: self.parameters.host_ram_bytes.unwrap_or(u64::MAX),
+        };
+        self.offline = Some(offline);
+        Err(offline)
+    }
+}
+
+mod saving;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,556 @@
+//! Closed forms that the drive's times must meet, and stories of a drive with a history.
+
+use super::{Drive, Op};
+use crate::flash::parameters::{Cleaning, Parameters};
+use crate::flash::{Age, MappingRam, Shape, StateError, Streams, VictimPolicy};
+use crate::rng::Rng;
+
+const US: u64 = 1000;
+const S: u64 = 1_000_000_000;
+const PAGE: u64 = 8192;
+
+/// 8192 pages on 16 dies, 7000 of them the host's; round figures, a link too wide to matter, no jitter.
+fn parameters() -> Parameters {
+    Parameters {
+        shape: Shape {
+            blocks: 256,
+            pages_per_block: 32,
+            logical_pages: 7000,
+            victim: VictimPolicy::Greedy,
+            streams: Streams::Separate,
+        },
+        flash_page_bytes: 8192,
+        dies: 16,
+        read_ns: 50 * US,
+        program_ns: 800 * US,
+        erase_ns: 3000 * US,
+        erase_pages: 128,
+        jitter_per_mille: 0,
+        programs_before_read: 0,
+        read_command_ns: 20 * US,
+        write_command_ns: 10 * US,
+        link_read_bytes_per_s: PAGE * 1_000_000,
+        link_write_bytes_per_s: PAGE * 1_000_000,
+        buffer_pages: 64,
+        cleaning: Cleaning {
+            start_blocks: 3,
+            stop_blocks: 6,
+            pace_per_mille: 1500,
+            idle_after_ns: S,
+            idle_blocks: 0,
+        },
+        trim: true,
+        mapping: MappingRam::ON_DRIVE,
+        host_ram_bytes: None,
+        host_cpu_ns: 0,
+        host_cpu_sector_ns: 0,
+    }
+}
+
+fn drive(parameters: Parameters) -> Drive {
+    Drive::new(parameters, Rng::stream(1, "drive")).expect("good parameters")
+}
+
+/// A drive on which the first `addresses` hold data, and the clock at 0.
+fn filled(parameters: Parameters, addresses: u32) -> Drive {
+    let mut drive = drive(parameters);
+    drive
+        .age(Age::Filled { addresses }, &mut Rng::stream(1, "age"))
+        .expect("it can be aged");
+    drive
+}
+
+fn read(page: u32) -> Op {
+    Op::Read { page, pages: 1 }
+}
+
+fn write(page: u32) -> Op {
+    Op::Write { page, pages: 1 }
+}
+
+fn draw(rng: &mut Rng, bound: u32) -> u32 {
+    u32::try_from(rng.below(u64::from(bound))).expect("below 32 bits")
+}
+
+/// Keeps `depth` requests on the way, each submitted when one completes, `count` in all; returns completions a second up
+/// to the last submission, so that the drive's running empty afterwards does not count.
+#[expect(clippy::cast_precision_loss, reason = "a rate for an assertion")]
+fn keep_busy(drive: &mut Drive, depth: usize, count: usize, mut next: impl FnMut() -> Op) -> f64 {
+    let mut under_way = std::collections::BinaryHeap::new();
+    let mut last = 0;
+    for submitted in 0..count {
+        if submitted >= depth {
+            std::cmp::Reverse(last) = under_way.pop().expect("requests are on the way");
+        }
+        let done = drive.submit(last, next()).expect("it is on-line");
+        under_way.push(std::cmp::Reverse(done));
+    }
+    (count - depth) as f64 * 1e9 / last as f64
+}
+
+fn assert_near(measured: f64, expected: f64, tolerance: f64, what: &str) {
+    assert!(
+        (measured / expected - 1.0).abs() <= tolerance,
+        "{what}: {measured}, expected {expected}"
+    );
+}
+
+#[test]
+fn a_lone_read_takes_command_die_and_link() {
+    let mut drive = filled(parameters(), 7000);
+    let page_on_link_us = 1;
+    for (at, page) in [(0, 5), (S, 4711), (2 * S, 5)] {
+        assert_eq!(drive.submit(at, read(page)), Ok(at + (20 + 50 + page_on_link_us) * US));
+    }
+}
+
+#[test]
+fn a_lone_write_is_done_once_its_data_are_in_the_buffer() {
+    let mut drive = drive(parameters());
+    assert_eq!(drive.submit(0, write(3)), Ok((1 + 10) * US));
+}
+
+#[test]
+fn reading_an_address_that_holds_nothing_asks_no_die() {
+    let mut drive = drive(parameters());
+    assert_eq!(drive.submit(0, read(3)), Ok((20 + 1) * US));
+    assert_eq!(drive.counters().die_busy_ns, 0);
+}
+
+#[test]
+fn random_reads_reach_as_many_a_second_as_dies_divided_by_read_time() {
+    let mut drive = filled(parameters(), 7000);
+    let mut rng = Rng::stream(2, "reads");
+    let count = 40_000;
+    let rate = keep_busy(&mut drive, 1000, count, || read(draw(&mut rng, 7000)));
+    assert_near(rate, 16.0 / 50e-6, 0.03, "reads a second");
+}
+
+#[test]
+fn a_narrow_link_limits_reads_to_its_bytes_a_second() {
+    let mut drive = filled(
+        Parameters {
+            link_read_bytes_per_s: 700_000_000,
+            ..parameters()
+        },
+        7000,
+    );
+    let mut rng = Rng::stream(2, "reads");
+    let count = 20_000;
+    let rate = keep_busy(&mut drive, 64, count, || read(draw(&mut rng, 7000)));
+    assert_near(rate * 8192.0, 700e6, 0.01, "bytes a second");
+}
+
+#[test]
+fn large_reads_go_to_the_dies_side_by_side() {
+    let mut drive = filled(parameters(), 7000);
+    let done = drive
+        .submit(0, Op::Read { page: 64, pages: 16 })
+        .expect("it is on-line");
+    assert_eq!(done, (20 + 50 + 1) * US, "a page on each die");
+}
+
+#[test]
+fn writes_in_order_reach_what_dies_can_program_and_no_more_than_the_link_carries() {
+    let rate = |link_write_bytes_per_s| {
+        let mut drive = drive(Parameters {
+            link_write_bytes_per_s,
+            ..parameters()
+        });
+        let mut pages = 0..7000;
+        keep_busy(&mut drive, 8, 7000, || write(pages.next().expect("a page")))
+    };
+    assert_near(rate(PAGE * 1_000_000), 16.0 / 800e-6, 0.02, "pages a second by dies");
+    assert_near(rate(PAGE * 5000), 5000.0, 0.02, "pages a second by the link");
+}
+
+/// Dies have, for each page of the host, A programs, A - 1 reads, and the share of an erase that A pages take.
+#[test]
+fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplification() {
+    for (logical_pages, erase_ns) in [(54_000, 0), (54_000, 3000 * US), (36_000, 3000 * US)] {
+        let mut drive = drive(Parameters {
+            shape: Shape {
+                blocks: 2048,
+                logical_pages,
+                ..parameters().shape
+            },
+            read_ns: if erase_ns == 0 { 0 } else { 50 * US },
+            erase_ns,
+            cleaning: Cleaning {
+                start_blocks: 10,
+                stop_blocks: 20,
+                ..parameters().cleaning
+            },
+            ..parameters()
+        });
+        let mut rng = Rng::stream(3, "writes");
+        let age = Age::Steady {
+            addresses: logical_pages,
+            free_blocks: 15,
+        };
+        drive.age(age, &mut rng).expect("it can be aged");
+        let count = 60_000;
+        let rate = keep_busy(&mut drive, 64, count, || write(draw(&mut rng, logical_pages)));
+        let amplification = drive.counters().ftl.write_amplification();
+        let (read_s, erase_s) = if erase_ns == 0 { (0.0, 0.0) } else { (50e-6, 3e-3) };
+        let die_s = amplification * (800e-6 + erase_s / 128.0) + (amplification - 1.0) * read_s;
+        assert!(amplification > 1.2, "{amplification}");
+        assert_near(rate, 16.0 / die_s, 0.025, "pages a second");
+    }
+}
+
+#[test]
+fn a_read_waits_for_the_program_in_progress_but_not_for_those_behind_it() {
+    let patient = |programs_before_read| {
+        let mut drive = filled(
+            Parameters {
+                programs_before_read,
+                ..parameters()
+            },
+            7000,
+        );
+        for page in 0..64 {
+            drive.submit(0, write(page)).expect("it is on-line");
+        }
+        // Each die has four programs to do, begun at 64 us at the latest. Page 5000 lies on one of the dies.
+        let done = drive.submit(100 * US, read(5000)).expect("it is on-line");
+        done - 100 * US
+    };
+    let lone = (20 + 50 + 1) * US;
+    assert!(
+        patient(0) > lone + 600 * US && patient(0) <= lone + 800 * US,
+        "{}",
+        patient(0)
+    );
+    assert_eq!(patient(1), patient(0) + 800 * US);
+    assert_eq!(patient(9), patient(3), "there are only three behind it");
+}
+
+#[test]
+fn reads_of_one_die_are_done_in_the_order_in_which_they_came() {
+    let mut drive = filled(
+        Parameters {
+            jitter_per_mille: 300,
+            ..parameters()
+        },
+        7000,
+    );
+    let mut rng = Rng::stream(5, "mixed");
+    let mut done_on = [0; 16];
+    for at in 0..20_000u64 {
+        let page = draw(&mut rng, 7000);
+        if rng.below(4) == 0 {
+            drive.submit(at * 30 * US, write(page)).expect("it is on-line");
+        } else {
+            let die = drive.ftl().flash_page(page).expect("it holds data") % 16;
+            let done = drive.submit(at * 30 * US, read(page)).expect("it is on-line");
+            assert!(done > done_on[die as usize], "die {die}");
+            done_on[die as usize] = done;
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_writes_is_taken_at_once_until_the_buffer_is_full() {
+    let mut drive = drive(parameters());
+    let waits: Vec<u64> = (0..80)
+        .map(|page| drive.submit(0, write(page)).expect("it is on-line"))
+        .collect();
+    assert!(waits[63] < 100 * US, "{}", waits[63]);
+    assert!(waits[64] > 800 * US, "{}", waits[64]);
+    assert!(drive.counters().buffer_wait_ns > 0);
+}
+
+#[test]
+fn a_full_drive_writes_in_bursts_and_one_that_is_half_empty_does_not() {
+    let spread = |addresses| {
+        let mut drive = drive(Parameters {
+            cleaning: Cleaning {
+                start_blocks: 4,
+                stop_blocks: 16,
+                pace_per_mille: 3000,
+                ..parameters().cleaning
+            },
+            ..parameters()
+        });
+        let mut rng = Rng::stream(6, "bursts");
+        drive
+            .age(Age::Written { addresses, rounds: 3 }, &mut rng)
+            .expect("it can be aged");
+        let mut times = Vec::new();
+        let mut now = 0;
+        for _ in 0..200 {
+            let start = now;
+            for _ in 0..100 {
+                now = drive
+                    .submit(now, write(draw(&mut rng, addresses)))
+                    .expect("it is on-line");
+            }
+            times.push(now - start);
+        }
+        times.sort_unstable();
+        (times[180] / times[20], drive.counters().cleaning_bursts)
+    };
+    let (full, bursts) = spread(7000);
+    assert!(full >= 3 && bursts > 5, "{full} {bursts}");
+    let (half_empty, _) = spread(2000);
+    assert!(half_empty < full, "{half_empty} {full}");
+}
+
+#[test]
+fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_says() {
+    for pace_per_mille in [1500, 3000] {
+        let mut drive = drive(Parameters {
+            shape: Shape {
+                blocks: 2048,
+                logical_pages: 48_000,
+                ..parameters().shape
+            },
+            cleaning: Cleaning {
+                start_blocks: 10,
+                stop_blocks: 110,
+                pace_per_mille,
+                ..parameters().cleaning
+            },
+            ..parameters()
+        });
+        let mut rng = Rng::stream(10, "pace");
+        let age = Age::Steady {
+            addresses: 48_000,
+            free_blocks: 10,
+        };
+        drive.age(age, &mut rng).expect("it can be aged");
+        let mut burst = |drive: &mut Drive, cleaning: bool| {
+            let before = drive.counters().ftl.host_pages;
+            while drive.cleaning == cleaning {
+                drive.submit(0, write(draw(&mut rng, 48_000))).expect("it is on-line");
+            }
+            drive.counters().ftl.host_pages - before
+        };
+        burst(&mut drive, false);
+        // A hundred blocks of 32 pages are won in all, of which one in `pace` pages is written again at once.
+        let expected = f64::from(100 * 32) / (f64::from(pace_per_mille) / 1000.0 - 1.0);
+        let written = u32::try_from(burst(&mut drive, true)).expect("a few thousand");
+        assert_near(f64::from(written), expected, 0.05, "pages written during a burst");
+    }
+}
+
+#[test]
+fn a_drive_left_alone_cleans_up_by_itself() {
+    let mut drive = filled(
+        Parameters {
+            cleaning: Cleaning {
+                idle_blocks: 20,
+                ..parameters().cleaning
+            },
+            ..parameters()
+        },
+        7000,
+    );
+    let mut rng = Rng::stream(7, "idle");
+    let mut now = 0;
+    for _ in 0..4000 {
+        now = drive.submit(now, write(draw(&mut rng, 7000))).expect("it is on-line");
+    }
+    assert!(drive.ftl().free_blocks() < 10);
+    drive.advance(now + S / 2);
+    assert_eq!(drive.counters().idle_cleans, 0, "half a second is not idle yet");
+    drive.advance(now + 60 * S);
+    assert!(drive.counters().idle_cleans > 0);
+    assert_eq!(drive.ftl().free_blocks(), 20);
+    assert_eq!(drive.ftl().check(), Ok(()));
+}
+
+#[test]
+fn without_trim_freed_addresses_stay_valid_until_the_next_format() {
+    let mapped = |trim| {
+        let mut drive = filled(Parameters { trim, ..parameters() }, 7000);
+        drive
+            .submit(0, Op::Trim { page: 0, pages: 3000 })
+            .expect("it is on-line");
+        let after_trim = drive.ftl().mapped_pages();
+        drive.format();
+        (after_trim, drive.ftl().mapped_pages())
+    };
+    assert_eq!(mapped(true), (4000, 0));
+    assert_eq!(mapped(false), (7000, 0));
+}
+
+#[test]
+fn pieces_of_log_that_share_a_page_are_programmed_once() {
+    let mut drive = drive(parameters());
+    for piece in 0..32 {
+        let op = Op::WriteBytes {
+            offset: piece * 512,
+            bytes: 512,
+        };
+        drive.submit(piece * 100 * US, op).expect("it is on-line");
+    }
+    assert_eq!(
+        drive.counters().ftl.host_pages,
+        2,
+        "32 sectors of 512 bytes are two pages"
+    );
+    assert_eq!(drive.counters().written_bytes, 32 * 512);
+    let large = Op::WriteBytes {
+        offset: 2 * PAGE + 4096,
+        bytes: 60 * 1024,
+    };
+    drive.submit(S, large).expect("it is on-line");
+    assert_eq!(drive.counters().ftl.host_pages, 2 + 8);
+}
+
+#[test]
+fn log_written_to_a_page_that_was_trimmed_is_there_again() {
+    let mut drive = drive(parameters());
+    let piece = |offset| Op::WriteBytes { offset, bytes: 512 };
+    drive.submit(0, piece(0)).expect("it is on-line");
+    drive.submit(S, Op::Trim { page: 0, pages: 1 }).expect("it is on-line");
+    assert_eq!(drive.ftl().flash_page(0), None);
+    drive.submit(2 * S, piece(512)).expect("it is on-line");
+    assert!(drive.ftl().flash_page(0).is_some());
+}
+
+#[test]
+fn the_drive_goes_off_line_when_its_map_outgrows_the_host_and_says_so() {
+    let mut drive = drive(Parameters {
+        mapping: MappingRam {
+            worst_case_bytes: 5_600_000_000,
+            per_data_bytes: 80_000_000_000,
+            driver_divisor: 1,
+            sector_bytes: 512,
+            extent_bytes: 512,
+        },
+        host_ram_bytes: Some(574 * 1000),
+        ..parameters()
+    });
+    // 8192 bytes are 16 sectors of 35.84 bytes each: 573.44 bytes a page, and 1000 pages fit.
+    for page in 0..1000 {
+        drive
+            .submit(u64::from(page) * 1000 * US, write(page))
+            .expect("memory suffices");
+    }
+    assert_eq!(drive.host_ram_bytes(), 573_440);
+    drive.submit(S, write(999)).expect("nothing new to map");
+    let words = drive
+        .submit(2 * S, write(1000))
+        .expect_err("memory ran out")
+        .to_string();
+    assert_eq!(
+        words,
+        "the drive went off-line: the map of 8200192 bytes of data takes 574013 bytes of the host's memory, and there are \
+         574000; larger sectors, a newer driver, a smaller format or more memory for the drive would help"
+    );
+    assert!(
+        drive.submit(3 * S, read(0)).is_err(),
+        "off-line is off-line for reads too"
+    );
+    drive.format();
+    assert!(drive.submit(4 * S, write(0)).is_ok(), "a format frees the map");
+}
+
+/// Random work of every kind; returns the completions.
+fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
+    let mut rng = Rng::stream(seed, "work");
+    let mut now = 0;
+    let mut completions = Vec::new();
+    for _ in 0..3000 {
+        now += rng.below(400 * US);
+        let page = draw(&mut rng, 6900);
+        let pages = 1 + draw(&mut rng, 32);
+        let op = match rng.below(10) {
+            0..4 => read(page),
+            4..8 => Op::Write { page, pages },
+            8 => Op::WriteBytes {
+                offset: u64::from(page) * PAGE + 512,
+                bytes: 1024,
+            },
+            _ => Op::Trim { page, pages },
+        };
+        completions.push(drive.submit(now, op).expect("it is on-line"));
+    }
+    completions
+}
+
+fn lively() -> Parameters {
+    Parameters {
+        jitter_per_mille: 250,
+        cleaning: Cleaning {
+            idle_after_ns: 300 * US,
+            idle_blocks: 10,
+            ..parameters().cleaning
+        },
+        ..parameters()
+    }
+}
+
+#[test]
+fn a_drive_taken_up_from_its_bytes_goes_on_as_one_that_rested() {
+    let mut kept = filled(lively(), 7000);
+    work(&mut kept, 1);
+    kept.rest(Rng::stream(1, "drive"));
+    let mut rng = Rng::stream(8, "until cleaning");
+    while !kept.cleaning || kept.owed == 0 {
+        kept.submit(0, write(draw(&mut rng, 7000))).expect("it is on-line");
+    }
+    let mut loaded = Drive::load(lively(), &kept.save(), Rng::stream(2, "drive")).expect("its own bytes");
+    kept.rest(Rng::stream(2, "drive"));
+    assert_eq!(loaded.counters(), kept.counters());
+    assert_eq!(work(&mut loaded, 2), work(&mut kept, 2));
+    assert_eq!(loaded.save(), kept.save());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_times_and_the_same_bytes() {
+    let outcome = |seed| {
+        let mut drive = Drive::new(lively(), Rng::stream(seed, "drive")).expect("good parameters");
+        (work(&mut drive, 1), drive.save())
+    };
+    let (times, bytes) = outcome(1);
+    assert_eq!((times.clone(), bytes.clone()), outcome(1));
+    assert_ne!(times, outcome(2).0, "another seed makes other times");
+}
+
+#[test]
+fn a_saved_drive_is_not_taken_for_one_of_another_format() {
+    let saved = drive(parameters()).save();
+    let other = Parameters {
+        shape: Shape {
+            logical_pages: 6000,
+            ..parameters().shape
+        },
+        ..parameters()
+    };
+    let error = Drive::load(other, &saved, Rng::stream(1, "drive")).expect_err("another format");
+    assert!(matches!(error, StateError::Impossible(_)), "{error}");
+    let mut damaged = saved;
+    damaged[100] ^= 1;
+    let error = Drive::load(parameters(), &damaged, Rng::stream(1, "drive")).expect_err("damaged");
+    assert_eq!(error, StateError::Checksum);
+}
+
+#[test]
+fn no_work_of_any_kind_loses_a_page_of_the_drive() {
+    let mut drive = filled(lively(), 7000);
+    for seed in 0..5 {
+        work(&mut drive, seed);
+        assert_eq!(drive.ftl().check(), Ok(()), "seed {seed}");
+        drive.rest(Rng::stream(seed, "drive"));
+    }
+}
+
+#[test]
+fn parameters_that_can_not_be_are_refused_by_name() {
+    let refusal = |parameters: Parameters| Drive::new(parameters, Rng::stream(1, "drive")).expect_err("bad parameters");
+    let no_dies = Parameters {
+        dies: 0,
+        ..parameters()
+    };
+    assert_eq!(refusal(no_dies), "dies is 0: it must be positive");
+    let mut slow = parameters();
+    slow.cleaning.pace_per_mille = 1000;
+    assert!(refusal(slow).starts_with("pace_per_mille is 1000"));
+    let mut greedy = parameters();
+    greedy.cleaning.stop_blocks = 40;
+    assert!(refusal(greedy).starts_with("cleaning wants 40 free blocks, but this format leaves 32 spare ones"));
+}

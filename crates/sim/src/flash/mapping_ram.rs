@@ -1,0 +1,69 @@
+//! How much of the host's memory a drive takes when its map is kept by the driver, on the host.
+//!
+//! Such a driver keeps one entry for each run of sectors that lie together, so its memory grows with the data on the drive
+//! and with how finely that was written. The worst case, every sector an entry, is published for both sector sizes; from
+//! it follow the bytes of an entry. Data written in whole database pages has one entry a page.
+
+use serde::{Deserialize, Serialize};
+
+/// What the map of one drive costs, once driver and sector size are chosen. A drive that keeps its own map costs 0.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct MappingRam {
+    /// Host memory for data of `per_data_bytes` if every sector is an entry.
+    pub worst_case_bytes: u64,
+    /// The data that `worst_case_bytes` are for.
+    pub per_data_bytes: u64,
+    /// How many times less memory this driver takes than the published worst case.
+    pub driver_divisor: u32,
+    /// The smallest unit that the map can address.
+    pub sector_bytes: u32,
+    /// Bytes that lie together as the host writes them: a database page.
+    pub extent_bytes: u32,
+}
+
+impl MappingRam {
+    /// A drive whose map takes nothing of the host's memory.
+    pub const ON_DRIVE: Self = Self {
+        worst_case_bytes: 0,
+        per_data_bytes: 1,
+        driver_divisor: 1,
+        sector_bytes: 512,
+        extent_bytes: 8192,
+    };
+
+    /// Host memory for a map of `data_bytes`.
+    #[must_use]
+    pub fn bytes_for(&self, data_bytes: u64) -> u64 {
+        let (numerator, denominator) = self.ratio();
+        let bytes = u128::from(data_bytes) * numerator / denominator;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// How much data can be mapped before the map takes more than `ram_bytes`.
+    #[must_use]
+    pub fn data_within(&self, ram_bytes: u64) -> u64 {
+        let (numerator, denominator) = self.ratio();
+        if numerator == 0 {
+            return u64::MAX;
+        }
+        let bytes = u128::from(ram_bytes) * denominator / numerator;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of memory for a byte of data, as a fraction: an entry covers an extent instead of a sector.
+    fn ratio(&self) -> (u128, u128) {
+        let numerator = u128::from(self.worst_case_bytes) * u128::from(self.sector_bytes);
+        let extent = u128::from(self.extent_bytes.max(self.sector_bytes));
+        let denominator = u128::from(self.per_data_bytes) * extent * u128::from(self.driver_divisor);
+        (numerator, denominator)
+    }
+
+    /// Pads a piece of log to whole sectors.
+    #[must_use]
+    pub fn padded(&self, bytes: u64) -> u64 {
+        bytes.next_multiple_of(u64::from(self.sector_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! How one drive behaves, as plain integers: what is left of a profile once format, driver, sector size and scale are chosen.
+
+use super::ftl::Shape;
+use super::mapping_ram::MappingRam;
+
+/// When cleaning runs, in blocks of the whole drive.
+///
+/// Below `start_blocks` free blocks cleaning goes along with the host's writes, and takes turns with them on the flash,
+/// until `stop_blocks` are free: writes come in bursts, fast while there is room, slow while room is being made. A drive
+/// that the host leaves alone cleans by itself up to `idle_blocks`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cleaning {
+    /// Cleaning starts when fewer blocks are free.
+    pub start_blocks: u32,
+    /// Cleaning stops when as many blocks are free.
+    pub stop_blocks: u32,
+    /// While it runs, pages that cleaning wins for 1000 pages that the host writes. Over 1000, or it never stops.
+    pub pace_per_mille: u32,
+    /// How long the host must have left the drive alone.
+    pub idle_after_ns: u64,
+    /// An idle drive cleans until so many blocks are free; 0 for a drive that does not.
+    pub idle_blocks: u32,
+}
+
+/// All that [`super::Drive`] needs to know of a drive.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Parameters {
+    /// What the map is built of.
+    pub shape: Shape,
+    /// Bytes in a flash page, which is also the page of the map.
+    pub flash_page_bytes: u32,
+    /// Parts of the flash that work side by side, one operation each at a time.
+    pub dies: u32,
+    /// A die's time to read a page and hand it over.
+    pub read_ns: u64,
+    /// A die's time to take a page and program it.
+    pub program_ns: u64,
+    /// A die's time to erase.
+    pub erase_ns: u64,
+    /// Pages that one such erase frees.
+    pub erase_pages: u32,
+    /// How far reads and programs stray from their time, either way, in per mille of it.
+    pub jitter_per_mille: u32,
+    /// How many programs waiting on a die go before a read that came later; the one in progress always does.
+    pub programs_before_read: u32,
+    /// What a read costs beside the die and the link.
+    pub read_command_ns: u64,
+    /// What a write costs beside the link, once its data are in the buffer.
+    pub write_command_ns: u64,
+    /// From the drive to the host.
+    pub link_read_bytes_per_s: u64,
+    /// From the host to the drive.
+    pub link_write_bytes_per_s: u64,
+    /// Pages that the drive takes in before they are programmed. A write is done when its data are here.
+    pub buffer_pages: u32,
+    /// When cleaning runs.
+    pub cleaning: Cleaning,
+    /// Whether the drive is told of addresses that the file system freed. If not, they stay valid until written or formatted.
+    pub trim: bool,
+    /// What the map costs the host's memory.
+    pub mapping: MappingRam,
+    /// Memory of the host that the map may take; nothing for as much as it likes.
+    pub host_ram_bytes: Option<u64>,
+    /// CPU time of the host for each request.
+    pub host_cpu_ns: u64,
+    /// CPU time of the host for each sector of a request.
+    pub host_cpu_sector_ns: u64,
+}
+
+impl Parameters {
+    /// Says what is wrong with these parameters, if anything is.
+    ///
+    /// # Errors
+    /// A sentence for the person who wrote the figures.
+    pub fn check(&self) -> Result<(), String> {
+        self.shape.check()?;
+        let positive = [
+            ("flash_page_bytes", u64::from(self.flash_page_bytes)),
+            ("dies", u64::from(self.dies)),
+            ("program_ns", self.program_ns),
+            ("erase_block_pages", u64::from(self.erase_pages)),
+            ("link_read_bytes_per_s", self.link_read_bytes_per_s),
+            ("link_write_bytes_per_s", self.link_write_bytes_per_s),
+            ("buffer_pages", u64::from(self.buffer_pages)),
+            ("mapping ram_divisor", u64::from(self.mapping.driver_divisor)),
+            ("mapping per_data_bytes", self.mapping.per_data_bytes),
+            ("sector_bytes", u64::from(self.mapping.sector_bytes)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{name} is 0: it must be positive"));
+        }
+        if self.jitter_per_mille > 1000 {
+            return Err(format!(
+                "jitter_per_mille is {}: it can't be over 1000",
+                self.jitter_per_mille
+            ));
+        }
+        self.check_cleaning()
+    }
+
+    fn check_cleaning(&self) -> Result<(), String> {
+        let Cleaning {
+            start_blocks,
+            stop_blocks,
+            pace_per_mille,
+            idle_blocks,
+            ..
+        } = self.cleaning;
+        if start_blocks > stop_blocks {
+            return Err(format!(
+                "cleaning starts at {start_blocks} free blocks and stops at {stop_blocks}: the wrong way"
+            ));
+        }
+        if pace_per_mille <= 1000 {
+            return Err(format!(
+                "pace_per_mille is {pace_per_mille}: cleaning must win more than the host writes, over 1000"
+            ));
+        }
+        let spare = self.spare_blocks();
+        let most = stop_blocks.max(idle_blocks);
+        if spare <= most {
+            return Err(format!(
+                "cleaning wants {most} free blocks, but this format leaves {spare} spare ones: make the usable capacity \
+                 smaller, the raw capacity larger, or clean less far ahead"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Blocks beyond what the host's addresses fill and what can never hold its data.
+    #[must_use]
+    pub fn spare_blocks(&self) -> u32 {
+        let shape = &self.shape;
+        let needed = shape.logical_pages.div_ceil(shape.pages_per_block) + super::ftl::UNUSABLE_BLOCKS;
+        shape.blocks.saturating_sub(needed)
+    }
+
+    /// CPU time of the host for a request of so many bytes: its driver looks up every sector of it. The drive doesn't spend
+    /// this time; it is for whoever has the host's CPUs.
+    #[must_use]
+    pub fn host_cpu_for(&self, bytes: u64) -> u64 {
+        self.host_cpu_ns + bytes.div_ceil(u64::from(self.mapping.sector_bytes)) * self.host_cpu_sector_ns
+    }
+
+    /// What the host can write into, in bytes.
+    #[must_use]
+    pub fn usable_bytes(&self) -> u64 {
+        u64::from(self.shape.logical_pages) * u64::from(self.flash_page_bytes)
+    }
+
+    pub(super) fn link_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+        (bytes * 1_000_000_000).div_ceil(bytes_per_s)
+    }
+}

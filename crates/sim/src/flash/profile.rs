@@ -1,0 +1,277 @@
+//! A drive as data: every figure with its label and its source, as a profile's file has it.
+//!
+//! The figures of a profile are those of the real drive. [`DriveProfile::parameters`] picks a format, a driver and a sector
+//! size, shrinks the drive by the scale of the world, and leaves plain integers. Capacities and the host's memory shrink;
+//! times, dies, links and the buffer stay, since scale shrinks the world and not the clock.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ftl::{Shape, Streams};
+use super::mapping_ram::MappingRam;
+use super::parameters::{Cleaning, Parameters};
+use super::victims::VictimPolicy;
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Label {
+    /// It follows from geometry or from published figures.
+    Derived,
+    /// Somebody published it.
+    Published,
+    /// It was chosen, within bounds, so that the model agrees with published results.
+    Fitted,
+}
+
+/// A figure that can't be had without where it comes from.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure<T> {
+    /// The figure itself; its unit is the end of its name.
+    pub value: T,
+    /// What kind of figure it is.
+    pub label: Label,
+    /// Who published it, what it follows from, or within which bounds it was fitted and on what.
+    pub source: String,
+}
+
+/// What the drive is built of.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// All of the flash, spare included.
+    pub raw_bytes: Figure<u64>,
+    /// A page of the flash and of the map.
+    pub flash_page_bytes: Figure<u32>,
+    /// Pages that are cleaned together.
+    pub pages_per_block: Figure<u32>,
+    /// Pages that one erase of one die frees.
+    pub erase_block_pages: Figure<u32>,
+    /// Parts that work side by side.
+    pub dies: Figure<u32>,
+}
+
+/// How long things take.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timing {
+    /// A die's time to read a page and hand it over.
+    pub read_ns: Figure<u64>,
+    /// A die's time to take a page and program it.
+    pub program_ns: Figure<u64>,
+    /// A die's time to erase.
+    pub erase_ns: Figure<u64>,
+    /// How far reads and programs stray from their time, either way.
+    pub jitter_per_mille: Figure<u32>,
+    /// How many waiting programs go before a read that came later.
+    pub programs_before_read: Figure<u32>,
+    /// What a read costs beside the die and the link.
+    pub read_command_ns: Figure<u64>,
+    /// What a write costs beside the link.
+    pub write_command_ns: Figure<u64>,
+    /// From the drive to the host.
+    pub link_read_bytes_per_s: Figure<u64>,
+    /// From the host to the drive.
+    pub link_write_bytes_per_s: Figure<u64>,
+    /// Pages that the drive takes in before they are programmed.
+    pub buffer_pages: Figure<u32>,
+}
+
+/// How blocks are won back. Shares are of all blocks.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CleaningFigures {
+    /// Which block is cleaned next.
+    pub victim: Figure<VictimPolicy>,
+    /// Where copies go.
+    pub streams: Figure<Streams>,
+    /// Cleaning starts when a smaller share is free.
+    pub start_per_mille: Figure<u32>,
+    /// Cleaning stops when this share is free.
+    pub stop_per_mille: Figure<u32>,
+    /// While it runs, pages that cleaning wins for 1000 pages that the host writes.
+    pub pace_per_mille: Figure<u32>,
+    /// How long the host must have left the drive alone before it cleans by itself.
+    pub idle_after_ns: Figure<u64>,
+    /// An idle drive cleans until this share is free.
+    pub idle_per_mille: Figure<u32>,
+}
+
+/// What the map costs if the host keeps it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MappingFigures {
+    /// The data that the memory figures are for.
+    pub per_data_bytes: Figure<u64>,
+    /// Host memory that the maker tells you to have for it.
+    pub advised_bytes: Figure<u64>,
+    /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
+    pub worst_case_bytes: BTreeMap<String, Figure<u64>>,
+    /// What lies together as the host writes it.
+    pub extent_bytes: Figure<u32>,
+}
+
+/// What one version of the driver costs the host.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverFigures {
+    /// CPU time for each request.
+    pub host_cpu_ns: Figure<u64>,
+    /// CPU time for each sector of a request.
+    pub host_cpu_sector_ns: Figure<u64>,
+    /// How many times less memory than the published worst case.
+    pub ram_divisor: Figure<u32>,
+}
+
+/// A flash drive as its profile's file has it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveProfile {
+    /// What specs call it.
+    pub name: String,
+    /// What people call it.
+    pub title: String,
+    /// What kind of drive it is: `flash`.
+    pub kind: String,
+    /// What it is built of.
+    pub geometry: Geometry,
+    /// Usable bytes in each of its formats.
+    pub formats: BTreeMap<String, Figure<u64>>,
+    /// How long things take.
+    pub timing: Timing,
+    /// How blocks are won back.
+    pub cleaning: CleaningFigures,
+    /// Whether the stack above tells it of freed addresses.
+    pub trim: Figure<bool>,
+    /// What its map costs the host.
+    pub mapping: MappingFigures,
+    /// Versions of its driver.
+    pub drivers: BTreeMap<String, DriverFigures>,
+}
+
+/// What a scenario chooses of a drive.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// One of the profile's formats.
+    pub format: String,
+    /// One of the profile's drivers.
+    pub driver: String,
+    /// One of the profile's sector sizes.
+    pub sector_bytes: u32,
+    /// How many times smaller the world is; 1 is life-size.
+    pub scale: u32,
+    /// Whether freed addresses are told to the drive; nothing for what the profile says.
+    #[serde(default)]
+    pub trim: Option<bool>,
+    /// Memory of the life-size host that the map may take; nothing for as much as it likes.
+    #[serde(default)]
+    pub host_ram_bytes: Option<u64>,
+}
+
+impl DriveProfile {
+    /// Picks what `setup` names and leaves plain integers.
+    ///
+    /// # Errors
+    /// A sentence that names what this profile lacks or what can't be, and what there is instead.
+    pub fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
+        self.resolve(setup)
+            .and_then(|parameters| parameters.check().map(|()| parameters))
+            .map_err(|what| format!("drive profile '{}': {what}", self.name))
+    }
+
+    fn resolve(&self, setup: &Setup) -> Result<Parameters, String> {
+        if setup.scale == 0 {
+            return Err("scale is 0: 1 is life-size, more is smaller".to_owned());
+        }
+        let driver = pick("driver", &self.drivers, &setup.driver)?;
+        let shape = self.shape(setup)?;
+        let timing = &self.timing;
+        Ok(Parameters {
+            shape,
+            flash_page_bytes: self.geometry.flash_page_bytes.value,
+            dies: self.geometry.dies.value,
+            read_ns: timing.read_ns.value,
+            program_ns: timing.program_ns.value,
+            erase_ns: timing.erase_ns.value,
+            erase_pages: self.geometry.erase_block_pages.value,
+            jitter_per_mille: timing.jitter_per_mille.value,
+            programs_before_read: timing.programs_before_read.value,
+            read_command_ns: timing.read_command_ns.value,
+            write_command_ns: timing.write_command_ns.value,
+            link_read_bytes_per_s: timing.link_read_bytes_per_s.value,
+            link_write_bytes_per_s: timing.link_write_bytes_per_s.value,
+            buffer_pages: timing.buffer_pages.value,
+            cleaning: self.cleaning(shape.blocks),
+            trim: setup.trim.unwrap_or(self.trim.value),
+            mapping: self.mapping_ram(setup, driver)?,
+            host_ram_bytes: setup.host_ram_bytes.map(|bytes| bytes / u64::from(setup.scale)),
+            host_cpu_ns: driver.host_cpu_ns.value,
+            host_cpu_sector_ns: driver.host_cpu_sector_ns.value,
+        })
+    }
+
+    fn shape(&self, setup: &Setup) -> Result<Shape, String> {
+        let usable = pick("format", &self.formats, &setup.format)?.value;
+        let Geometry {
+            raw_bytes,
+            flash_page_bytes,
+            pages_per_block,
+            ..
+        } = &self.geometry;
+        let (page, pages) = (u64::from(flash_page_bytes.value), u64::from(pages_per_block.value));
+        if page == 0 || pages == 0 {
+            return Err("flash_page_bytes and pages_per_block must be positive".to_owned());
+        }
+        let in_pages = |bytes: u64| bytes / u64::from(setup.scale) / page;
+        let narrow = |count: u64, what: &str| {
+            u32::try_from(count).map_err(|_| format!("{count} {what} are too many to number in 32 bits"))
+        };
+        Ok(Shape {
+            blocks: narrow(in_pages(raw_bytes.value) / pages, "blocks")?,
+            pages_per_block: pages_per_block.value,
+            logical_pages: narrow(in_pages(usable), "pages")?,
+            victim: self.cleaning.victim.value,
+            streams: self.cleaning.streams.value,
+        })
+    }
+
+    fn cleaning(&self, blocks: u32) -> Cleaning {
+        let figures = &self.cleaning;
+        let share = |per_mille: u32| {
+            let blocks = u64::from(blocks) * u64::from(per_mille) / 1000;
+            u32::try_from(blocks).unwrap_or(u32::MAX)
+        };
+        Cleaning {
+            start_blocks: share(figures.start_per_mille.value),
+            stop_blocks: share(figures.stop_per_mille.value),
+            pace_per_mille: figures.pace_per_mille.value,
+            idle_after_ns: figures.idle_after_ns.value,
+            idle_blocks: share(figures.idle_per_mille.value),
+        }
+    }
+
+    fn mapping_ram(&self, setup: &Setup, driver: &DriverFigures) -> Result<MappingRam, String> {
+        let mapping = &self.mapping;
+        let sector = setup.sector_bytes.to_string();
+        Ok(MappingRam {
+            worst_case_bytes: pick("sector size", &mapping.worst_case_bytes, &sector)?.value,
+            per_data_bytes: mapping.per_data_bytes.value,
+            driver_divisor: driver.ram_divisor.value,
+            sector_bytes: setup.sector_bytes,
+            extent_bytes: mapping.extent_bytes.value,
+        })
+    }
+}
+
+fn pick<'a, T>(what: &str, among: &'a BTreeMap<String, T>, name: &str) -> Result<&'a T, String> {
+    among.get(name).ok_or_else(|| {
+        let names: Vec<&str> = among.keys().map(String::as_str).collect();
+        format!("no {what} '{name}'; there is: {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests;

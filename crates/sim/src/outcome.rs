@@ -1,0 +1,170 @@
+//! What came of a run: plain data that serde writes as JSON. Times are simulated nanoseconds of the scaled world.
+
+use serde::Serialize;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunOutcome {
+    /// Its place in the scenario.
+    pub run: usize,
+    /// Nothing if it succeeded; else why it did not, for people.
+    pub failure: Option<String>,
+    /// From the first row to the last commit.
+    pub elapsed_ns: u64,
+    /// Rows inserted.
+    pub rows: u64,
+    /// Connections that inserted them.
+    pub connections: u32,
+    /// The sessions' waits, longest first; with `cpu_ns` and `finished_early_ns` they add up to connections x elapsed.
+    pub waits: Vec<WaitRow>,
+    /// Time that sessions computed.
+    pub cpu_ns: u64,
+    /// Time from each session's end to the run's.
+    pub finished_early_ns: u64,
+    /// What the workers in the background waited for: the checkpoint, the lazy writer.
+    pub background_waits: Vec<WaitRow>,
+    /// Time that these computed.
+    pub background_cpu_ns: u64,
+    /// Sums over the run.
+    pub counters: CounterTable,
+    /// The run in time.
+    pub series: Series,
+    /// Who waited for what, now and then.
+    pub waiting_tasks: Vec<WaitingSample>,
+    /// The drives at the end.
+    pub drives: Vec<DriveOutcome>,
+}
+
+/// Waits of one type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitRow {
+    /// SQL Server's name for it.
+    pub wait_type: &'static str,
+    /// Waiting for the thing.
+    pub resource_ns: u64,
+    /// Thing ready, waiting for a core.
+    pub signal_ns: u64,
+    /// How many waits.
+    pub count: u64,
+}
+
+impl WaitRow {
+    /// Resource and signal together.
+    #[must_use]
+    pub const fn wait_ns(&self) -> u64 {
+        self.resource_ns + self.signal_ns
+    }
+}
+
+/// Sums over a run. Pages are database pages of 8 KB unless they are flash pages.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CounterTable {
+    /// Pages read.
+    pub reads: u64,
+    /// Mean time of a read at the drive, until noticed.
+    pub read_latency_ns: u64,
+    /// Writes of pages, gathered or not.
+    pub writes: u64,
+    /// Mean time of a write at the drive, until noticed.
+    pub write_latency_ns: u64,
+    /// Pages written.
+    pub written_pages: u64,
+    /// Pages that checkpoints wrote.
+    pub checkpoint_pages: u64,
+    /// Pages that the lazy writer wrote.
+    pub lazy_pages: u64,
+    /// Pages that went without a write.
+    pub evicted_clean: u64,
+    /// Pages that a read had to have written first.
+    pub evicted_dirty: u64,
+    /// Victims that were wanted after all.
+    pub rescued: u64,
+    /// Checkpoints that came to their end.
+    pub checkpoints: u64,
+    /// Writes of log.
+    pub log_flushes: u64,
+    /// Bytes of log, padding included.
+    pub log_bytes: u64,
+    /// Leaves.
+    pub leaf_pages: u64,
+    /// Index pages above them that were added.
+    pub index_pages: u64,
+    /// Splits of leaves.
+    pub splits: u64,
+    /// Bytes of the table.
+    pub table_bytes: u64,
+    /// Pages of the buffer pool.
+    pub pool_pages: u64,
+    /// Flash pages programmed for each one that the host wrote, in this run, over all drives.
+    pub write_amplification: f64,
+    /// A hash over all that happened to workers: equal in equal runs.
+    pub fingerprint: u64,
+    /// Events of the simulation.
+    pub events: u64,
+}
+
+/// A run in time, column by column; rates are per simulated second, over the interval that ends at `at_ns`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Series {
+    /// The ends of the intervals.
+    pub at_ns: Vec<u64>,
+    /// Rows a second.
+    pub rows_per_s: Vec<f64>,
+    /// Bytes of pages read a second.
+    pub read_bytes_per_s: Vec<f64>,
+    /// Bytes of pages written a second.
+    pub written_bytes_per_s: Vec<f64>,
+    /// Bytes of log written a second.
+    pub log_bytes_per_s: Vec<f64>,
+    /// Write amplification in the interval; 1 if nothing was written.
+    pub write_amplification: Vec<f64>,
+    /// Share of the flash that holds data.
+    pub utilisation: Vec<f64>,
+    /// Dirty pages.
+    pub dirty_pages: Vec<u64>,
+    /// Workers that wait for their core.
+    pub runnable: Vec<u64>,
+    /// I/Os of pages and log in progress.
+    pub io_in_progress: Vec<u64>,
+}
+
+/// Who waited for what at one time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitingSample {
+    /// When.
+    pub at_ns: u64,
+    /// The most waited for, first.
+    pub tasks: Vec<WaitingTask>,
+}
+
+/// Workers that wait for one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitingTask {
+    /// In which type of wait.
+    pub wait_type: &'static str,
+    /// For what, decoded: "PFS 5:1:1520544".
+    pub resource: String,
+    /// How many of them.
+    pub workers: u32,
+}
+
+/// A drive at the end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DriveOutcome {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Share of the flash that holds data.
+    pub utilisation: f64,
+    /// Flash pages programmed for each one that the host wrote, in this run.
+    pub write_amplification: f64,
+    /// Flash pages that the host wrote in this run.
+    pub host_pages: u64,
+    /// Flash pages that cleaning moved in this run.
+    pub moved_pages: u64,
+    /// Memory of the host that its map takes.
+    pub host_ram_bytes: u64,
+    /// Time that its dies worked, in sum.
+    pub die_busy_ns: u64,
+    /// How often cleaning began to take turns with the host.
+    pub cleaning_bursts: u64,
+}

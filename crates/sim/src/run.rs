@@ -1,0 +1,358 @@
+//! A block of runs: one set of drives, whose state carries over from run to run.
+
+use std::ops::ControlFlow;
+
+use crate::engine::files::Layout;
+use crate::engine::{Engine, Reading};
+use crate::flash::{Counters, Drive};
+use crate::kernel::{Ns, SEC};
+use crate::outcome::{CounterTable, DriveOutcome, RunOutcome, Series, WaitRow, WaitingSample, WaitingTask};
+use crate::rng::Rng;
+use crate::scenario::{Refusal, RunPlan, Scenario};
+use crate::sqlos::{Account, Config, Machine, Notice, Progress, Sqlos, WaitType};
+
+/// Every how many points of the time series waiting tasks are looked at, and how many lines such a sample has at most.
+const WAITING_EVERY: usize = 20;
+const WAITING_LINES: usize = 8;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which run of the block.
+    pub run: usize,
+    /// Rows inserted so far.
+    pub rows: u64,
+    /// Rows to insert.
+    pub rows_in_all: u64,
+}
+
+/// Why a block could not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockError {
+    /// The scenario can't be run.
+    Refused(Refusal),
+    /// The caller asked to stop.
+    Interrupted,
+    /// The simulator contradicts itself: a defect, with what it saw.
+    Defect(String),
+}
+
+impl std::fmt::Display for BlockError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(formatter),
+            Self::Interrupted => write!(formatter, "interrupted"),
+            Self::Defect(what) => write!(formatter, "a defect of the simulator: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for BlockError {}
+
+impl From<Refusal> for BlockError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A scenario in progress.
+#[derive(Debug)]
+pub struct Block {
+    scenario: Scenario,
+    /// In the order of their names.
+    drives: Vec<Drive>,
+    next_run: usize,
+}
+
+impl Block {
+    /// New drives, freshly formatted.
+    ///
+    /// # Errors
+    /// What [`Scenario::check`] says.
+    pub fn new(scenario: Scenario) -> Result<Self, Refusal> {
+        scenario.check()?;
+        let mut drives = Vec::new();
+        for name in scenario.drives.keys() {
+            let parameters = scenario.drive_parameters(name)?;
+            let drive = Drive::new(parameters, Rng::stream(scenario.seed, name));
+            drives.push(drive.map_err(|what| Refusal { place: format!("drives.{name}"), what })?);
+        }
+        Ok(Self {
+            scenario,
+            drives,
+            next_run: 0,
+        })
+    }
+
+    /// Takes up a block after its first `runs_done` runs, with its drives as [`Block::save_drives`] wrote them.
+    ///
+    /// # Errors
+    /// What [`Scenario::check`] says, or that the bytes are not such drives.
+    pub fn resume(scenario: Scenario, runs_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
+        scenario.check()?;
+        if saved.len() != scenario.drives.len() {
+            let what = format!("{} drives were saved, and the scenario has {}", saved.len(), scenario.drives.len());
+            return Err(Refusal { place: "drives".to_owned(), what });
+        }
+        let mut drives = Vec::new();
+        for (name, bytes) in scenario.drives.keys().zip(saved) {
+            let parameters = scenario.drive_parameters(name)?;
+            let drive = Drive::load(parameters, bytes, Rng::stream(scenario.seed, name));
+            let refusal = |error: crate::flash::StateError| Refusal {
+                place: format!("drives.{name}"),
+                what: error.to_string(),
+            };
+            drives.push(drive.map_err(refusal)?);
+        }
+        Ok(Self {
+            scenario,
+            drives,
+            next_run: runs_done,
+        })
+    }
+
+    /// All drives, in the order of their names, as bytes: with them a block can be resumed.
+    #[must_use]
+    pub fn save_drives(&self) -> Vec<Vec<u8>> {
+        self.drives.iter().map(Drive::save).collect()
+    }
+
+    /// How many runs have been made.
+    #[must_use]
+    pub const fn runs_done(&self) -> usize {
+        self.next_run
+    }
+
+    /// Makes the next run; nothing if all have been made. `progress` is called now and then, and may stop the run.
+    ///
+    /// # Errors
+    /// [`BlockError::Interrupted`] if it did; the block is of no use then. A run that failed is an outcome, not an error.
+    pub fn run_next(&mut self, mut progress: impl FnMut(Step) -> ControlFlow<()>) -> Result<Option<RunOutcome>, BlockError> {
+        let index = self.next_run;
+        let Some(plan) = self.scenario.runs.get(index).cloned() else {
+            return Ok(None);
+        };
+        self.next_run += 1;
+        for (name, drive) in self.scenario.drives.keys().zip(&mut self.drives) {
+            drive.rest(Rng::stream(plan.seed, &format!("drive {name}")));
+            if plan.format_before {
+                drive.format();
+            }
+        }
+        let mut layout = Layout::of(&self.scenario, &plan).map_err(BlockError::Defect)?;
+        if plan.files_shift {
+            layout.shift(&mut Rng::stream(plan.seed, "file system"));
+        }
+        let before: Vec<Counters> = self.drives.iter().map(Drive::counters).collect();
+        let os = Sqlos::new(self.sqlos_config());
+        let drives = std::mem::take(&mut self.drives);
+        let engine = Engine::new(&os, &self.scenario, &plan, layout, drives);
+        let result = Run::new(index, &self.scenario, &plan, &os, &engine).make(&mut progress);
+        self.drives = engine.take_drives();
+        let mut outcome = result?;
+        let names = self.scenario.drives.keys();
+        let drives = names.zip(&self.drives).zip(&before);
+        outcome.drives = drives.map(|((name, drive), before)| drive_outcome(name, drive, before)).collect();
+        Ok(Some(outcome))
+    }
+
+    fn sqlos_config(&self) -> Config {
+        let server = &self.scenario.server;
+        Config {
+            quantum_ns: server.costs.quantum_ns.value,
+            notice: if server.switches.notice_at_switch { Notice::AtSwitch } else { Notice::AtOnce },
+            ..Config::new(server.cores)
+        }
+    }
+}
+
+/// One run, its clock and its records.
+struct Run<'r, 'w> {
+    index: usize,
+    plan: &'r RunPlan,
+    os: &'w Sqlos,
+    engine: &'r Engine<'w>,
+    interval_ns: Ns,
+    rows_in_all: u64,
+    start: Reading,
+    last: Reading,
+    last_ns: Ns,
+    series: Series,
+    waiting: Vec<WaitingSample>,
+}
+
+impl<'r, 'w> Run<'r, 'w> {
+    fn new(index: usize, scenario: &Scenario, plan: &'r RunPlan, os: &'w Sqlos, engine: &'r Engine<'w>) -> Self {
+        let rows_per_connection = plan.workload.rows_per_connection / u64::from(scenario.scale);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked: positive and small")]
+        let interval_ns = ((scenario.sample_every_s * 1e9) as Ns / u64::from(scenario.scale)).max(1);
+        let start = engine.reading();
+        Self {
+            index,
+            plan,
+            os,
+            engine,
+            interval_ns,
+            rows_in_all: rows_per_connection * u64::from(plan.workload.connections),
+            last: start.clone(),
+            start,
+            last_ns: 0,
+            series: Series::default(),
+            waiting: Vec::new(),
+        }
+    }
+
+    fn make(mut self, progress: &mut impl FnMut(Step) -> ControlFlow<()>) -> Result<RunOutcome, BlockError> {
+        let mut machine = Machine::new(self.os);
+        self.engine.start(&mut machine);
+        loop {
+            let until = self.last_ns + self.interval_ns;
+            let state = machine.run_until(until).map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
+            self.sample();
+            if state == Progress::Finished || self.engine.failure().is_some() {
+                break;
+            }
+            let step = Step {
+                run: self.index,
+                rows: self.last.rows,
+                rows_in_all: self.rows_in_all,
+            };
+            if progress(step).is_break() {
+                return Err(BlockError::Interrupted);
+            }
+        }
+        self.engine.check().map_err(BlockError::Defect)?;
+        Ok(self.outcome())
+    }
+
+    /// A point of the time series, and now and then a look at who waits.
+    fn sample(&mut self) {
+        let now_ns = self.os.now();
+        let now = self.engine.reading();
+        let passed_ns = now_ns - self.last_ns;
+        if passed_ns == 0 {
+            return;
+        }
+        let rate = |after: u64, before: u64| ratio(after - before, passed_ns) * ratio(SEC, 1);
+        let last = &self.last;
+        let series = &mut self.series;
+        series.at_ns.push(now_ns);
+        series.rows_per_s.push(rate(now.rows, last.rows));
+        series.read_bytes_per_s.push(8192.0 * rate(now.reads, last.reads));
+        series.written_bytes_per_s.push(8192.0 * rate(now.written_pages, last.written_pages));
+        series.log_bytes_per_s.push(rate(now.log_bytes, last.log_bytes));
+        series.write_amplification.push(write_amplification(&now, last));
+        series.utilisation.push(ratio(now.mapped_flash_pages, now.flash_pages));
+        series.dirty_pages.push(now.dirty_pages);
+        series.runnable.push(now.runnable);
+        series.io_in_progress.push(now.io_in_progress);
+        if series.at_ns.len() % WAITING_EVERY == 0 {
+            let tasks = self.engine.waiting().into_iter().take(WAITING_LINES);
+            let tasks = tasks.map(|(decoded, workers)| WaitingTask {
+                wait_type: decoded.wait_type,
+                resource: decoded.resource,
+                workers,
+            });
+            self.waiting.push(WaitingSample {
+                at_ns: now_ns,
+                tasks: tasks.collect(),
+            });
+        }
+        self.last = now;
+        self.last_ns = now_ns;
+    }
+
+    fn outcome(self) -> RunOutcome {
+        let books = self.os.books();
+        let connections = self.plan.workload.connections;
+        let sum = books.sessions.total_ns();
+        assert!(
+            sum == u64::from(connections) * books.elapsed_ns,
+            "waits and CPU time are {sum} ns, connections x elapsed {connections} x {} ns",
+            books.elapsed_ns
+        );
+        RunOutcome {
+            run: self.index,
+            failure: self.engine.failure().map(|offline| offline.to_string()),
+            elapsed_ns: books.elapsed_ns,
+            rows: self.last.rows,
+            connections,
+            waits: wait_rows(&books.sessions),
+            cpu_ns: books.sessions.cpu_ns,
+            finished_early_ns: books.sessions.finished_ns,
+            background_waits: wait_rows(&books.background),
+            background_cpu_ns: books.background.cpu_ns,
+            counters: self.counters(),
+            series: self.series,
+            waiting_tasks: self.waiting,
+            drives: Vec::new(),
+        }
+    }
+
+    fn counters(&self) -> CounterTable {
+        let now = &self.last;
+        CounterTable {
+            reads: now.reads,
+            read_latency_ns: now.read_ns / now.reads.max(1),
+            writes: now.writes,
+            write_latency_ns: now.write_ns / now.writes.max(1),
+            written_pages: now.written_pages,
+            checkpoint_pages: now.checkpoint_pages,
+            lazy_pages: now.lazy_pages,
+            evicted_clean: now.evicted_clean,
+            evicted_dirty: now.evicted_dirty,
+            rescued: now.rescued,
+            checkpoints: now.checkpoints,
+            log_flushes: now.log_flushes,
+            log_bytes: now.log_bytes,
+            leaf_pages: now.leaf_pages,
+            index_pages: now.index_splits,
+            splits: now.splits,
+            table_bytes: (now.leaf_pages + now.index_splits) * crate::engine::geometry::PAGE_BYTES,
+            pool_pages: self.engine.pool_pages(),
+            write_amplification: write_amplification(now, &self.start),
+            fingerprint: self.os.fingerprint(),
+            events: self.os.kernel().steps(),
+        }
+    }
+}
+
+fn wait_rows(account: &Account) -> Vec<WaitRow> {
+    let used = WaitType::ALL.iter().map(|&wait| (wait, account.of(wait)));
+    let mut rows: Vec<WaitRow> = used
+        .filter(|(_, sum)| sum.count > 0 || sum.wait_ns() > 0)
+        .map(|(wait, sum)| WaitRow {
+            wait_type: wait.name(),
+            resource_ns: sum.resource_ns,
+            signal_ns: sum.signal_ns,
+            count: sum.count,
+        })
+        .collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.wait_ns()), row.wait_type));
+    rows
+}
+
+fn write_amplification(now: &Reading, before: &Reading) -> f64 {
+    let host = now.host_flash_pages - before.host_flash_pages;
+    let moved = now.moved_flash_pages - before.moved_flash_pages;
+    if host == 0 { 1.0 } else { ratio(host + moved, host) }
+}
+
+fn drive_outcome(name: &str, drive: &Drive, before: &Counters) -> DriveOutcome {
+    let since = drive.counters().since(before);
+    DriveOutcome {
+        name: name.to_owned(),
+        utilisation: drive.ftl().utilisation(),
+        write_amplification: since.ftl.write_amplification(),
+        host_pages: since.ftl.host_pages,
+        moved_pages: since.ftl.moved_pages,
+        host_ram_bytes: drive.host_ram_bytes(),
+        die_busy_ns: since.die_busy_ns,
+        cleaning_bursts: since.cleaning_bursts,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people; counts stay as they are elsewhere")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,154 @@
+//! What is simulated: a server, its drives, and the runs that are made on them one after the other.
+//!
+//! A scenario is plain data ([`Scenario`] reads from JSON with serde). Sizes are those of the real world: [`Scenario::scale`]
+//! shrinks them, rows and periods included, when the world is built. [`Scenario::check`] says what is wrong before anything runs.
+
+mod check;
+mod server;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
+
+use crate::flash::{DriveProfile, Setup};
+
+/// One block: runs on one set of drives, whose state carries over from run to run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// How many times smaller the world is; 1 is life-size.
+    pub scale: u32,
+    /// Seeds what belongs to the block and not to a run: the drives.
+    pub seed: u64,
+    /// The database server.
+    pub server: Server,
+    /// Drives by name.
+    pub drives: BTreeMap<String, DriveChoice>,
+    /// Volumes by name.
+    pub volumes: BTreeMap<String, Volume>,
+    /// What is run, in order.
+    pub runs: Vec<RunPlan>,
+    /// How often the time series has a point, in seconds at life-size.
+    #[serde(default = "one")]
+    pub sample_every_s: f64,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+/// A drive: its profile, and what is chosen of it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveChoice {
+    /// All about the drive.
+    pub profile: DriveProfile,
+    /// One of the profile's formats.
+    pub format: String,
+    /// One of the profile's drivers.
+    pub driver: String,
+    /// One of the profile's sector sizes.
+    pub sector_bytes: u32,
+    /// Whether freed addresses are told to the drive; nothing for what the profile says.
+    #[serde(default)]
+    pub trim: Option<bool>,
+    /// Memory of the host that the drive's map may take; nothing for as much as it likes.
+    #[serde(default)]
+    pub host_ram_bytes: Option<u64>,
+}
+
+impl DriveChoice {
+    /// The choice as the profile wants it, at a scale.
+    #[must_use]
+    pub fn setup(&self, scale: u32) -> Setup {
+        Setup {
+            format: self.format.clone(),
+            driver: self.driver.clone(),
+            sector_bytes: self.sector_bytes,
+            scale,
+            trim: self.trim,
+            host_ram_bytes: self.host_ram_bytes,
+        }
+    }
+}
+
+/// One address space for files. So far a volume is one drive; striping and mirroring over several have their room here.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Names of its drives.
+    pub drives: Vec<String>,
+}
+
+/// One run: a layout of files and a load.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunPlan {
+    /// How many data files, all of one size.
+    pub data_files: u32,
+    /// The volumes they lie on, in turn.
+    pub data_volumes: Vec<String>,
+    /// The volume of the log.
+    pub log_volume: String,
+    /// Bytes of all data files together; nothing for all that their volumes have left.
+    #[serde(default)]
+    pub data_bytes: Option<u64>,
+    /// Bytes of the log file, which is written round and round.
+    #[serde(default = "eight_gigabytes")]
+    pub log_bytes: u64,
+    /// What is done.
+    pub workload: Workload,
+    /// Seeds all that is random in the run.
+    pub seed: u64,
+    /// Whether all drives are formatted before this run.
+    #[serde(default)]
+    pub format_before: bool,
+    /// Whether the file system puts the files to another place than in the run before.
+    #[serde(default)]
+    pub files_shift: bool,
+}
+
+const fn eight_gigabytes() -> u64 {
+    8_000_000_000
+}
+
+/// A load, life-size: rows are divided by the scale, transactions and connections are not.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// What the connections do.
+    pub kind: WorkloadKind,
+    /// How many connections, at once.
+    pub connections: u32,
+    /// Rows that each of them inserts.
+    pub rows_per_connection: u64,
+    /// Rows in a transaction.
+    pub rows_per_transaction: u32,
+}
+
+/// What connections do.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// Insert rows with random keys.
+    RandomInsert,
+}
+
+/// Why a scenario can't be run: what is wrong, where, and the way out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// The place in the scenario, as in `runs[3].data_files`.
+    pub place: String,
+    /// What is wrong there, and what to do.
+    pub what: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.place, self.what)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,172 @@
+//! Refusing what can't be, by name, before anything runs.
+
+use super::{Refusal, RunPlan, Scenario};
+use crate::engine::geometry::PAGE_BYTES;
+use crate::flash::Parameters;
+
+/// Limits of what a scenario may ask for.
+const MOST_CORES: u32 = 256;
+const MOST_CONNECTIONS: u32 = 4096;
+const MOST_FILES: u32 = 128;
+
+fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal {
+        place: place.into(),
+        what: what.into(),
+    })
+}
+
+impl Scenario {
+    /// Says what can't be run, and the way out.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.scale == 0 {
+            return refuse("scale", "0 is no scale: 1 is life-size, 64 is 64 times smaller");
+        }
+        if !(self.sample_every_s > 0.0 && self.sample_every_s < 1e6) {
+            return refuse("sample_every_s", "must be a positive number of seconds");
+        }
+        self.check_server()?;
+        for name in self.drives.keys() {
+            self.drive_parameters(name)?;
+        }
+        self.check_volumes()?;
+        if self.runs.is_empty() {
+            return refuse("runs", "there are none: a scenario needs at least one");
+        }
+        (0..).zip(&self.runs).try_for_each(|(index, run)| self.check_run(index, run))
+    }
+
+    /// The parameters of a drive at the scenario's scale.
+    ///
+    /// # Errors
+    /// If its profile lacks what is chosen, or can't be at all.
+    pub fn drive_parameters(&self, name: &str) -> Result<Parameters, Refusal> {
+        let place = || format!("drives.{name}");
+        let Some(choice) = self.drives.get(name) else {
+            return refuse(place(), "there is no such drive");
+        };
+        let parameters = choice.profile.parameters(&choice.setup(self.scale));
+        parameters.map_err(|what| Refusal { place: place(), what })
+    }
+
+    /// Pages of the buffer pool at the scenario's scale.
+    #[must_use]
+    pub fn pool_pages(&self) -> u64 {
+        let bytes = u128::from(self.server.memory_bytes) * u128::from(self.server.costs.pool_per_mille.value) / 1000;
+        let pages = bytes / u128::from(PAGE_BYTES) / u128::from(self.scale);
+        u64::try_from(pages).unwrap_or(u64::MAX)
+    }
+
+    fn check_server(&self) -> Result<(), Refusal> {
+        let server = &self.server;
+        if server.cores == 0 || server.cores > MOST_CORES {
+            return refuse("server.cores", format!("{}: must be 1 to {MOST_CORES}", server.cores));
+        }
+        let costs = &server.costs;
+        let positive = [
+            ("quantum_ns", &costs.quantum_ns),
+            ("row_cpu_ns", &costs.row_cpu_ns),
+            ("burst_ns", &costs.burst_ns),
+            ("index_fanout", &costs.index_fanout),
+            ("gather_pages", &costs.gather_pages),
+            ("checkpoint_period_ns", &costs.checkpoint_period_ns),
+            ("checkpoint_writes", &costs.checkpoint_writes),
+            ("lazy_writes", &costs.lazy_writes),
+            ("log_block_bytes", &costs.log_block_bytes),
+            ("log_writes", &costs.log_writes),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, figure)| figure.value == 0) {
+            return refuse(format!("server.costs.{name}"), "is 0, must be positive");
+        }
+        if costs.cpu_jitter_per_mille.value > 1000 {
+            return refuse("server.costs.cpu_jitter_per_mille", "can't be over 1000");
+        }
+        if costs.pool_per_mille.value > 1000 {
+            return refuse("server.costs.pool_per_mille", "the buffer pool can't be larger than the memory: at most 1000");
+        }
+        let least = 64 * u64::from(MOST_CORES);
+        let pages = self.pool_pages();
+        if pages < 256 || pages > u64::from(u32::MAX) {
+            return refuse(
+                "server.memory_bytes",
+                format!("leaves a buffer pool of {pages} pages at scale {}: it takes 256 to {}; {least} do", self.scale, u32::MAX),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_volumes(&self) -> Result<(), Refusal> {
+        for (name, volume) in &self.volumes {
+            let place = format!("volumes.{name}");
+            let [drive] = volume.drives.as_slice() else {
+                let count = volume.drives.len();
+                return refuse(place, format!("has {count} drives: a simulated volume is one drive so far"));
+            };
+            if !self.drives.contains_key(drive) {
+                let known: Vec<&str> = self.drives.keys().map(String::as_str).collect();
+                return refuse(place, format!("no drive '{drive}'; there is: {}", known.join(", ")));
+            }
+            let other = self.volumes.iter().find(|(other, volume)| *other != name && volume.drives.contains(drive));
+            if let Some((other, _)) = other {
+                return refuse(place, format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_run(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
+        let place = |field: &str| format!("runs[{index}].{field}");
+        if run.data_files == 0 || run.data_files > MOST_FILES {
+            return refuse(place("data_files"), format!("{}: must be 1 to {MOST_FILES}", run.data_files));
+        }
+        if run.data_volumes.is_empty() {
+            return refuse(place("data_volumes"), "is empty: name at least one volume");
+        }
+        let known: Vec<&str> = self.volumes.keys().map(String::as_str).collect();
+        for (field, name) in run.data_volumes.iter().map(|name| ("data_volumes", name)).chain([("log_volume", &run.log_volume)]) {
+            if !self.volumes.contains_key(name) {
+                return refuse(place(field), format!("no volume '{name}'; there is: {}", known.join(", ")));
+            }
+        }
+        let load = &run.workload;
+        if load.connections == 0 || load.connections > MOST_CONNECTIONS {
+            let place = place("workload.connections");
+            return refuse(place, format!("{}: must be 1 to {MOST_CONNECTIONS}", load.connections));
+        }
+        if load.rows_per_transaction == 0 {
+            return refuse(place("workload.rows_per_transaction"), "is 0: a transaction has at least one row");
+        }
+        let rows = load.rows_per_connection / u64::from(self.scale);
+        if rows == 0 {
+            let what = format!("{} at scale {} leaves no row", load.rows_per_connection, self.scale);
+            return refuse(place("workload.rows_per_connection"), what);
+        }
+        self.check_room(index, run)
+    }
+
+    /// Whether the files fit their volumes, and the table the files.
+    fn check_room(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
+        let place = |field: &str| format!("runs[{index}].{field}");
+        let layout = crate::engine::files::Layout::of(self, run).map_err(|what| Refusal {
+            place: place("data_files"),
+            what,
+        })?;
+        let rows = run.workload.rows_per_connection / u64::from(self.scale) * u64::from(run.workload.connections);
+        let needed = layout.pages_for(rows);
+        let there = layout.data_pages();
+        if needed > there {
+            return refuse(
+                place("workload.rows_per_connection"),
+                format!(
+                    "{rows} rows take about {needed} pages, and the data files have {there} (at scale {}): fewer rows, a larger \
+                     drive or another format would fit",
+                    self.scale
+                ),
+            );
+        }
+        Ok(())
+    }
+}

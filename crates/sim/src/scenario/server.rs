@@ -1,0 +1,160 @@
+//! The database server in figures: each with its label and where it comes from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flash::{Figure, Label};
+
+/// The server that the database runs on.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Cores, one scheduler each.
+    pub cores: u32,
+    /// All of the machine's memory.
+    pub memory_bytes: u64,
+    /// What things cost.
+    #[serde(default)]
+    pub costs: Costs,
+    /// How things are done.
+    #[serde(default)]
+    pub switches: Switches,
+}
+
+/// Ways of working that can be chosen one by one.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Switches {
+    /// How PFS pages are latched.
+    pub pfs_latch: PfsLatch,
+    /// How a worker picks the file for its next page.
+    pub pick_file: PickFile,
+    /// How many other files a worker looks at if the PFS page of the one it picked is taken, before it queues.
+    pub pick_tries: u32,
+    /// Whether a splitting worker holds the parent's latch while it allocates.
+    pub parent_latches: bool,
+    /// Whether a lazy writer keeps buffers free; if not, each worker frees its own.
+    pub lazy_writer: bool,
+    /// Whether there are checkpoints.
+    pub checkpoints: bool,
+    /// Whether completed I/O is noticed at a scheduler's next switch; if not, at once.
+    pub notice_at_switch: bool,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            pfs_latch: PfsLatch::Update,
+            pick_file: PickFile::RoundRobin,
+            pick_tries: 0,
+            parent_latches: true,
+            lazy_writer: true,
+            checkpoints: true,
+            notice_at_switch: true,
+        }
+    }
+}
+
+/// The latch of a PFS page while a page is allocated.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PfsLatch {
+    /// One worker at a time.
+    Update,
+    /// Any number of workers, as newer servers do it.
+    Shared,
+}
+
+/// How a worker picks a file.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PickFile {
+    /// The file after the one that was picked last, by whomever.
+    RoundRobin,
+    /// The file after the one that this worker picked last.
+    RoundRobinPerWorker,
+    /// Any file.
+    Random,
+}
+
+/// Declares the costs with their default, label and source in one place.
+macro_rules! costs {
+    ($($(#[doc = $doc:literal])+ $name:ident: $value:literal, $label:ident, $source:literal;)*) => {
+        /// What things cost, in time, bytes or number.
+        #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Costs {
+            $($(#[doc = $doc])+ pub $name: Figure<u64>,)*
+        }
+
+        impl Default for Costs {
+            fn default() -> Self {
+                Self {
+                    $($name: Figure { value: $value, label: Label::$label, source: $source.to_owned() },)*
+                }
+            }
+        }
+
+        impl Costs {
+            /// All costs with their names, in the order of their declaration.
+            #[must_use]
+            pub fn all(&self) -> Vec<(&'static str, &Figure<u64>)> {
+                vec![$((stringify!($name), &self.$name),)*]
+            }
+        }
+    };
+}
+
+costs! {
+    /// Part of the machine's memory that is the buffer pool.
+    pool_per_mille: 750, Derived, "0.283 reads an insert in article A: a pool of 12.9 of 17.2 GB";
+    /// A quantum.
+    quantum_ns: 4_000_000, Published, "SQLOS: 4 ms";
+    /// CPU time to insert a row into a page in memory.
+    row_cpu_ns: 55_000, Fitted, "48 to 64 us, from the identity of elapsed time, waits and CPU; article A";
+    /// How far CPU times stray, either way, in per mille.
+    cpu_jitter_per_mille: 200, Derived, "an assumption: lock-step makes artefacts";
+    /// The longest piece of work after which a worker looks at the world again.
+    burst_ns: 1_000_000, Derived, "the model's grain: a quarter of a quantum";
+    /// CPU time to split a page.
+    split_cpu_ns: 40_000, Derived, "an assumption: 25 rows moved";
+    /// CPU time under the latch of a PFS page.
+    pfs_hold_ns: 10_000, Derived, "an assumption; any short time makes a convoy";
+    /// CPU time under the latch of a GAM page, for an extent.
+    gam_hold_ns: 10_000, Derived, "an assumption";
+    /// Index entries of a page above the leaves, ln 2 full.
+    index_fanout: 224, Derived, "323 entries of 25 bytes, ln 2 full";
+    /// CPU time to read a page, without the drive's driver.
+    read_cpu_ns: 15_000, Derived, "an assumption";
+    /// CPU time to write a batch of pages, without the drive's driver.
+    write_cpu_ns: 10_000, Derived, "an assumption";
+    /// CPU time to look for a buffer to free.
+    free_cpu_ns: 3_000, Derived, "an assumption";
+    /// CPU time to commit.
+    commit_cpu_ns: 50_000, Derived, "an assumption";
+    /// Pages at most in one write.
+    gather_pages: 32, Published, "SQL Server: up to 32 adjacent pages, 256 KB";
+    /// Time between the starts of two checkpoints.
+    checkpoint_period_ns: 60_000_000_000, Published, "recovery interval 0: about one a minute";
+    /// Writes that a checkpoint has in progress at most.
+    checkpoint_writes: 100, Derived, "an assumption, of the order of SQL Server's limit for outstanding I/Os";
+    /// A checkpoint pauses when its writes take longer than this.
+    checkpoint_latency_ns: 20_000_000, Published, "SQL Server: 20 ms";
+    /// How long it pauses.
+    checkpoint_pause_ns: 5_000_000, Derived, "an assumption";
+    /// The lazy writer starts when a smaller part of the pool is free.
+    lazy_low_per_mille: 5, Derived, "an assumption";
+    /// The lazy writer stops when this part of the pool is free.
+    lazy_high_per_mille: 10, Derived, "an assumption";
+    /// Writes that the lazy writer has in progress at most.
+    lazy_writes: 32, Derived, "an assumption";
+    /// Log of a row.
+    log_row_bytes: 260, Derived, "the row and about 100 bytes of log record";
+    /// Log of a split.
+    log_split_bytes: 4_600, Derived, "25 rows moved, headers";
+    /// Log of a transaction's beginning and end.
+    log_transaction_bytes: 200, Derived, "two records";
+    /// The longest block of log.
+    log_block_bytes: 61_440, Published, "SQL Server: 60 KB";
+    /// Log writes in progress at most.
+    log_writes: 32, Published, "SQL Server 2008: 32 outstanding log writes";
+}

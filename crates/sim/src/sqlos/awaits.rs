@@ -1,0 +1,188 @@
+//! What a worker awaits of its core and of time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::state::Resource;
+use super::waits::WaitType;
+use super::{Sqlos, WAKE};
+use crate::kernel::{Action, Ns, ProcessId};
+
+impl Sqlos {
+    /// Computes for `length_ns` on the worker's core, yielding it at the end of each quantum.
+    #[inline]
+    pub const fn cpu(&self, length_ns: Ns) -> Cpu<'_> {
+        Cpu {
+            os: self,
+            left_ns: length_ns,
+            piece_ns: 0,
+            unbroken: false,
+        }
+    }
+
+    /// Computes for `length_ns` without offering to yield, whatever the quantum.
+    #[inline]
+    pub const fn cpu_unbroken(&self, length_ns: Ns) -> Cpu<'_> {
+        Cpu {
+            os: self,
+            left_ns: length_ns,
+            piece_ns: 0,
+            unbroken: true,
+        }
+    }
+
+    /// Waits for `length_ns` to pass.
+    #[inline]
+    pub fn sleep(&self, length_ns: Ns, wait: WaitType) -> Until<'_> {
+        self.until(self.now() + length_ns, wait)
+    }
+
+    /// Waits until `time_ns`: the end of an I/O of which the device could tell in advance when that would be.
+    ///
+    /// Awaiting it panics if that time is past.
+    #[inline]
+    pub const fn until(&self, time_ns: Ns, wait: WaitType) -> Until<'_> {
+        Until {
+            os: self,
+            time_ns,
+            wait,
+            scheduled: false,
+        }
+    }
+
+    /// Goes to the tail of the queue before the quantum is used up.
+    pub const fn yield_now(&self) -> YieldNow<'_> {
+        YieldNow {
+            os: self,
+            yielded: false,
+        }
+    }
+}
+
+/// A burst of computing: [`Sqlos::cpu`].
+#[derive(Debug)]
+#[must_use = "a worker computes only if it awaits this"]
+pub struct Cpu<'w> {
+    os: &'w Sqlos,
+    left_ns: Ns,
+    /// What is being computed now; 0 before the first piece and while waiting for the core.
+    piece_ns: Ns,
+    unbroken: bool,
+}
+
+impl Future for Cpu<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let kernel = &self.os.kernel;
+        self.left_ns -= self.piece_ns;
+        self.piece_ns = 0;
+        while self.left_ns > 0 {
+            let Some(piece_ns) = self.next_piece_ns() else {
+                return Poll::Pending;
+            };
+            if !kernel.try_advance(piece_ns) {
+                self.piece_ns = piece_ns;
+                kernel.resume_at(kernel.now() + piece_ns, kernel.current());
+                return Poll::Pending;
+            }
+            self.left_ns -= piece_ns;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Cpu<'_> {
+    /// How long the worker can go on now: up to the end of its quantum, or of a new one if it may stay. Nothing if it had to leave.
+    #[inline]
+    fn next_piece_ns(&self) -> Option<Ns> {
+        let kernel = &self.os.kernel;
+        let mut state = self.os.state();
+        let worker = state.current(kernel);
+        if self.unbroken {
+            return Some(self.left_ns);
+        }
+        let scheduler = state.workers[worker as usize].scheduler as usize;
+        if state.schedulers[scheduler].quantum_ends_ns <= kernel.now() && !state.yield_core(kernel, worker) {
+            return None;
+        }
+        Some(
+            self.left_ns
+                .min(state.schedulers[scheduler].quantum_ends_ns - kernel.now()),
+        )
+    }
+}
+
+/// A wait for a time: [`Sqlos::sleep`], [`Sqlos::until`].
+#[derive(Debug)]
+#[must_use = "a worker waits only if it awaits this"]
+pub struct Until<'w> {
+    os: &'w Sqlos,
+    time_ns: Ns,
+    wait: WaitType,
+    scheduled: bool,
+}
+
+impl Future for Until<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.scheduled {
+            return Poll::Ready(());
+        }
+        self.scheduled = true;
+        let kernel = &self.os.kernel;
+        let mut state = self.os.state();
+        let worker = state.current(kernel);
+        kernel.at(self.time_ns, Action::call(WAKE, worker));
+        state.suspend(kernel, worker, self.wait, Resource::None);
+        Poll::Pending
+    }
+}
+
+/// A yield: [`Sqlos::yield_now`].
+#[derive(Debug)]
+#[must_use = "a worker yields only if it awaits this"]
+pub struct YieldNow<'w> {
+    os: &'w Sqlos,
+    yielded: bool,
+}
+
+impl Future for YieldNow<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let kernel = &self.os.kernel;
+        if self.yielded {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        let mut state = self.os.state();
+        let worker = state.current(kernel);
+        if state.yield_core(kernel, worker) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Sqlos {
+    /// Sleeping worker `token`'s time has come.
+    pub(super) fn on_wake(&self, token: u32) {
+        let mut state = self.state();
+        let scheduler = state.workers[token as usize].scheduler;
+        state.arrive(&self.kernel, scheduler, Action::call(WAKE, token));
+    }
+
+    pub(super) fn on_spun(&self, token: u32) {
+        self.state().spin_ended(&self.kernel, token);
+    }
+
+    pub(super) fn finish_current(&self) {
+        let ProcessId(worker) = self.kernel.current();
+        self.state().finish(&self.kernel, worker);
+    }
+}

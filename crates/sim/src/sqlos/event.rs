@@ -1,0 +1,251 @@
+//! Events and semaphores: what workers wait for that is not a latch, time or a core.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::state::{EventState, Queue, Resource};
+use super::waits::WaitType;
+use super::{IO_DONE, SET, Sqlos};
+use crate::kernel::{Action, Ns};
+
+impl Sqlos {
+    /// An event that is not set. Its I/O, if any, is noticed by the scheduler of the worker that runs now (by the first
+    /// scheduler if none does). The label is for samples of waiting tasks.
+    #[must_use]
+    pub fn event(&self, label: u64) -> Event<'_> {
+        self.event_on(self.current_scheduler().unwrap_or(0), label)
+    }
+
+    /// An event whose I/O is noticed by `scheduler`.
+    ///
+    /// # Panics
+    /// If there are 2^28 events already.
+    #[must_use]
+    pub fn event_on(&self, scheduler: u32, label: u64) -> Event<'_> {
+        let mut state = self.state();
+        let fresh = EventState {
+            set: false,
+            waiters: Queue::EMPTY,
+            label,
+            home: scheduler,
+            references: 1,
+        };
+        let id = if let Some(free) = state.free_events.pop() {
+            state.events[free as usize] = fresh;
+            free
+        } else {
+            state.events.push(fresh);
+            u32::try_from(state.events.len() - 1).expect("a token has 28 bits")
+        };
+        Event { os: self, id }
+    }
+
+    /// A semaphore of `permits`.
+    #[must_use]
+    pub const fn semaphore(&self, permits: u32, label: u64) -> Semaphore<'_> {
+        Semaphore {
+            os: self,
+            permits: Cell::new(permits),
+            waiters: Cell::new(Queue::EMPTY),
+            label,
+        }
+    }
+
+    pub(super) fn on_set(&self, token: u32) {
+        self.state().fire_scheduled(&self.kernel, token);
+    }
+
+    pub(super) fn on_io_done(&self, token: u32) {
+        let mut state = self.state();
+        let home = state.events[token as usize].home;
+        state.arrive(&self.kernel, home, Action::call(IO_DONE, token));
+    }
+}
+
+/// Something that happens, once or again: the end of an I/O, a flush of the log, room in the pool. Any number of workers may
+/// wait for it. Once set, it stays so, and waits for it end at once, until it is reset.
+///
+/// A handle: clones are the same event, and it goes when the last one does. A device takes a clone with the request.
+#[derive(Debug)]
+pub struct Event<'w> {
+    os: &'w Sqlos,
+    id: u32,
+}
+
+impl Event<'_> {
+    /// Waits until the event is set. Waiters become runnable in the order of their coming.
+    pub const fn wait(&self, wait: WaitType) -> Wait<'_> {
+        Wait {
+            event: self,
+            reason: wait,
+            queued: false,
+        }
+    }
+
+    /// Sets the event: all that wait become RUNNABLE at once, as when one worker wakes others.
+    pub fn set(&self) {
+        self.os.state().fire(&self.os.kernel, self.id);
+    }
+
+    /// Sets the event at `time_ns`.
+    pub fn set_at(&self, time_ns: Ns) {
+        self.schedule(time_ns, Action::call(SET, self.id));
+    }
+
+    /// An I/O is done: the event is set when its scheduler notices.
+    pub fn io_done(&self) {
+        self.hold();
+        self.os.on_io_done(self.id);
+    }
+
+    /// An I/O will be done at `time_ns`: the event is set when its scheduler notices that.
+    pub fn io_done_at(&self, time_ns: Ns) {
+        self.schedule(time_ns, Action::call(IO_DONE, self.id));
+    }
+
+    /// Takes back that the event was set.
+    pub fn reset(&self) {
+        self.os.state().events[self.id as usize].set = false;
+    }
+
+    /// Whether the event is set.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.os.state().events[self.id as usize].set
+    }
+
+    fn schedule(&self, time_ns: Ns, action: Action) {
+        self.hold();
+        self.os.kernel.at(time_ns, action);
+    }
+
+    /// Keeps the event alive for a firing to come.
+    fn hold(&self) {
+        self.os.state().events[self.id as usize].references += 1;
+    }
+}
+
+impl Clone for Event<'_> {
+    fn clone(&self) -> Self {
+        self.hold();
+        Self {
+            os: self.os,
+            id: self.id,
+        }
+    }
+}
+
+impl Drop for Event<'_> {
+    fn drop(&mut self) {
+        self.os.state().release_event(self.id);
+    }
+}
+
+/// A wait for an event: [`Event::wait`].
+#[derive(Debug)]
+#[must_use = "a worker waits only if it awaits this"]
+pub struct Wait<'e> {
+    event: &'e Event<'e>,
+    reason: WaitType,
+    queued: bool,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let Event { os, id } = *self.event;
+        let mut state = os.state();
+        if self.queued || state.events[id as usize].set {
+            return Poll::Ready(());
+        }
+        let worker = state.current(&os.kernel);
+        let state = &mut *state;
+        let event = &mut state.events[id as usize];
+        event.waiters.push(&mut state.workers, worker);
+        let resource = Resource::Event(event.label);
+        state.suspend(&os.kernel, worker, self.reason, resource);
+        self.queued = true;
+        Poll::Pending
+    }
+}
+
+/// So many at a time: outstanding writes, free buffers, places in a queue.
+#[derive(Debug)]
+pub struct Semaphore<'w> {
+    os: &'w Sqlos,
+    permits: Cell<u32>,
+    waiters: Cell<Queue>,
+    label: u64,
+}
+
+impl Semaphore<'_> {
+    /// Waits for a permit, strictly in the order of asking.
+    pub const fn take(&self, wait: WaitType) -> Take<'_> {
+        Take {
+            semaphore: self,
+            wait,
+            queued: false,
+        }
+    }
+
+    /// Takes a permit if that needs no wait.
+    #[must_use]
+    pub fn try_take(&self) -> bool {
+        let free = self.permits.get() > 0;
+        if free {
+            self.permits.set(self.permits.get() - 1);
+        }
+        free
+    }
+
+    /// Gives a permit back, or a new one: to the first that waits, else to the stock. From anywhere.
+    pub fn give(&self) {
+        let mut state = self.os.state();
+        let mut waiters = self.waiters.get();
+        if let Some(worker) = waiters.pop(&state.workers) {
+            self.waiters.set(waiters);
+            state.make_runnable(&self.os.kernel, worker);
+        } else {
+            self.permits.set(self.permits.get() + 1);
+        }
+    }
+
+    /// How many permits are free.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.permits.get()
+    }
+}
+
+/// A wait for a permit: [`Semaphore::take`].
+#[derive(Debug)]
+#[must_use = "a worker waits only if it awaits this"]
+pub struct Take<'s> {
+    semaphore: &'s Semaphore<'s>,
+    wait: WaitType,
+    queued: bool,
+}
+
+impl Future for Take<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let semaphore = self.semaphore;
+        // Permits are free only while nobody waits: a permit given goes to the queue's head first.
+        if self.queued || semaphore.try_take() {
+            return Poll::Ready(());
+        }
+        let kernel = &semaphore.os.kernel;
+        let mut state = semaphore.os.state();
+        let worker = state.current(kernel);
+        let mut waiters = semaphore.waiters.get();
+        waiters.push(&mut state.workers, worker);
+        semaphore.waiters.set(waiters);
+        state.suspend(kernel, worker, self.wait, Resource::Event(semaphore.label));
+        self.queued = true;
+        Poll::Pending
+    }
+}

@@ -1,0 +1,383 @@
+//! Latches: short locks on pages and other structures in memory, in SQL Server's five modes.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::Sqlos;
+use super::state::{NOBODY, Queue, Resource, State};
+use super::waits::WaitType;
+use crate::kernel::{Action, Kernel, ProcessId};
+
+/// How a latch is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Mode {
+    /// Keep: the structure must not go away. Goes with all but `Dt`.
+    Kp,
+    /// Shared: to read. Goes with `Kp`, `Sh` and `Up`.
+    Sh,
+    /// Update: to change what readers may see half done, as in a PFS page. Goes with `Kp` and `Sh`.
+    Up,
+    /// Exclusive: to change. Goes with `Kp`.
+    Ex,
+    /// Destroy: goes with nothing.
+    Dt,
+}
+
+impl Mode {
+    /// All modes, weakest first.
+    pub const ALL: [Self; 5] = [Self::Kp, Self::Sh, Self::Up, Self::Ex, Self::Dt];
+
+    /// Whether both may be held at once by different holders.
+    #[must_use]
+    pub const fn goes_with(self, other: Self) -> bool {
+        self.conflicts() & other.bit() == 0
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// The modes that can't be held beside this one, as bits.
+    const fn conflicts(self) -> u8 {
+        match self {
+            Self::Kp => Self::Dt.bit(),
+            Self::Sh => Self::Ex.bit() | Self::Dt.bit(),
+            Self::Up => Self::Up.bit() | Self::Ex.bit() | Self::Dt.bit(),
+            Self::Ex => Self::Sh.bit() | Self::Up.bit() | Self::Ex.bit() | Self::Dt.bit(),
+            Self::Dt => u8::MAX,
+        }
+    }
+}
+
+/// What is latched; it decides the name of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatchClass {
+    /// A page in memory: `PAGELATCH_*`.
+    Page,
+    /// A page that is being read or written: `PAGEIOLATCH_*`.
+    PageIo,
+    /// Something else: `LATCH_*`.
+    Other,
+}
+
+impl LatchClass {
+    /// The type of a wait for a latch of this class in `mode`.
+    #[must_use]
+    pub const fn wait_type(self, mode: Mode) -> WaitType {
+        use WaitType as W;
+        let by_mode = match self {
+            Self::Page => [
+                W::PageLatchKp,
+                W::PageLatchSh,
+                W::PageLatchUp,
+                W::PageLatchEx,
+                W::PageLatchDt,
+            ],
+            Self::PageIo => [
+                W::PageIoLatchKp,
+                W::PageIoLatchSh,
+                W::PageIoLatchUp,
+                W::PageIoLatchEx,
+                W::PageIoLatchDt,
+            ],
+            Self::Other => [W::LatchKp, W::LatchSh, W::LatchUp, W::LatchEx, W::LatchDt],
+        };
+        by_mode[mode as usize]
+    }
+}
+
+/// The latches that are held or wanted; all others, however many pages there are, take no memory.
+#[derive(Debug, Default)]
+pub(super) struct LatchTable {
+    /// Never iterated over, so its order can't matter.
+    held: HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LatchState {
+    holders: [u32; Mode::ALL.len()],
+    /// Which of `holders` are not 0, as bits.
+    held_modes: u8,
+    waiters: Queue,
+    /// Who holds it in a mode that one alone can hold; nobody if an I/O does.
+    owner: u32,
+}
+
+impl LatchState {
+    const FREE: Self = Self {
+        holders: [0; Mode::ALL.len()],
+        held_modes: 0,
+        waiters: Queue::EMPTY,
+        owner: NOBODY,
+    };
+
+    const fn allows(&self, mode: Mode) -> bool {
+        self.held_modes & mode.conflicts() == 0
+    }
+
+    fn grant(&mut self, mode: Mode, holder: u32) {
+        self.holders[mode as usize] += 1;
+        self.held_modes |= mode.bit();
+        if mode >= Mode::Up {
+            self.owner = holder;
+        }
+    }
+
+    fn ungrant(&mut self, mode: Mode) {
+        let holders = &mut self.holders[mode as usize];
+        assert!(
+            *holders > 0,
+            "a latch is released in a mode in which nobody holds it: {mode:?}"
+        );
+        *holders -= 1;
+        if *holders == 0 {
+            self.held_modes &= !mode.bit();
+        }
+        if mode >= Mode::Up {
+            self.owner = NOBODY;
+        }
+    }
+}
+
+/// Spreads keys over a hash table by one multiplication, the upper half of the product folded into the lower.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        let mixed = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+impl LatchTable {
+    pub(super) fn owner(&self, key: u64) -> Option<ProcessId> {
+        let owner = self.held.get(&key).map_or(NOBODY, |latch| latch.owner);
+        (owner != NOBODY).then_some(ProcessId(owner))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    fn modes_held(&self, key: u64) -> u8 {
+        self.held.get(&key).map_or(0, |latch| latch.held_modes)
+    }
+
+    fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> bool {
+        let latch = self.held.entry(key).or_insert(LatchState::FREE);
+        let free = latch.waiters.is_empty() && latch.allows(mode);
+        if free {
+            latch.grant(mode, holder);
+        }
+        free
+    }
+}
+
+impl State {
+    /// Puts a worker into the latch's queue: spinning at first, if workers spin; SUSPENDED otherwise.
+    fn wait_for_latch(&mut self, kernel: &Kernel, id: u32, key: u64, mode: Mode, class: LatchClass) {
+        let latch = self
+            .latches
+            .held
+            .get_mut(&key)
+            .expect("a latch that is waited for is held");
+        latch.waiters.push(&mut self.workers, id);
+        let wait = class.wait_type(mode);
+        let spin_ns = self.config.spin_ns;
+        let worker = &mut self.workers[id as usize];
+        worker.want = mode;
+        if spin_ns == 0 {
+            self.suspend(kernel, id, wait, Resource::Latch(key));
+        } else {
+            worker.wait = wait;
+            worker.resource = Resource::Latch(key);
+            worker.spins_until_ns = kernel.now() + spin_ns;
+            kernel.at(worker.spins_until_ns, Action::call(super::SPUN, id));
+        }
+    }
+
+    /// A worker has spun long enough, unless it got the latch in the meantime: it keeps its place in the queue, not its core.
+    pub(super) fn spin_ended(&mut self, kernel: &Kernel, id: u32) {
+        let worker = &mut self.workers[id as usize];
+        if worker.spins_until_ns == kernel.now() {
+            worker.spins_until_ns = 0;
+            let (wait, resource) = (worker.wait, worker.resource);
+            self.suspend(kernel, id, wait, resource);
+        }
+    }
+
+    /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
+    fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
+        let latch = self
+            .latches
+            .held
+            .get_mut(&key)
+            .expect("a latch that is released is held");
+        latch.ungrant(mode);
+        if latch.waiters.is_empty() {
+            if latch.held_modes == 0 {
+                self.latches.held.remove(&key);
+            }
+            return;
+        }
+        self.grant_waiters(kernel, key);
+    }
+
+    fn grant_waiters(&mut self, kernel: &Kernel, key: u64) {
+        loop {
+            let latch = self
+                .latches
+                .held
+                .get_mut(&key)
+                .expect("a latch that is waited for is held");
+            let head = latch.waiters.head;
+            if head == NOBODY || !latch.allows(self.workers[head as usize].want) {
+                return;
+            }
+            latch.waiters.pop(&self.workers);
+            let worker = &mut self.workers[head as usize];
+            latch.grant(worker.want, head);
+            if worker.spins_until_ns == 0 {
+                self.make_runnable(kernel, head);
+            } else {
+                worker.spins_until_ns = 0;
+                kernel.resume(ProcessId(head));
+            }
+        }
+    }
+}
+
+/// One latch, by the key that the engine gives it (a page's address, say). A handle of two words, made on the spot.
+#[derive(Clone, Copy, Debug)]
+pub struct Latch<'w> {
+    os: &'w Sqlos,
+    key: u64,
+    class: LatchClass,
+}
+
+impl<'w> Latch<'w> {
+    pub(super) const fn new(os: &'w Sqlos, key: u64, class: LatchClass) -> Self {
+        Self { os, key, class }
+    }
+
+    /// The same latch, waits for which are called by another class: a page that turns out to be in I/O.
+    #[must_use]
+    pub const fn as_class(self, class: LatchClass) -> Self {
+        Self { class, ..self }
+    }
+
+    /// Waits until the latch is granted: strictly in the order of asking, so behind any queue, even in a mode that would
+    /// go with the holders. A worker that waited holds the latch from the grant on, though it must yet get its core: under
+    /// load this makes convoys, as it does in SQL Server.
+    pub const fn acquire(self, mode: Mode) -> Acquire<'w> {
+        Acquire {
+            latch: self,
+            mode,
+            queued: false,
+        }
+    }
+
+    /// Takes the latch if that needs no wait. This is also how an I/O comes to hold a page: take it, [`Hold::hand_over`] it
+    /// to the I/O, and [`Latch::release`] it when the I/O is done. Works outside of workers too.
+    #[must_use]
+    pub fn try_acquire(self, mode: Mode) -> Option<Hold<'w>> {
+        let ProcessId(holder) = self.os.kernel().current();
+        let granted = self.os.state().latches.try_acquire(self.key, mode, holder);
+        // Not `then_some`: a hold made in vain would be released in vain.
+        granted.then(|| Hold { latch: self, mode })
+    }
+
+    /// Gives back a hold that was handed over.
+    ///
+    /// # Panics
+    /// If nobody holds the latch in `mode`.
+    pub fn release(self, mode: Mode) {
+        self.os.state().release_latch(self.os.kernel(), self.key, mode);
+    }
+
+    /// Whether anybody holds the latch.
+    #[must_use]
+    pub fn is_held(self) -> bool {
+        self.os.state().latches.modes_held(self.key) != 0
+    }
+
+    /// Whether anybody holds the latch in a mode beside which `mode` can't be held.
+    #[must_use]
+    pub fn is_barred(self, mode: Mode) -> bool {
+        self.os.state().latches.modes_held(self.key) & mode.conflicts() != 0
+    }
+}
+
+/// A wait for a latch: [`Latch::acquire`].
+#[derive(Debug)]
+#[must_use = "a latch is acquired only if this is awaited"]
+pub struct Acquire<'w> {
+    latch: Latch<'w>,
+    mode: Mode,
+    queued: bool,
+}
+
+impl<'w> Future for Acquire<'w> {
+    type Output = Hold<'w>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Hold<'w>> {
+        let Latch { os, key, class } = self.latch;
+        if !self.queued {
+            let kernel = os.kernel();
+            let mut state = os.state();
+            let worker = state.current(kernel);
+            if !state.latches.try_acquire(key, self.mode, worker) {
+                state.wait_for_latch(kernel, worker, key, self.mode, class);
+                self.queued = true;
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Hold {
+            latch: self.latch,
+            mode: self.mode,
+        })
+    }
+}
+
+/// A latch held; released when this is dropped.
+#[derive(Debug)]
+#[must_use = "the latch is released as soon as this is dropped"]
+pub struct Hold<'w> {
+    latch: Latch<'w>,
+    mode: Mode,
+}
+
+impl<'w> Hold<'w> {
+    /// Gives the latch back, in words.
+    pub fn release(self) {}
+
+    /// Leaves the latch held, for whoever will call [`Latch::release`] on what is returned: an I/O, as a rule.
+    #[must_use = "somebody must release the latch"]
+    pub fn hand_over(self) -> Latch<'w> {
+        let latch = self.latch;
+        std::mem::forget(self);
+        latch
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.latch.release(self.mode);
+    }
+}

@@ -1,0 +1,154 @@
+//! The executor with SQLOS on it: spawns workers and devices, runs until the sessions are done.
+
+use std::future::Future;
+
+use super::{IO_DONE, Role, SET, SPUN, Sqlos, WAKE, WaitingTask};
+use crate::kernel::{Executor, Halt, Ns, Port, ProcessId, TIME_LIMIT_NS};
+
+/// How far a run got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All sessions have come to their end; the clock stands there.
+    Finished,
+    /// The limit came first; the clock stands at it, and the run can go on.
+    LimitReached,
+}
+
+/// Nothing is left to happen, and sessions still wait: for each other, or for something that nobody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// When that was.
+    pub at_ns: Ns,
+    /// Who waits for what.
+    pub waiting: Vec<WaitingTask>,
+}
+
+impl std::fmt::Display for Stuck {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "at {} ns nothing is left to happen, and these wait for ever:",
+            self.at_ns
+        )?;
+        self.waiting.iter().try_for_each(|task| {
+            let worker = task.worker.index();
+            write!(
+                formatter,
+                " worker {worker} for {} ({:?})",
+                task.wait.name(),
+                task.resource
+            )
+        })
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// Cores, workers and devices in one. Built after the world that they borrow.
+#[derive(Debug)]
+pub struct Machine<'w> {
+    os: &'w Sqlos,
+    executor: Executor<'w>,
+}
+
+impl<'w> Machine<'w> {
+    /// A machine of the cores of `os`, with no workers on them.
+    #[must_use]
+    pub fn new(os: &'w Sqlos) -> Self {
+        let mut executor = Executor::new(&os.kernel);
+        executor.on(WAKE, |worker| os.on_wake(worker));
+        executor.on(SET, |event| os.on_set(event));
+        executor.on(IO_DONE, |event| os.on_io_done(event));
+        executor.on(SPUN, |worker| os.on_spun(worker));
+        Self { os, executor }
+    }
+
+    /// Adds a session, on the next scheduler in turn. The run lasts until all sessions have ended.
+    pub fn spawn_session(&mut self, session: impl Future<Output = ()> + 'w) -> ProcessId {
+        self.spawn_worker(Role::Session, None, session)
+    }
+
+    /// Adds a worker that the run doesn't wait for, on the next scheduler in turn.
+    pub fn spawn_background(&mut self, worker: impl Future<Output = ()> + 'w) -> ProcessId {
+        self.spawn_worker(Role::Background, None, worker)
+    }
+
+    /// Adds a worker, on a given scheduler or on the next in turn.
+    pub fn spawn_worker(
+        &mut self,
+        role: Role,
+        scheduler: Option<u32>,
+        worker: impl Future<Output = ()> + 'w,
+    ) -> ProcessId {
+        let os = self.os;
+        let process = self.executor.spawn_parked(async move {
+            worker.await;
+            os.finish_current();
+            if role == Role::Session {
+                os.close_session();
+            }
+        });
+        if role == Role::Session {
+            os.open_sessions.set(os.open_sessions.get() + 1);
+        }
+        os.state().adopt(&os.kernel, process, role, scheduler);
+        process
+    }
+
+    /// Adds a process that needs no core: a device.
+    pub fn spawn_process(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
+        self.executor.spawn(process)
+    }
+
+    /// Sets what a call of `port` does: 5 to 15 are free.
+    pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
+        self.executor.on(port, handler);
+    }
+
+    /// Runs until all sessions have ended, and says when that was.
+    ///
+    /// # Errors
+    /// [`Stuck`] if they never will.
+    ///
+    /// # Panics
+    /// As [`Machine::run_until`].
+    pub fn run(&mut self) -> Result<Ns, Stuck> {
+        self.run_until(TIME_LIMIT_NS - 1)?;
+        Ok(self.os.now())
+    }
+
+    /// Runs up to `limit_ns`, or until all sessions have ended if that comes first. For samples, progress and interruptions
+    /// in between; where a run is cut changes nothing in it.
+    ///
+    /// # Errors
+    /// [`Stuck`] if nothing is left to happen before that.
+    ///
+    /// # Panics
+    /// If, at the end, a nanosecond of a worker or of a core is unaccounted for.
+    pub fn run_until(&mut self, limit_ns: Ns) -> Result<Progress, Stuck> {
+        if self.os.open_sessions.get() == 0 {
+            return Ok(Progress::Finished);
+        }
+        match self.executor.run_until(limit_ns) {
+            _ if self.os.open_sessions.get() == 0 => {
+                self.os.state().settle(self.os.now());
+                Ok(Progress::Finished)
+            }
+            Halt::LimitReached | Halt::Stopped => Ok(Progress::LimitReached),
+            Halt::NothingLeft => Err(Stuck {
+                at_ns: self.os.now(),
+                waiting: self.os.waiting_tasks(),
+            }),
+        }
+    }
+}
+
+impl Sqlos {
+    fn close_session(&self) {
+        let open = self.open_sessions.get() - 1;
+        self.open_sessions.set(open);
+        if open == 0 {
+            self.kernel.stop();
+        }
+    }
+}

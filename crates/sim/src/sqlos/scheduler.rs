@@ -1,0 +1,196 @@
+//! What moves workers between RUNNING, RUNNABLE and SUSPENDED. Each move charges the time since the last one.
+
+use super::state::{NOBODY, Resource, State, Worker, WorkerState};
+use super::waits::{Account, WaitType};
+use super::{IO_DONE, Notice, Role, WAKE};
+use crate::kernel::{Action, Kernel, Ns, ProcessId};
+
+impl State {
+    /// The number of the running worker.
+    #[inline]
+    pub(super) fn current(&self, kernel: &Kernel) -> u32 {
+        let ProcessId(worker) = kernel.current();
+        let running = self.workers.get(worker as usize);
+        assert!(
+            running.is_some_and(|running| running.state == WorkerState::Running),
+            "only a running worker can use its core or wait: {running:?}"
+        );
+        worker
+    }
+
+    /// Makes the process a worker, and puts it at the tail of its scheduler's queue. Round robin, unless a scheduler is given.
+    pub(super) fn adopt(&mut self, kernel: &Kernel, process: ProcessId, role: Role, scheduler: Option<u32>) {
+        let now_ns = kernel.now();
+        let scheduler = scheduler.unwrap_or_else(|| {
+            let turn = self.next_scheduler;
+            self.next_scheduler = (turn + 1) % self.config.schedulers;
+            turn
+        });
+        self.workers.resize(process.index() + 1, Worker::foreign(now_ns));
+        self.accounts.resize(process.index() + 1, Account::default());
+        let worker = &mut self.workers[process.index()];
+        worker.state = WorkerState::Suspended;
+        worker.scheduler = scheduler;
+        worker.role = Some(role);
+        self.make_runnable(kernel, process.0);
+    }
+
+    /// Charges the time since the last change to the worker's account, and changes its state.
+    #[inline]
+    fn change(&mut self, now_ns: Ns, id: u32, to: WorkerState) {
+        self.charge(now_ns, id);
+        let worker = &mut self.workers[id as usize];
+        worker.state = to;
+        // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
+        let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ u64::from(worker.wait as u8) << 3 ^ to as u64;
+        self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    }
+
+    #[inline]
+    pub(super) fn charge(&mut self, now_ns: Ns, id: u32) {
+        let worker = &mut self.workers[id as usize];
+        let passed_ns = now_ns - worker.since_ns;
+        worker.since_ns = now_ns;
+        let account = &mut self.accounts[id as usize];
+        let wait = &mut account.waits[worker.wait.index()];
+        match worker.state {
+            WorkerState::Running => account.cpu_ns += passed_ns,
+            WorkerState::Runnable => wait.signal_ns += passed_ns,
+            WorkerState::Suspended => wait.resource_ns += passed_ns,
+            WorkerState::Finished => account.finished_ns += passed_ns,
+            WorkerState::Foreign => {}
+        }
+    }
+
+    /// The resource is there: to the tail of the scheduler's queue, and onto the core if that is idle.
+    pub(super) fn make_runnable(&mut self, kernel: &Kernel, id: u32) {
+        debug_assert_eq!(self.workers[id as usize].state, WorkerState::Suspended);
+        self.enqueue(kernel.now(), id);
+        let scheduler = self.workers[id as usize].scheduler;
+        if self.schedulers[scheduler as usize].running == NOBODY {
+            self.schedulers[scheduler as usize].busy_since_ns = kernel.now();
+            self.pick_next(kernel, scheduler);
+        }
+    }
+
+    fn enqueue(&mut self, now_ns: Ns, id: u32) {
+        self.change(now_ns, id, WorkerState::Runnable);
+        let scheduler = &mut self.schedulers[self.workers[id as usize].scheduler as usize];
+        scheduler.runnable.push(&mut self.workers, id);
+        scheduler.runnable_count += 1;
+    }
+
+    /// Puts the head of the queue onto the core, and says who that is. It is polled once all that is ready before it has run.
+    fn pick_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
+        let id = self.take_next(kernel, scheduler);
+        if id != NOBODY {
+            kernel.resume(ProcessId(id));
+        }
+        id
+    }
+
+    fn take_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
+        let now_ns = kernel.now();
+        let core = &mut self.schedulers[scheduler as usize];
+        let Some(id) = core.runnable.pop(&self.workers) else {
+            core.running = NOBODY;
+            core.busy_ns += now_ns - core.busy_since_ns;
+            return NOBODY;
+        };
+        core.runnable_count -= 1;
+        core.running = id;
+        core.quantum_ends_ns = now_ns + self.config.quantum_ns;
+        self.change(now_ns, id, WorkerState::Running);
+        let wait = self.workers[id as usize].wait;
+        self.accounts[id as usize].waits[wait.index()].count += 1;
+        id
+    }
+
+    /// What a scheduler does whenever its code runs: it notices completed I/O and timers, in the order of their arrival.
+    fn notice_arrived(&mut self, kernel: &Kernel, scheduler: u32) {
+        while let Some(action) = self.schedulers[scheduler as usize].arrived.pop_front() {
+            self.deliver(kernel, action);
+        }
+    }
+
+    /// The running worker waits: it leaves its core to the next.
+    pub(super) fn suspend(&mut self, kernel: &Kernel, id: u32, wait: WaitType, resource: Resource) {
+        let now_ns = kernel.now();
+        self.change(now_ns, id, WorkerState::Suspended);
+        let worker = &mut self.workers[id as usize];
+        worker.wait = wait;
+        worker.resource = resource;
+        worker.waits_since_ns = now_ns;
+        self.leave_core(kernel, id);
+    }
+
+    fn leave_core(&mut self, kernel: &Kernel, id: u32) {
+        let scheduler = self.workers[id as usize].scheduler;
+        self.notice_arrived(kernel, scheduler);
+        self.pick_next(kernel, scheduler);
+    }
+
+    /// The running worker has used up its quantum, or yields of its own will. True if it stays on its core, nobody else
+    /// being runnable.
+    pub(super) fn yield_core(&mut self, kernel: &Kernel, id: u32) -> bool {
+        let scheduler = self.workers[id as usize].scheduler;
+        self.notice_arrived(kernel, scheduler);
+        let worker = &mut self.workers[id as usize];
+        worker.wait = WaitType::SosSchedulerYield;
+        worker.resource = Resource::None;
+        worker.waits_since_ns = kernel.now();
+        self.enqueue(kernel.now(), id);
+        let next = self.take_next(kernel, scheduler);
+        if next != id {
+            kernel.resume(ProcessId(next));
+        }
+        next == id
+    }
+
+    /// The running worker ends.
+    pub(super) fn finish(&mut self, kernel: &Kernel, id: u32) {
+        self.change(kernel.now(), id, WorkerState::Finished);
+        self.leave_core(kernel, id);
+    }
+
+    /// Something arrives from outside of the cores: at once, or at the scheduler's next switch.
+    pub(super) fn arrive(&mut self, kernel: &Kernel, scheduler: u32, action: Action) {
+        let core = &mut self.schedulers[scheduler as usize];
+        if self.config.notice == Notice::AtSwitch && core.running != NOBODY {
+            core.arrived.push_back(action);
+        } else {
+            self.deliver(kernel, action);
+        }
+    }
+
+    fn deliver(&mut self, kernel: &Kernel, action: Action) {
+        match action.port() {
+            WAKE => self.make_runnable(kernel, action.token()),
+            IO_DONE => self.fire_scheduled(kernel, action.token()),
+            _ => kernel.soon(action),
+        }
+    }
+
+    /// Sets the event and makes all its waiters runnable.
+    pub(super) fn fire(&mut self, kernel: &Kernel, event: u32) {
+        self.events[event as usize].set = true;
+        while let Some(worker) = self.events[event as usize].waiters.pop(&self.workers) {
+            self.make_runnable(kernel, worker);
+        }
+    }
+
+    /// A firing that was scheduled, and held the event alive until now.
+    pub(super) fn fire_scheduled(&mut self, kernel: &Kernel, event: u32) {
+        self.fire(kernel, event);
+        self.release_event(event);
+    }
+
+    pub(super) fn release_event(&mut self, event: u32) {
+        let state = &mut self.events[event as usize];
+        state.references -= 1;
+        // Waiters outlive the handles only when a machine is dropped in the middle of a run.
+        if state.references == 0 && state.waiters.is_empty() {
+            self.free_events.push(event);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What is known of workers, schedulers and events, and the check that no time is lost; the moves stand in `scheduler`.
+
+use std::collections::VecDeque;
+
+use super::latch::{LatchTable, Mode};
+use super::waits::{Account, WaitType};
+use super::{Config, Role};
+use crate::kernel::{Action, Ns};
+
+/// Nobody: the end of a queue, or a scheduler that is idle.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// Where a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    /// On its core.
+    Running,
+    /// Waiting for its core.
+    Runnable,
+    /// Waiting for a resource.
+    Suspended,
+    /// At its end.
+    Finished,
+    /// Not a worker at all, but a process of the kernel's.
+    Foreign,
+}
+
+/// What a worker waits for, as the engine knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Nothing with a name: time, or a turn.
+    None,
+    /// A latch, by its key.
+    Latch(u64),
+    /// An event or a semaphore, by the label that the engine gave it.
+    Event(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    pub(super) state: WorkerState,
+    /// What it waits for, or waited for last.
+    pub(super) wait: WaitType,
+    pub(super) want: Mode,
+    /// In the queue of a latch and still burning its core's time, until then; 0 otherwise.
+    pub(super) spins_until_ns: Ns,
+    pub(super) scheduler: u32,
+    /// The next in the one queue that this worker is in.
+    pub(super) next: u32,
+    /// When it came into this state.
+    pub(super) since_ns: Ns,
+    /// When it last began to wait.
+    pub(super) waits_since_ns: Ns,
+    pub(super) resource: Resource,
+    pub(super) born_ns: Ns,
+    /// None for a process of the kernel's.
+    pub(super) role: Option<Role>,
+}
+
+impl Worker {
+    /// A process of the kernel's, which holds a place in the table that a worker does not need.
+    pub(super) const fn foreign(now_ns: Ns) -> Self {
+        Self {
+            state: WorkerState::Foreign,
+            wait: WaitType::WorkerStart,
+            want: Mode::Sh,
+            spins_until_ns: 0,
+            scheduler: 0,
+            next: NOBODY,
+            since_ns: now_ns,
+            waits_since_ns: now_ns,
+            resource: Resource::None,
+            born_ns: now_ns,
+            role: None,
+        }
+    }
+}
+
+/// A queue of workers, linked through [`Worker::next`]: a worker is in one queue at most, so no queue needs memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) head: u32,
+    tail: u32,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Self = Self {
+        head: NOBODY,
+        tail: NOBODY,
+    };
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.head == NOBODY
+    }
+
+    pub(super) fn push(&mut self, workers: &mut [Worker], worker: u32) {
+        workers[worker as usize].next = NOBODY;
+        if self.is_empty() {
+            self.head = worker;
+        } else {
+            workers[self.tail as usize].next = worker;
+        }
+        self.tail = worker;
+    }
+
+    pub(super) fn pop(&mut self, workers: &[Worker]) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        let worker = self.head;
+        self.head = workers[worker as usize].next;
+        Some(worker)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Scheduler {
+    /// [`NOBODY`] if idle.
+    pub(super) running: u32,
+    pub(super) runnable: Queue,
+    pub(super) runnable_count: u32,
+    pub(super) quantum_ends_ns: Ns,
+    /// Completions that have arrived and wait for a switch to be noticed.
+    pub(super) arrived: VecDeque<Action>,
+    /// When it last went from idle to busy, and all the time it was busy before that.
+    pub(super) busy_since_ns: Ns,
+    pub(super) busy_ns: Ns,
+}
+
+/// One [`super::Event`]'s state.
+#[derive(Clone, Debug)]
+pub(super) struct EventState {
+    pub(super) set: bool,
+    pub(super) waiters: Queue,
+    pub(super) label: u64,
+    /// The scheduler that notices its I/O.
+    pub(super) home: u32,
+    /// Handles and scheduled firings; at 0 the slot is free.
+    pub(super) references: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) config: Config,
+    pub(super) workers: Vec<Worker>,
+    pub(super) accounts: Vec<Account>,
+    pub(super) schedulers: Vec<Scheduler>,
+    pub(super) latches: LatchTable,
+    pub(super) events: Vec<EventState>,
+    pub(super) free_events: Vec<u32>,
+    /// Whose turn it is to get the next worker.
+    pub(super) next_scheduler: u32,
+    pub(super) fingerprint: u64,
+}
+
+impl State {
+    pub(super) fn new(config: Config) -> Self {
+        let scheduler = Scheduler {
+            running: NOBODY,
+            runnable: Queue::EMPTY,
+            runnable_count: 0,
+            quantum_ends_ns: 0,
+            arrived: VecDeque::new(),
+            busy_since_ns: 0,
+            busy_ns: 0,
+        };
+        Self {
+            workers: Vec::new(),
+            accounts: Vec::new(),
+            schedulers: vec![scheduler; config.schedulers as usize],
+            latches: LatchTable::default(),
+            events: Vec::new(),
+            free_events: Vec::new(),
+            next_scheduler: 0,
+            fingerprint: 0xcbf2_9ce4_8422_2325,
+            config,
+        }
+    }
+
+    /// Charges all open time up to now, and checks that no nanosecond is lost or counted twice.
+    pub(super) fn settle(&mut self, now_ns: Ns) {
+        let ids = 0..u32::try_from(self.workers.len()).expect("a process number has 28 bits");
+        for id in ids.clone() {
+            self.charge(now_ns, id);
+        }
+        for (worker, account) in self.workers.iter().zip(&self.accounts) {
+            let lived_ns = now_ns - worker.born_ns;
+            assert!(
+                worker.state == WorkerState::Foreign || account.total_ns() == lived_ns,
+                "a worker lived {lived_ns} ns, and its books say {account:?}"
+            );
+        }
+        self.check_cores(now_ns);
+    }
+
+    /// The same time seen from the cores, which keep their own record: busy time is the CPU time of their workers.
+    fn check_cores(&self, now_ns: Ns) {
+        let mut cpu_ns = vec![0; self.schedulers.len()];
+        for (worker, account) in self.workers.iter().zip(&self.accounts) {
+            cpu_ns[worker.scheduler as usize] += account.cpu_ns;
+        }
+        for (core, cpu_ns) in self.schedulers.iter().zip(cpu_ns) {
+            let open_ns = if core.running == NOBODY {
+                0
+            } else {
+                now_ns - core.busy_since_ns
+            };
+            let busy_ns = core.busy_ns + open_ns;
+            assert!(
+                busy_ns == cpu_ns,
+                "a core was busy for {busy_ns} ns, its workers for {cpu_ns} ns"
+            );
+        }
+    }
+}

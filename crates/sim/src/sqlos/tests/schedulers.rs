@@ -1,0 +1,295 @@
+use super::{Log, run, small};
+use crate::kernel::{Action, MS, Ns, Port, US};
+use crate::rng::Rng;
+use crate::sqlos::{Config, Machine, Notice, Role, Sqlos, WaitSum, WaitType, WorkerState};
+
+/// A session that computes once, and notes when it was done.
+async fn burst(os: &Sqlos, log: &Log, name: &str, length_ns: Ns) {
+    os.cpu(length_ns).await;
+    log.note(os, name);
+}
+
+#[test]
+fn a_worker_that_uses_up_its_quantum_goes_to_the_tail() {
+    let (os, log) = (Sqlos::new(small(1)), Log::default());
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(burst(&os, &log, "a", 250));
+    machine.spawn_session(burst(&os, &log, "b", 50));
+    machine.spawn_session(burst(&os, &log, "c", 150));
+    run(&mut machine);
+    // a 0-100, b 100-150, c 150-250, a 250-350, c 350-400, a 400-450
+    log.assert(&[(150, "b"), (400, "c"), (450, "a")]);
+    let yields = |worker: usize| *os.books().workers[worker].account.of(WaitType::SosSchedulerYield);
+    let signal_only = |count, signal_ns| WaitSum {
+        count,
+        resource_ns: 0,
+        signal_ns,
+    };
+    assert_eq!(
+        [yields(0), yields(1), yields(2)],
+        [signal_only(2, 150 + 50), signal_only(0, 0), signal_only(1, 100)]
+    );
+}
+
+#[test]
+fn a_worker_alone_on_its_core_yields_at_each_quantum_and_goes_straight_on() {
+    let (os, log) = (Sqlos::new(small(1)), Log::default());
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(burst(&os, &log, "alone", 1000));
+    assert_eq!(run(&mut machine), 1000);
+    let yields = *os.books().sessions.of(WaitType::SosSchedulerYield);
+    // The last quantum ends with the work, and needs no yield.
+    assert_eq!((yields.count, yields.wait_ns()), (9, 0));
+}
+
+#[test]
+fn a_quantum_starts_afresh_after_each_wait() {
+    let os = Sqlos::new(small(1));
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(async {
+        for _ in 0..10 {
+            os.cpu(90).await;
+            os.sleep(1, WaitType::PageIoLatchEx).await;
+        }
+    });
+    run(&mut machine);
+    assert_eq!(os.books().sessions.of(WaitType::SosSchedulerYield).count, 0);
+}
+
+#[test]
+fn a_quantum_is_used_up_by_many_short_bursts_as_by_a_long_one() {
+    let (os, log) = (Sqlos::new(small(1)), Log::default());
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(async {
+        for _ in 0..4 {
+            burst(&os, &log, "short", 40).await;
+        }
+    });
+    machine.spawn_session(burst(&os, &log, "other", 10));
+    run(&mut machine);
+    // The third burst is cut at 100.
+    log.assert(&[
+        (40, "short"),
+        (80, "short"),
+        (110, "other"),
+        (130, "short"),
+        (170, "short"),
+    ]);
+}
+
+#[test]
+fn code_that_offers_no_yield_overruns_its_quantum_and_yields_after_that() {
+    let (os, log) = (Sqlos::new(small(1)), Log::default());
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(async {
+        os.cpu_unbroken(230).await;
+        log.note(&os, "unbroken");
+        burst(&os, &log, "next", 10).await;
+    });
+    machine.spawn_session(burst(&os, &log, "other", 10));
+    run(&mut machine);
+    log.assert(&[(230, "unbroken"), (240, "other"), (250, "next")]);
+}
+
+#[test]
+fn a_worker_can_yield_before_its_quantum_is_used_up() {
+    let (os, log) = (Sqlos::new(small(1)), Log::default());
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(async {
+        burst(&os, &log, "first", 10).await;
+        os.yield_now().await;
+        log.note(&os, "back");
+    });
+    machine.spawn_session(burst(&os, &log, "other", 10));
+    run(&mut machine);
+    log.assert(&[(10, "first"), (20, "other"), (20, "back")]);
+}
+
+#[test]
+fn workers_are_dealt_out_to_the_schedulers_in_turn_and_stay_there() {
+    let (os, log) = (Sqlos::new(small(2)), Log::default());
+    let mut machine = Machine::new(&os);
+    for (name, length_ns) in [("a", 100), ("b", 10), ("c", 100), ("d", 10)] {
+        machine.spawn_session(burst(&os, &log, name, length_ns));
+    }
+    run(&mut machine);
+    // b and d are through early, but their core stays idle: a and c share the other.
+    log.assert(&[(10, "b"), (20, "d"), (100, "a"), (200, "c")]);
+}
+
+#[test]
+fn a_worker_can_be_put_on_a_given_scheduler() {
+    let (os, log) = (Sqlos::new(small(2)), Log::default());
+    let mut machine = Machine::new(&os);
+    for name in ["a", "b"] {
+        machine.spawn_worker(Role::Session, Some(1), burst(&os, &log, name, 10));
+    }
+    run(&mut machine);
+    log.assert(&[(10, "a"), (20, "b")]);
+}
+
+#[test]
+fn a_wait_is_resource_time_until_the_time_has_come_and_signal_time_until_the_core_is_free() {
+    let os = Sqlos::new(small(1));
+    let mut machine = Machine::new(&os);
+    let waiter = machine.spawn_session(async {
+        os.sleep(30, WaitType::IoCompletion).await;
+    });
+    machine.spawn_session(os.cpu(80));
+    assert_eq!(machine.run_until(50), Ok(crate::sqlos::Progress::LimitReached));
+    assert_eq!(os.worker_state(waiter), WorkerState::Runnable);
+    assert_eq!(os.runnable(), 1);
+    run(&mut machine);
+    let expected = WaitSum {
+        count: 1,
+        resource_ns: 30,
+        signal_ns: 50,
+    };
+    assert_eq!(*os.books().sessions.of(WaitType::IoCompletion), expected);
+}
+
+/// The resource and the signal time of an I/O of 30 ns, beside a worker that computes for 80 ns on the same core.
+fn io_beside_a_burst(notice: Notice) -> (Ns, Ns) {
+    let os = Sqlos::new(Config { notice, ..small(1) });
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(async {
+        let read = os.event(1);
+        read.io_done_at(30);
+        read.wait(WaitType::PageIoLatchEx).await;
+    });
+    machine.spawn_session(os.cpu(80));
+    run(&mut machine);
+    let wait = *os.books().sessions.of(WaitType::PageIoLatchEx);
+    (wait.resource_ns, wait.signal_ns)
+}
+
+#[test]
+fn a_finished_io_is_noticed_when_a_worker_leaves_the_core() {
+    assert_eq!(io_beside_a_burst(Notice::AtOnce), (30, 50));
+    assert_eq!(io_beside_a_burst(Notice::AtSwitch), (80, 0));
+}
+
+#[test]
+fn an_idle_core_notices_a_finished_io_at_once() {
+    let os = Sqlos::new(Config {
+        notice: Notice::AtSwitch,
+        ..small(2)
+    });
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(os.sleep(30, WaitType::WaitFor));
+    machine.spawn_session(os.cpu(80));
+    run(&mut machine);
+    let wait = *os.books().sessions.of(WaitType::WaitFor);
+    assert_eq!((wait.resource_ns, wait.signal_ns), (30, 0));
+}
+
+#[test]
+fn what_has_arrived_goes_before_the_worker_that_yields() {
+    let os = Sqlos::new(Config {
+        notice: Notice::AtSwitch,
+        ..small(1)
+    });
+    let log = Log::default();
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(async {
+        os.sleep(30, WaitType::WaitFor).await;
+        log.note(&os, "sleeper");
+    });
+    machine.spawn_session(burst(&os, &log, "worker", 150));
+    run(&mut machine);
+    log.assert(&[(100, "sleeper"), (150, "worker")]);
+}
+
+#[test]
+fn an_io_that_no_worker_waits_for_calls_its_port_when_the_scheduler_notices_it() {
+    const WRITTEN: Port = Port::new(7);
+    const DONE: Port = Port::new(8);
+    let os = Sqlos::new(Config::new(1));
+    let log = Log::default();
+    let mut machine = Machine::new(&os);
+    machine.on(WRITTEN, |page| log.note(&os, format!("page {page} is written")));
+    // The device's own port: the write is done at 1 ms, whatever the cores do then.
+    machine.on(DONE, |page| os.arrive(0, Action::call(WRITTEN, page)));
+    os.kernel().at(MS, Action::call(DONE, 17));
+    machine.spawn_session(burst(&os, &log, "burst", 5 * MS));
+    run(&mut machine);
+    log.assert(&[(4 * MS, "page 17 is written"), (5 * MS, "burst")]);
+}
+
+/// Eight sessions a core that only compute: each yields at every quantum, and waits for seven others' quanta.
+#[test]
+fn sessions_in_memory_share_a_core_in_turn() {
+    let os = Sqlos::new(Config::new(8));
+    let mut machine = Machine::new(&os);
+    for _ in 0..64 {
+        machine.spawn_session(os.cpu(100 * MS));
+    }
+    assert_eq!(run(&mut machine), 800 * MS);
+    let yields = *os.books().sessions.of(WaitType::SosSchedulerYield);
+    assert_eq!((yields.count, yields.resource_ns), (64 * 24, 0));
+    assert_eq!(yields.signal_ns, 64 * 24 * 7 * 4 * MS);
+}
+
+/// N users think for a random time Z and need a core for a random time S, both exponential. The textbook's answer for this
+/// closed M/M/1 queue: with r = S / Z and p(k) ~ N! / (N - k)! r^k for k users at the core, it is idle for p(0) of the time.
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "a few seconds")]
+fn a_core_shared_by_thinking_users_is_as_busy_as_queueing_theory_says() {
+    const USERS: u32 = 8;
+    const ROUNDS: u32 = 20_000;
+    const THINK_NS: f64 = 1e6;
+    const SERVICE_NS: f64 = 2e5;
+    let os = Sqlos::new(Config {
+        notice: Notice::AtOnce,
+        ..Config::new(1)
+    });
+    let mut machine = Machine::new(&os);
+    for user in 0..USERS {
+        let os = &os;
+        machine.spawn_session(async move {
+            let mut lengths = Rng::stream(1, &format!("user/{user}"));
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "small and positive"
+            )]
+            let mut draw = |mean_ns| lengths.exponential(mean_ns).round() as Ns;
+            for _ in 0..ROUNDS {
+                os.sleep(draw(THINK_NS), WaitType::WaitFor).await;
+                os.cpu_unbroken(draw(SERVICE_NS)).await;
+            }
+        });
+    }
+    let elapsed_ns = run(&mut machine);
+    let weights = (0..USERS).scan(1.0, |weight, k| {
+        *weight *= f64::from(USERS - k) * SERVICE_NS / THINK_NS;
+        Some(*weight)
+    });
+    let expected = 1.0 - 1.0 / (1.0 + weights.sum::<f64>());
+    let busy = os.books().sessions.cpu_ns as f64 / elapsed_ns as f64;
+    assert!(
+        (busy / expected - 1.0).abs() < 0.02,
+        "busy {busy}, should be {expected}"
+    );
+}
+
+#[test]
+#[should_panic(expected = "only a running worker")]
+fn a_device_that_asks_for_a_core_is_refused() {
+    let os = Sqlos::new(Config::new(1));
+    let mut machine = Machine::new(&os);
+    machine.spawn_process(os.cpu(US));
+    machine.spawn_session(os.cpu(US));
+    run(&mut machine);
+}
+
+#[test]
+fn a_session_that_nobody_will_ever_wake_is_named() {
+    let os = Sqlos::new(Config::new(1));
+    let never = os.event(42);
+    let mut machine = Machine::new(&os);
+    machine.spawn_session(never.wait(WaitType::LogBuffer));
+    let stuck = machine.run().expect_err("nobody sets the event");
+    let expected = "at 0 ns nothing is left to happen, and these wait for ever: worker 0 for LOGBUFFER (Event(42))";
+    assert_eq!(stuck.to_string(), expected);
+}
