@@ -229,11 +229,14 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
         )
         try:
             runner.run_all(expanded, store, site, progress, again=again)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            # Whatever goes wrong once it was asked to stop comes of stopping amid something.
+            if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
+                raise
             progress.say(
                 f"interrupted: {stored + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
             )
-            raise
+            raise KeyboardInterrupt from error
         return progress.failed
 
 
@@ -241,7 +244,7 @@ class _Interruptible:
     """The first Ctrl-C or SIGTERM stops cleanly; further ones can't break the cleaning up."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self.asked = False
 
     def __enter__(self) -> Self:
         self._before = {int(number): signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -250,15 +253,15 @@ class _Interruptible:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             # Once asked to stop, it is stopping already: what is left to do is short, and is not to be broken off.
-            signal.signal(number, signal.SIG_IGN if self._asked else handler)
+            signal.signal(number, signal.SIG_IGN if self.asked else handler)
 
     def check(self) -> None:
         """Raises KeyboardInterrupt once asked to stop: Python loses what a signal raises amid some of its own callbacks."""
-        if self._asked:
+        if self.asked:
             raise KeyboardInterrupt
 
     def _stop(self, *_: object) -> None:
-        self._asked = True
+        self.asked = True
         for number in self._before:
             signal.signal(number, self._ask_patience)
         raise KeyboardInterrupt

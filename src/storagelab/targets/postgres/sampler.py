@@ -147,6 +147,7 @@ class Sampler:
         self._own_view: TaskView | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._watching = threading.Event()
         self._started_s = 0.0
 
     # -- before the run -----------------------------------------------------------------------------------------------
@@ -202,6 +203,7 @@ class Sampler:
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _watch(self) -> None:
+        self._watching.set()
         pace = self._pace
         try:
             pace.begin(self._session_cpu_s)
@@ -329,7 +331,8 @@ class Sampler:
         for worker in self._workers.values():
             worker.end = worker.reading()
         self._stop.set()
-        if self._thread is not None:
+        # An interruption amid the thread's start leaves one that is about to run: it is waited for, too.
+        if self._thread is not None and self._watching.wait(STOP_TIMEOUT_S):
             self._thread.join(STOP_TIMEOUT_S)
             if self._thread.is_alive():
                 self._error = self._error or "sampling broke off: the server did not answer"
