@@ -40,7 +40,7 @@ class Running:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "storagelab.cli", "run", "long.toml"],
+            [sys.executable, "-m", "storagelab", "run", "long.toml"],
             cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
         )  # fmt: skip
 
@@ -101,7 +101,7 @@ def nothing_is_left(home: Path) -> None:
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
 @pytest.mark.parametrize("whom", ["the process alone", "its whole group"])
 def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
     running = start()

@@ -127,6 +127,17 @@ def test_running_again_goes_on_where_it_was_interrupted(tmp_path, target, run_ag
     assert [made[:2] for made in run_again()] == [(planned.cell_id, planned.repetition) for planned in PLAN.runs[2:]]
 
 
+def test_a_stop_during_the_teardown_costs_no_run_that_was_measured(tmp_path, target, run_again):
+    def stop():
+        raise KeyboardInterrupt
+
+    target.leave = stop
+    with pytest.raises(KeyboardInterrupt):
+        run_again()
+    (run,) = stored(tmp_path)
+    assert (run.status, run.measurement.elapsed_s) == ("ok", 8.0)
+
+
 def test_a_failed_run_is_made_again_only_when_asked_and_as_another_attempt(tmp_path, target, run_again):
     good = target.answer
     target.answer = lambda cell: fail("the disk is full")() if len(target.made) == 2 else good(cell)

@@ -29,6 +29,7 @@ from storagelab.report.abilities import print_abilities
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.store import Store, StoreChanged
 from storagelab.targets import Preflight, Site, preflight, server_abilities, sweep
+from storagelab.targets.uninterrupted import STOPPING
 
 app = typer.Typer(
     help="Which storage layout is fastest for this database, by how much, and why?",
@@ -120,7 +121,7 @@ def report_(
 @app.command()
 def waits(
     name: NameArgument,
-    cells: Annotated[list[str] | None, typer.Argument(metavar="[CELL]...", help="Cell ids; default: all.")] = None,
+    cells: Annotated[list[str] | None, typer.Argument(metavar="CELL", help="Cell ids; default: all.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     uncut: Annotated[bool, typer.Option("--uncut", help="All waits, not only the top 95 %.")] = False,
 ) -> None:
@@ -147,7 +148,7 @@ def export(
 
 @app.command("doctor")
 def doctor_(
-    spec_file: Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="Look at its volumes, too.")] = None,
+    spec_file: Annotated[Path | None, typer.Argument(metavar="SPEC", help="Look at its volumes, too.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
 ) -> None:
     """Say what this machine can and can't measure, and how to mend it."""
@@ -241,13 +242,15 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
 
 
 class _Interruptible:
-    """The first Ctrl-C or SIGTERM stops cleanly; further ones can't break the cleaning up."""
+    """The first Ctrl-C, SIGTERM or hang-up stops cleanly; further ones can't break the cleaning up."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def __enter__(self) -> Self:
-        self._before = {int(number): signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Under nohup a hang-up is ignored from the start, and stays so.
+        wanted = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {int(number): signal.signal(number, self._stop) for number in wanted}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -40,17 +40,29 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
         cell = cells[planned.cell_id]
         attempt = stored.get((planned.cell_id, planned.repetition), (0, ""))[0] + 1
         listener.started(planned, cell)
-        run = make_run(planned, cell, attempt, site, listener.rows_done)
+        try:
+            run = make_run(planned, cell, attempt, site, listener.rows_done)
+        except MeasuredThenStopped as stop:
+            store.append(stop.run)
+            listener.stored(stop.run)
+            raise
         store.append(run)
         listener.stored(run)
 
 
+class MeasuredThenStopped(KeyboardInterrupt):
+    """The user asked to stop when a run was measured and only its teardown was left: `run` is whole, and must be stored."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+
 def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress: Progress) -> Run:
-    """Set up, measure, tear down: one run, whatever becomes of it."""
+    """Set up, measure, tear down: one run, whatever becomes of it. Raises MeasuredThenStopped."""
     started_at, began = _now(), time.perf_counter()
-    measurement, reason = _measure(planned, cell, site, progress)
+    measurement, reason, stopped = _measure(planned, cell, site, progress)
     status, reason = _judge(measurement, reason)
-    return Run(
+    run = Run(
         **planned.model_dump(exclude={"cell_id"}),
         cell_id=cell.cell_id,
         attempt=attempt,
@@ -63,10 +75,14 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress
         config=cell.config,
         measurement=measurement,
     )
+    if stopped:
+        raise MeasuredThenStopped(run)
+    return run
 
 
-def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> tuple[Measurement | None, str]:
-    measurement, reasons, finished = None, [], 0.0
+def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> tuple[Measurement | None, str, bool]:
+    """What was measured, what went wrong, and whether the user asked to stop once it was measured."""
+    measurement, reasons, finished, stopped = None, [], 0.0, False
     try:
         with open_target(cell.config, site) as target:
             try:
@@ -77,9 +93,13 @@ def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) ->
     except RunFailed as failure:
         # Set-up, or teardown after a run: then what was measured is kept, and what went wrong first is said first.
         reasons.append(str(failure))
+    except KeyboardInterrupt:
+        if measurement is None:
+            raise
+        stopped = True
     if measurement is not None:
         measurement = measurement.model_copy(update={"teardown_s": time.perf_counter() - finished})
-    return measurement, "\n".join(reasons)
+    return measurement, "\n".join(reasons), stopped
 
 
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:

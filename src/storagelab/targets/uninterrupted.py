@@ -1,4 +1,4 @@
-"""Cleaning up to the end: Ctrl-C and SIGTERM are not lost while something is being removed, they only wait."""
+"""Cleaning up to the end: Ctrl-C, SIGTERM and SIGHUP are not lost while something is being removed, they only wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks storagelab to stop: Ctrl-C, a system that shuts down, a terminal that goes away."""
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def uninterrupted() -> Iterator[None]:
     def note(number: int, _: FrameType | None) -> None:
         noted.append(number)
 
-    before = {number: signal.signal(number, note) for number in _STOPPING}
+    before = {number: signal.signal(number, note) for number in STOPPING}
     try:
         yield
     finally:
