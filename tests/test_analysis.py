@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from storagelab.analysis import EFFECT_ROWS_MAX, TREND_WAITS_MAX, analyse
 from storagelab.findings import Findings
+from storagelab.matrix import expand
 from storagelab.waits import ON_CPU
 
 FILES_AND_LOG = {"layout.data_files": [1, 2, 4, 8, 16], "layout.log": ["a", "b"]}
@@ -132,6 +134,112 @@ def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Cells that do different work
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_inserts_more_rows_is_not_slower_for_that():
+    findings = analysed(
+        {"workload.rows_per_connection": [10_000, 20_000, 40_000]},
+        elapsed=lambda levels, repetition: (
+            levels["workload.rows_per_connection"] / 10_000 * ten_seconds(levels, repetition)
+        ),
+    )
+    assert (findings.compared, findings.verdict) == ("time-per-row", "indistinguishable")
+    assert not any(effect.distinguishable for effect in findings.effects)
+    assert findings.comparisons[0].ratio.value == pytest.approx(1, abs=0.05)
+
+
+def test_the_cell_with_more_rows_a_second_wins_though_it_takes_longer():
+    findings = analysed(
+        {"workload.connections": [1, 200]}, elapsed=noisy(lambda levels: 1 + levels["workload.connections"] / 20)
+    )
+    best = findings.cell(findings.best[0])
+    assert (findings.verdict, best.levels["workload.connections"]) == ("winner", 200)
+    assert best.elapsed_s.mean.value > findings.cell(findings.worst).elapsed_s.mean.value
+    (effect,) = findings.effects
+    assert effect.ratio.value == pytest.approx(findings.comparisons[0].ratio.value ** -1)
+    assert effect.ratio.value == pytest.approx(11 / 1.05 / 200, rel=0.05)
+
+
+def test_cells_with_the_same_rows_are_compared_by_their_times():
+    assert analysed({"layout.data_files": [1, 2]}).compared == "elapsed"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Blocks
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def in_blocks(elapsed, provenance="measured", factors=None, repetitions=5) -> Findings:
+    """Two blocks, by the place of the log, of one to three numbers of files."""
+    factors = factors or {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4]}
+    experiment = make_experiment(factors, repetitions, costly=("layout.log",))
+    plan = expand(experiment)
+    runs = [
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"provenance": provenance})})
+        for run in make_runs(experiment, plan, elapsed=elapsed)
+    ]
+    return analyse(experiment, plan, runs)
+
+
+def log_b_takes_twice_as_long(levels):
+    return 2 if levels["layout.log"] == "b" else 1
+
+
+def test_cells_of_different_blocks_are_never_told_apart():
+    findings = in_blocks(noisy(log_b_takes_twice_as_long))
+    assert (findings.verdict, len(findings.best)) == ("indistinguishable", 6)
+    (across,) = [row for row in findings.comparisons if row.across_blocks]
+    assert across.ratio.value == pytest.approx(2, rel=0.02)
+    assert (across.ratio.low, across.p_value, across.distinguishable) == (None, None, False)
+    log = [effect for effect in findings.effects if effect.factor == "layout.log"]
+    assert len(log) == 4
+    for effect in log:
+        assert (effect.across_blocks, effect.distinguishable, effect.ratio.low) == (True, False, None)
+
+
+def test_within_a_block_the_slower_cells_are_found_and_the_best_of_each_block_is_kept():
+    findings = in_blocks(
+        noisy(lambda levels: log_b_takes_twice_as_long(levels) * (1 if levels["layout.data_files"] == 4 else 1.3))
+    )
+    assert findings.verdict == "best-set"
+    assert [findings.cell(cell_id).levels for cell_id in findings.best] == [
+        {"layout.log": "a", "layout.data_files": 4},
+        {"layout.log": "b", "layout.data_files": 4},
+    ]
+    for row in findings.comparisons:
+        same = findings.cell(row.cell_id).levels["layout.log"] == findings.cell(row.best_cell_id).levels["layout.log"]
+        assert row.distinguishable == same
+    files = [effect for effect in findings.effects if effect.factor == "layout.data_files" and not effect.at]
+    assert [effect.distinguishable for effect in files] == [False, True]
+
+
+def test_blocks_of_one_cell_allow_no_verdict_but_are_not_too_few_runs():
+    findings = in_blocks(noisy(log_b_takes_twice_as_long), factors={"layout.log": ["a", "b"]})
+    assert (findings.verdict, len(findings.best)) == ("indistinguishable", 2)
+    assert in_blocks(ten_seconds, factors={"layout.log": ["a", "b"]}, repetitions=1).verdict == "too-few-runs"
+
+
+def test_simulated_blocks_are_compared_as_nothing_drifts_between_them():
+    findings = in_blocks(noisy(log_b_takes_twice_as_long), provenance="simulated")
+    assert (findings.verdict, len(findings.best)) == ("best-set", 3)
+    assert "blocks" not in {caution.kind for caution in findings.cautions}
+    assert not any(row.across_blocks for row in findings.comparisons)
+
+
+def test_a_drift_between_blocks_makes_no_false_verdict():
+    rng, wrong = random.Random(5), 0
+    for _ in range(100):
+        step = math.exp(rng.gauss(0, 0.1))
+        findings = in_blocks(
+            lambda levels, _, step=step: (step if levels["layout.log"] == "b" else 1) * math.exp(rng.gauss(0, 0.03))
+        )
+        wrong += findings.verdict != "indistinguishable"
+    assert wrong <= 13
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Runs
 # ---------------------------------------------------------------------------------------------------------------------
 
@@ -194,6 +302,22 @@ def test_an_effect_leaves_1_out_of_its_interval_if_and_only_if_it_is_distinguish
     for effect in findings.effects:
         assert effect.distinguishable == (not effect.ratio.low <= 1 <= effect.ratio.high)
     assert any(effect.distinguishable for effect in findings.effects)
+
+
+def test_of_many_factors_that_change_nothing_hardly_one_has_an_effect():
+    factors = {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4], "x": [1, 2], "y": [1, 2]}
+    experiment = make_experiment(factors, repetitions=4)
+    plan = make_plan(experiment)
+    rng = random.Random(6)
+    overall = at = 0
+    for _ in range(80):
+        runs = make_runs(experiment, plan, waits=None, elapsed=lambda *_: 10 * math.exp(rng.gauss(0, 0.03)))
+        effects = analyse(experiment, plan, runs).effects
+        overall += any(effect.distinguishable for effect in effects if not effect.at)
+        at += any(effect.distinguishable for effect in effects if effect.at)
+    # A true rate of 5 % exceeds these once in a thousand.
+    assert overall <= 11
+    assert at <= 11
 
 
 def test_a_table_of_effects_too_long_to_read_is_left_out():

@@ -18,6 +18,7 @@ from builders import (
 
 from storagelab.analysis import analyse
 from storagelab.findings import Caution
+from storagelab.matrix import expand
 from storagelab.model import Check, ObserverCost, Run
 from storagelab.waits import NO_EVENT, EventTicks
 
@@ -173,6 +174,36 @@ def test_a_drift_over_the_campaign_is_grave_only_where_the_order_was_not_random(
     assert caution.figures["change"] == pytest.approx(0.17, abs=0.05)
 
 
+def test_blocks_are_a_doubt_that_names_the_factors_changed_between_them():
+    factors = {"layout.log": ["a", "b"], "layout.data": [["a"], ["b"]], **FILES}
+    experiment = make_experiment(factors, 5, costly=("layout.log", "layout.data"))
+    plan = expand(experiment)
+    caution = only(analyse(experiment, plan, make_runs(experiment, plan)).cautions)
+    assert (caution.kind, caution.severity, caution.cells) == ("blocks", "caution", ())
+    assert caution.figures == {"factors": "layout.log, layout.data", "blocks": 4}
+
+
+def test_a_drift_over_several_blocks_is_grave_whatever_the_order():
+    experiment = make_experiment({"layout.log": ["a", "b"], **FILES}, 5, costly=("layout.log",))
+    plan = expand(experiment)
+    cautions = analyse(experiment, plan, slower_and_slower(make_runs(experiment, plan))).cautions
+    (drift,) = [caution for caution in cautions if caution.kind == "drift"]
+    assert (drift.severity, drift.figures["order"], drift.figures["blocks"]) == ("caution", "randomised", 2)
+
+
+def test_a_far_run_is_told_in_seconds_where_time_per_row_is_compared():
+    factors = {"workload.rows_per_connection": [10_000, 20_000, 40_000]}
+
+    def elapsed(levels, repetition):
+        rows = levels["workload.rows_per_connection"]
+        return rows / 10_000 * ten_seconds(levels, repetition) * (3 if (rows, repetition) == (20_000, 2) else 1)
+
+    caution = only(doubts(factors, repetitions=6, elapsed=elapsed))
+    assert caution.kind == "outlier"
+    assert caution.figures["elapsed_s"] == pytest.approx(60, rel=0.05)
+    assert caution.figures["expected_s"] == pytest.approx(20, rel=0.1)
+
+
 def test_a_drift_below_two_percent_is_not_worth_a_word():
     rng = random.Random(1)
 
@@ -240,8 +271,10 @@ def disturbed(runs, share, every=1):
     """`share` of the 8 CPUs' time went to others, in every so-manieth run."""
 
     def spent(run):
-        taken = share * 8 * run.measurement.elapsed_s if run.sequence % every == 0 else 0.0
-        return {**run.measurement.counters, "cpu": {"busy_s": taken, "others_s": taken, "steal_s": 0.0}}
+        window_s = 8 * (run.measurement.elapsed_s + 2)  # the counters are read before the start and after the end
+        taken = share * window_s if run.sequence % every == 0 else 0.0
+        idle = {"idle_s": 0.75 * (window_s - taken), "iowait_s": 0.25 * (window_s - taken)}
+        return {**run.measurement.counters, "cpu": {"busy_s": taken, "others_s": taken, "steal_s": 0.0, **idle}}
 
     return [with_measurement(run, counters=spent(run)) for run in runs]
 
@@ -252,10 +285,14 @@ def test_a_machine_that_others_use_meanwhile_is_a_doubt():
     assert caution.figures == {
         "others_share": pytest.approx(0.3),
         "limit": 0.1,
-        "cpu_count": 8,
         "runs": 20,
         "checked": 20,
     }
+
+
+def test_others_never_take_more_than_all_of_the_machine():
+    caution = only(doubts(change=lambda runs: disturbed(runs, 1.0)))
+    assert caution.figures["others_share"] == pytest.approx(1.0)
 
 
 def test_others_that_take_little_or_seldom_are_none():

@@ -167,6 +167,55 @@ def test_long_series_are_drawn_as_means_over_stretches():
     assert drawn == pytest.approx(sum(value or 0 for value in series) / len(series) / 1_000, rel=0.02)
 
 
+def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
+    findings, runs = story({FILES: [1, 4]}, repetitions=2)
+    data = figure_data.rows_over_time(findings, runs)
+    spec = charts.specs(findings, runs)["rows-over-time"]
+    for layer in spec["spec"]["layer"]:
+        for axis, column in (("x", "at_s"), ("y", "value")):
+            low, high = layer["encoding"][axis]["scale"]["domain"]
+            assert low == 0
+            assert high > max(float(row[column] or 0) for row in data.rows)
+
+
+def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
+    """Volume b writes what volume a does, and is on `device`; a is on nvme0n1."""
+    changed = []
+    for run in runs:
+        m = run.measurement
+        assert m is not None
+        writes = m.series.columns["volume.a.write_bytes_per_s"]
+        series = m.series.model_copy(update={"columns": {**m.series.columns, "volume.b.write_bytes_per_s": writes}})
+        volumes = {"a": {"device": "nvme0n1"}, "b": {"device": device}}
+        environment = {**m.environment, "volumes": volumes}
+        measurement = m.model_copy(update={"series": series, "environment": environment})
+        changed.append(run.model_copy(update={"measurement": measurement}))
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("device", "lines"),
+    [
+        ("nvme0n1", ["volumes a and b, write"]),
+        ("nvme1n1", ["volume a, write", "volume b, write"]),
+        ("", ["volume a, write", "volume b, write"]),
+    ],
+)
+def test_volumes_on_one_device_share_a_line_with_both_names(device, lines):
+    findings, runs = story({FILES: [1]}, repetitions=1)
+    changed = with_a_second_volume(runs, device)
+    assert figure_data.io_over_time(findings, changed).lines == lines
+    svg = charts.to_svg(charts.specs(findings, changed)["io-over-time"])
+    assert [line for line in lines if line not in svg] == []
+
+
+def test_labels_on_time_unexplained_are_in_the_pages_ink_which_turns_light_in_the_dark():
+    findings, _ = story(FOUR)
+    inks = {row["part"]: row["ink"] for row in figure_data.waits(findings).rows}
+    assert inks[figure_data.REMAINDER] == palette.INK
+    assert set(inks.values()) - {palette.INK} <= {"#000000", "#ffffff"}
+
+
 def test_the_run_of_median_time_stands_for_its_cell():
     times = {1: 12.0, 2: 10.0, 3: 11.0}
     findings, runs = story({FILES: [1]}, repetitions=3, elapsed=lambda levels, repetition: times[repetition])

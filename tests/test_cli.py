@@ -106,7 +106,7 @@ def test_an_experiment_is_run_told_and_reported_and_run_again_does_nothing(typed
 
 
 def test_a_failing_run_gives_exit_code_1_and_can_be_made_again(typed, home):
-    file = write_spec(home, setting='shared_preload_libraries = "nonsense"')
+    file = write_spec(home, setting='statement_timeout = "1ms"')
     code, _, err = typed("run", file)
     assert code == 1
     assert err.count("FAILED: the server did not start") == 2
@@ -179,6 +179,16 @@ def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, v
     assert err.startswith(f"storagelab: {file}: {key}: the server refuses it: ")
     assert not (home / "results").exists()
     assert os.listdir(home / "a") == []
+
+
+def test_a_server_that_does_not_start_is_refused_before_anything_is_stored(typed, home):
+    file = write_spec(home, setting='shared_preload_libraries = "nothere"')
+    code, _, err = typed("run", file)
+    assert code == 2
+    assert f"{file}: target.settings: the server did not start" in err
+    assert 'could not access file "nothere"' in err
+    assert not (home / "results").exists()
+    assert left_behind(home) == []
 
 
 def test_a_log_volume_with_an_attached_server_is_refused_by_key(typed, home):

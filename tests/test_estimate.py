@@ -26,10 +26,36 @@ def test_a_cell_takes_as_long_as_its_own_runs_did():
     assert known.learned_from == 3
 
 
-def test_a_cell_not_yet_run_takes_as_long_as_the_others_did_by_rows():
-    big = make_plan(make_experiment({"workload.rows_per_connection": [10_000, 40_000]}, repetitions=1))
-    known = estimate(big, big.runs, [(big.cells[0].cell_id, 5.0)])
-    assert known.seconds == pytest.approx(5 + 20)
+def by_rows(*rows_per_connection):
+    """A plan of one run for each size of 16 connections, and its cells."""
+    plan = make_plan(make_experiment({"workload.rows_per_connection": rows_per_connection}, repetitions=1))
+    return plan, [cell.cell_id for cell in plan.cells]
+
+
+def test_a_first_cell_that_took_twice_the_guess_doubles_the_guess_of_the_others():
+    plan, (small, _) = by_rows(10_000, 40_000)
+    known = estimate(plan, plan.runs, [(small, 2 * (2 + 3.2))])
+    assert known.seconds == pytest.approx(2 * (2 + 3.2) + 2 * (2 + 12.8))
+
+
+def test_a_tiny_first_cell_does_not_make_the_large_ones_take_days():
+    plan, (tiny, _) = by_rows(1, 1_000_000)
+    assert estimate(plan, plan.runs, [(tiny, 3.0)]).seconds < 3 + 2 * (2 + 16_000_000 / 50_000)
+
+
+@given(st.floats(0, 60), st.floats(1e-7, 1e-3))
+def test_set_up_and_seconds_per_row_are_learned_from_cells_of_two_sizes(setup_s, s_per_row):
+    plan, ids = by_rows(100, 50_000, 400_000)
+    walls = [setup_s + cell.config.workload.rows * s_per_row for cell in plan.cells]
+    known = estimate(plan, plan.runs, list(zip(ids, walls, strict=True))[:2])
+    assert known.seconds == pytest.approx(sum(walls), rel=1e-6)
+
+
+@given(st.lists(st.floats(0.01, 1e5), min_size=2, max_size=2))
+def test_no_time_is_learned_to_be_negative(walls):
+    plan, ids = by_rows(1_000, 2_000, 1, 1_000_000)
+    known = estimate(plan, plan.runs, list(zip(ids, walls, strict=False)))
+    assert known.seconds >= sum(walls) * 0.999
 
 
 def test_no_runs_take_no_time():

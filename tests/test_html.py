@@ -255,6 +255,29 @@ def test_nothing_measured_still_gives_a_page():
     assert "the server died" in text
 
 
+def test_the_head_of_the_page_counts_the_runs_that_were_measured():
+    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "the server died")
+    assert "0 of 6 runs measured" in words_of(page)
+    page = page_of({FILES: [1, 2]}, repetitions=3, failed=lambda planned: "disk full" if planned.sequence == 1 else "")
+    assert "5 of 6 runs measured" in words_of(page)
+    assert "runs measured" not in words_of(page_of({FILES: [1, 2]}, repetitions=3)).split("Every cell")[0]
+
+
+@pytest.mark.parametrize(
+    ("factors", "reason", "said", "not_said"),
+    [
+        ({"measure.waits": [False]}, "", "Waits were not sampled: measure.waits = false.", "No run"),
+        ({FILES: [1, 2]}, "", "No waits were observed in these runs.", "not sampled"),
+        ({FILES: [1, 2]}, "disk full", "No run of this cell was measured.", "No waits were observed"),
+        ({FILES: [1, 2]}, "disk full", "No run was measured, so there are no waits to show.", "not sampled"),
+    ],
+)
+def test_why_there_are_no_waits_is_said(factors, reason, said, not_said):
+    text = words_of(page_of(factors, waits=None, failed=lambda planned: reason))
+    assert said in text
+    assert not_said not in text
+
+
 def test_a_single_run_has_no_interval_and_the_page_says_none():
     page = page_of({}, repetitions=1)
     assert "no interval: too few runs" in words_of(page)

@@ -136,6 +136,26 @@ def test_a_change_carries_its_interval():
     assert n.signed_estimate(estimate(2.1, 2.4, 2.7)) == "x 2.4 (2.1 to 2.7)"
 
 
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.0032, 24.0, 180_000), "95 % CI too wide to say"),
+        ((0.5, 1.2, 2.9), "95 % CI 50 % less to 2.9 times"),
+        ((0.5, 1.9, 30), "95 % CI 50 % less to more than 10 times"),
+        ((1.3, 20, 400), "95 % CI at least 30 % more"),
+        ((4.0, 40, 900), "95 % CI at least 4.0 times"),
+        ((0.001, 0.02, 0.4), "95 % CI at least 60 % less"),
+    ],
+)
+def test_a_wide_interval_of_a_ratio_shows_no_absurd_figure(ends, text):
+    assert n.ratio_interval(estimate(*ends)) == text
+
+
+def test_a_change_of_time_per_row_says_so():
+    assert n.change_estimate(estimate(1.17, 1.22, 1.27), " per row") == "22 % more time per row (95 % CI 17 to 27 %)"
+    assert n.change(2.4, per=" per row") == "2.4 times as long per row"
+
+
 def test_a_narrow_interval_earns_a_change_one_more_digit():
     assert n.change_estimate(estimate(1.018, 1.021, 1.024)) == "2.1 % more time (95 % CI 1.8 to 2.4 %)"
 

@@ -77,9 +77,21 @@ def test_a_run_on_a_running_server_is_measured_and_leaves_nothing_on_it(attached
     assert found["target.settings.synchronous_commit"] == "off"
     assert found["place of the data files"] == "default"
     assert measured.environment["server"]["how"] == "attached"
+    assert measured.environment["server"]["settings"]["synchronous_commit"] == "off"
+    assert measured.environment["volumes"]["server"]["path"] == str(attached.data_folder)
+    assert "client" not in measured.environment
     assert all(row.resource_s is not None for row in normalise(measured.waits) if row.wait_type != "ON_CPU")
     with connect(attached) as connection:
         assert ask(connection, "SHOW synchronous_commit") == "on"
+
+
+def test_a_server_on_another_machine_is_not_described_by_the_clients_cpus(attached, scratch, monkeypatch):
+    monkeypatch.setattr("storagelab.targets.postgres.attached._owner_on_this_machine", lambda *_: None)
+    with PostgresTarget(small(scratch, dsn=attached.conninfo), site_at(scratch)) as target:
+        environment = target.describe()
+    assert environment["host"] == {}
+    assert environment["client"]["cpu_count"] >= 1
+    assert environment["volumes"] == {}
 
 
 def test_neither_dsn_nor_password_stands_in_what_is_stored(attached, scratch, monkeypatch):

@@ -14,6 +14,7 @@ from real_servers import left_behind, site_at, small
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Config, Plan
 from storagelab.targets import Preflight
+from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import preflight
 from storagelab.targets.postgres.preflight import check
 
@@ -177,8 +178,8 @@ def test_a_wrong_setting_of_any_cell_is_refused_by_key(scratch, settings):
     assert refused(scratch, small(scratch), small(scratch, settings=settings)).key == f"target.settings.{name}"
 
 
-def test_settings_that_do_not_go_together_are_left_to_the_server_and_fail_the_run(scratch):
-    # Its parser takes each for itself; only its start would tell. So the run fails, with the server's log.
+def test_settings_that_do_not_go_together_are_left_to_a_trial_start(scratch):
+    # Its parser takes each for itself; only a start tells, which a plan does not make.
     assert found(scratch, small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}))
 
 
@@ -194,3 +195,47 @@ def test_dropping_the_page_cache_without_the_right_to_is_refused_by_key(scratch,
     error = refused(scratch, small(scratch, drop_page_cache=True))
     assert error.key == "between_runs.drop_page_cache"
     assert "set it to false" in error.hint
+
+
+# --- space and places ------------------------------------------------------------------------------------------------
+
+
+@needs_root
+def test_what_a_killed_run_left_counts_as_free_as_it_is_removed_first(scratch):
+    with mounted(scratch / "drive", "-o", "size=300m") as drive:
+        config = small(drive, settings={"max_wal_size": "64MB", "min_wal_size": "32MB"})
+        left = Folders(site_at(scratch), site_at(scratch).volume_paths(config))
+        left.make()
+        (left["a"] / "server").mkdir()
+        (left["a"] / "server" / "file").write_bytes(bytes(220 * 2**20))
+        assert found(scratch, config).volumes[0].free_bytes > 290 * 2**20
+        left.remove()
+        (drive / "somebody_elses").write_bytes(bytes(220 * 2**20))
+        assert "lacks space" in refused(scratch, config).problem
+
+
+@needs_root
+def test_cells_that_are_hungry_on_different_volumes_of_one_drive_do_not_add_up(scratch):
+    with mounted(scratch / "drive", "-o", "size=420m") as drive:
+        settings = {"max_wal_size": "64MB", "min_wal_size": "32MB"}
+        on_a, on_b = (
+            small(drive, volumes=["a", "b"], data=[name], log=name, rows_per_connection=150_000, settings=settings)
+            for name in ("a", "b")
+        )
+        needs = found(scratch, on_a, on_b).volumes
+        assert sum(need.needed_bytes for need in needs) > needs[0].free_bytes
+
+
+def test_a_volume_with_a_quote_in_its_path_is_refused_by_key(scratch):
+    (scratch / "it's").mkdir()
+    error = refused(scratch, small(scratch / "it's"))
+    assert (error.key, "single quote" in error.problem) == ("volumes.a.path", True)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc on this system")
+def test_a_file_system_that_holds_no_files_is_no_volume(scratch):
+    config = small(scratch)
+    (scratch / "a").rmdir()
+    (scratch / "a").symlink_to("/proc")
+    error = refused(scratch, config)
+    assert (error.key, error.problem) == ("volumes.a.path", "/proc is no place for files: proc there holds none")

@@ -14,6 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from storagelab.host import usable_cpus
+from storagelab.model import ObserverCost, TimeSeries
 from storagelab.procfs import keeps_schedstat
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.sampler import Sampled, Sampler
@@ -375,3 +377,26 @@ def _family(postmaster: int | None) -> list[int]:
             if folder.name.isdigit() and (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(postmaster):
                 children.append(int(folder.name))
     return [postmaster, *children]
+
+
+def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine():
+    seen = Sampled(
+        events=(), passes=0, cpu_s=1.0, runqueue_s=1.0, switches=None, no_split_reason="", waiting_tasks=(),
+        series=TimeSeries(), observer=ObserverCost(sampler_cpu_s=0.0, session_cpu_s=None, ticks=0), rows_done=0,
+    )  # fmt: skip
+    # Affinity is a thread's own, so that a thread can be narrowed without a trace in the others.
+    found = list[int | None]()
+
+    def on_one_cpu() -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        waits = seen.waits(1.0, 1.0, 1)
+        found.append(waits.cpus if waits is not None else None)
+        found.append(usable_cpus())
+
+    thread = threading.Thread(target=on_one_cpu)
+    thread.start()
+    thread.join()
+    assert found[0] == found[1]
+    if hasattr(os, "sched_setaffinity"):
+        assert found[0] == 1

@@ -325,3 +325,14 @@ def test_an_interruption_amid_the_set_up_leaves_nothing_behind(scratch, monkeypa
         pass
     assert left_behind(scratch) == []
     assert list(Path(scratch / "tmp").iterdir()) == []
+
+
+def test_settings_that_the_server_chooses_or_writes_in_its_own_way_are_as_asked(scratch):
+    asked = {"wal_buffers": -1, "timezone": "utc", "log_line_prefix": "%m [%p] ", "autovacuum_work_mem": -1}
+    measured = measure(small(scratch, settings=asked), site_at(scratch))
+    assert measured.unverified == ()
+    got = {check.name.removeprefix("target.settings."): check.got for check in measured.checks}
+    assert got["wal_buffers"].startswith("the server chose ")
+    assert got["timezone"] == "UTC"
+    assert got["log_line_prefix"] == "%m [%p] "
+    assert got["autovacuum_work_mem"] == "-1"

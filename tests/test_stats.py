@@ -295,13 +295,61 @@ def test_a_pair_that_never_met_has_no_effect_nor_has_no_pair():
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=12))
+@given(st.lists(st.floats(0.1, 1e4), min_size=3, max_size=12))
 def test_a_mean_has_the_t_interval(values):
     estimate = stats.mean_estimate(values)
     assert estimate.value == pytest.approx(np.mean(values))
     if len(set(values)) > 1:
         expected = scipy_stats.t.interval(0.95, len(values) - 1, np.mean(values), scipy_stats.sem(values))
         assert (estimate.low, estimate.high) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(st.lists(st.floats(1e-6, 1e4), min_size=3, max_size=12))
+def test_an_interval_of_a_time_holds_its_mean_and_stays_above_zero(values):
+    mean = stats.summarise([Point(repetition=n, value=value) for n, value in enumerate(values, 1)]).mean
+    assert 0 < mean.low <= mean.value * (1 + 1e-9)
+    assert mean.value <= mean.high * (1 + 1e-9)
+
+
+def test_an_interval_of_a_time_that_scatters_little_is_the_t_interval():
+    values = [10.0, 10.1, 9.9, 10.05, 9.95]
+    plain, positive = stats.mean_estimate(values), stats.positive_mean_estimate(values)
+    assert (positive.low, positive.high) == pytest.approx((plain.low, plain.high), rel=1e-4)
+
+
+def test_intervals_of_times_hold_the_true_mean_in_95_of_100_experiments():
+    rng = np.random.default_rng(25)
+    missed = 0
+    for _ in range(2000):
+        mean = stats.positive_mean_estimate(list(10 * np.exp(rng.normal(0, 0.2, 5))))
+        missed += not mean.low <= 10 * math.exp(0.02) <= mean.high
+    assert missed <= most(2000, 0.06)
+
+
+@pytest.mark.parametrize("values", [[0.4], [0.1, 2.5]])
+def test_one_or_two_runs_have_no_interval(values):
+    assert stats.mean_estimate(values).low is None
+    assert stats.positive_mean_estimate(values).high is None
+
+
+def test_a_time_of_zero_in_all_runs_has_no_interval():
+    assert stats.positive_mean_estimate([0.0, 0.0, 0.0]).low is None
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
+def test_what_sets_one_block_apart_from_another_leaves_no_residual(seed, step):
+    rng = np.random.default_rng(seed)
+    log_s = rng.normal(1, 0.1, (6, 4))
+    moved = log_s + np.outer([0, 0, 0, 1, 1, 1], step + rng.normal(0, 1, 4))
+    one, other = stats.fit(log_s, [0, 0, 0, 1, 1, 1]), stats.fit(moved, [0, 0, 0, 1, 1, 1])
+    assert other.residuals == pytest.approx(one.residuals, abs=1e-9)
+    assert other.variance == pytest.approx(one.variance, rel=1e-6)
+    assert (one.df, other.df) == (12, 12)
+
+
+def test_a_block_of_one_cell_says_nothing_of_noise():
+    fitted = stats.fit(np.random.default_rng(26).normal(0, 1, (2, 5)), [0, 1])
+    assert (fitted.df, np.isnan(fitted.variance).all()) == (0, True)
 
 
 def test_a_single_run_has_a_mean_and_no_interval():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -104,6 +105,30 @@ def test_a_status_that_there_is_not_is_refused_by_the_schema(folder):
             "finished_at, wall_s, elapsed_s, row_count, levels, config, measurement FROM run LIMIT 1"
         )
     connection.close()
+
+
+# --- only failures ---------------------------------------------------------------------------------------------------
+
+
+def test_a_store_of_another_spec_with_only_failures_is_kept_aside_and_a_new_one_begun(tmp_path):
+    failures = make_runs(EXPERIMENT, PLAN, failed=lambda planned: "no")
+    kept = []
+    for number, experiment in enumerate((EXPERIMENT, changed(), EXPERIMENT)):
+        with Store.writing(tmp_path, experiment) as store:
+            kept.append(store.set_aside)
+            assert store.runs() == ()
+            store.append(failures[number])
+    assert kept == [None, tmp_path / "experiment.sqlite.failed-1", tmp_path / "experiment.sqlite.failed-2"]
+    with contextlib.closing(sqlite3.connect(kept[1])) as connection:
+        assert connection.execute("SELECT cell_id FROM run").fetchall() == [(failures[0].cell_id,)]
+
+
+def test_only_failures_of_the_same_spec_stay_where_they_are(tmp_path):
+    failed = make_runs(EXPERIMENT, PLAN, failed=lambda planned: "no")[0]
+    with Store.writing(tmp_path, EXPERIMENT) as store:
+        store.append(failed)
+    with Store.writing(tmp_path, EXPERIMENT) as store:
+        assert (store.set_aside, store.runs()) == (None, (failed,))
 
 
 # --- another spec, another version, another file ---------------------------------------------------------------------

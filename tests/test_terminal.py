@@ -88,9 +88,9 @@ To bear in mind
 ! Runs are as short as 0.410 s: starting and stopping weigh in them, and the
   drive may not show what it does in the long run. Raise
   workload.rows_per_connection until a run takes 2 s or more.
-- With fsync = off commits do not wait for the disk as a safe server's do, and a
-  crash can lose or corrupt data. Compare such times only with each other, or
-  turn it on.
+- With fsync = off nothing is forced to the disk, commits and checkpoints
+  included, and a crash of the machine can corrupt the whole database. Compare
+  such times only with each other, or turn it on.
 """
 
 

@@ -7,11 +7,13 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from storagelab import stats
-from storagelab.cautions import Evidence, cautions_of
+from storagelab.cautions import Evidence, blocks_of, cautions_of
 from storagelab.findings import (
     CellSummary,
     Comparison,
@@ -34,6 +36,8 @@ TREND_PANELS_MAX = 12
 TREND_WAITS_MAX = 8
 FILES_FACTOR = "layout.data_files"
 
+Compared = Literal["elapsed", "time-per-row"]
+
 _Key = str
 
 
@@ -44,11 +48,15 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
     """
     used = usable_runs(plan, runs)
     summaries = tuple(_summaries(plan, runs, used))
-    rounds, log_s = _log_s(plan, used)
-    fitted = stats.fit(log_s)
+    provenance = next((cell.provenance for cell in summaries if cell.provenance is not None), None)
+    compared: Compared = "elapsed" if len({cell.config.workload.rows for cell in plan.cells}) < 2 else "time-per-row"
+    rounds, log_s = _log_s(plan, used, compared)
+    # What is simulated has no drift from one block to the next: its world is made anew for every run.
+    blocks = (0,) * len(plan.cells) if provenance == "simulated" else blocks_of(plan)
+    fitted = stats.fit(log_s, blocks)
     fastest, worst = stats.fastest(fitted), _worst(fitted)
-    comparisons = _comparisons(plan, fitted, fastest)
-    verdict = _verdict(plan, comparisons)
+    comparisons = _comparisons(plan, fitted, fastest, blocks)
+    verdict = _verdict(plan, comparisons, repeated=len(rounds) > 1)
     ids = [cell.cell_id for cell in plan.cells]
     tied = () if verdict == "too-few-runs" else tuple(row.cell_id for row in comparisons if not row.distinguishable)
     best = () if verdict == "too-few-runs" or fastest is None else (ids[fastest], *tied)
@@ -56,7 +64,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
-        provenance=next((cell.provenance for cell in summaries if cell.provenance is not None), None),
+        provenance=provenance,
         factors=experiment.factors,
         runs_planned=len(plan.runs),
         runs_stored=len({(run.cell_id, run.repetition) for run in runs}),
@@ -67,10 +75,11 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         fastest=None if fastest is None else ids[fastest],
         cells=summaries,
         comparisons=comparisons,
-        effects=tuple(_effects(experiment.factors, plan.cells, fitted)),
+        effects=tuple(_effects(experiment.factors, plan.cells, fitted, blocks)),
         wait_changes=() if extremes is None else _wait_changes(*extremes),
         wait_trends=tuple(_wait_trends(experiment.factors, summaries)),
         cautions=cautions_of(Evidence(experiment, plan, tuple(runs), used, summaries, rounds, log_s)),
+        compared=compared,
     )
 
 
@@ -125,6 +134,7 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run]) -> 
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
         ),
         waits=mean_of_runs(rows) if rows else (),
+        waits_asked=cell.config.measure.waits,
         wait_shares=_wait_shares(rows, available_s),
         available_s=_mean(available_s),
         explained=_mean(explained),
@@ -144,18 +154,21 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _log_s(plan: Plan, used: Mapping[str, Mapping[int, Run]]) -> tuple[tuple[int, ...], stats.Matrix]:
-    """The rounds, and log elapsed as cells x rounds.
+def _log_s(
+    plan: Plan, used: Mapping[str, Mapping[int, Run]], compared: Compared
+) -> tuple[tuple[int, ...], stats.Matrix]:
+    """The rounds, and log elapsed, of the run or per row, as cells x rounds.
 
-    A round is a repetition: within a block of the plan it is complete, and close in time. Over blocks it pairs runs
-    that were not neighbours, which costs precision and not truth, as the test asks the pairs how much they scatter.
+    A round is a repetition: within a block of the plan it is complete, and close in time. Over blocks it is neither,
+    so cells of different blocks may not be tested against each other.
     """
     rounds = sorted({repetition for runs in used.values() for repetition in runs})
     column = {repetition: index for index, repetition in enumerate(rounds)}
     log_s = np.full((len(plan.cells), len(rounds)), np.nan)
     for row, cell in enumerate(plan.cells):
         for repetition, measurement in _measured(used[cell.cell_id]):
-            log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9))
+            share = max(measurement.rows, 1) if compared == "time-per-row" else 1
+            log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
 
 
@@ -169,29 +182,51 @@ def _worst(fitted: stats.Fit) -> int | None:
     return int(np.argmax(np.where(there, fitted.cells, -np.inf))) if there.sum() > 1 else None
 
 
-def _comparisons(plan: Plan, fitted: stats.Fit, best: int | None) -> tuple[Comparison, ...]:
-    """Every other cell against the best, fastest first."""
+def _comparisons(plan: Plan, fitted: stats.Fit, best: int | None, blocks: Sequence[int]) -> tuple[Comparison, ...]:
+    """Every other cell against the best, or that of its own block, fastest first; none where nothing is measured."""
     if best is None:
         return ()
-    rows = [
-        Comparison(
-            cell_id=cell.cell_id,
-            best_cell_id=plan.cells[best].cell_id,
-            ratio=difference.ratio,
-            p_value=difference.p_value,
-            # With runs missing, the common rounds may say the opposite of all rounds: then it isn't slower for sure.
-            distinguishable=difference.distinguishable and difference.ratio.value > 1,
-        )
-        for cell, difference in zip(plan.cells, stats.compare_with_best(fitted, best), strict=True)
-        if difference is not None
-    ]
+    rows: list[Comparison] = []
+    for block in dict.fromkeys(blocks):
+        inside = [index for index, of_cell in enumerate(blocks) if of_cell == block]
+        first = best if best in inside else _fastest_of(fitted, inside)
+        if first is None:
+            continue
+        differences = stats.compare_with_best(fitted, first)
+        rows += [_comparison(plan, index, first, row) for index in inside if (row := differences[index]) is not None]
+        if first != best:
+            ratio = Estimate(value=math.exp(fitted.cells[first] - fitted.cells[best]))
+            rows.append(
+                Comparison(
+                    cell_id=plan.cells[first].cell_id, best_cell_id=plan.cells[best].cell_id, ratio=ratio,
+                    distinguishable=False, across_blocks=True,
+                )
+            )  # fmt: skip
     return tuple(sorted(rows, key=lambda row: (row.ratio.value, row.cell_id)))
 
 
-def _verdict(plan: Plan, comparisons: Sequence[Comparison]) -> Verdict:
+def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) -> Comparison:
+    return Comparison(
+        cell_id=plan.cells[cell].cell_id,
+        best_cell_id=plan.cells[best].cell_id,
+        ratio=difference.ratio,
+        p_value=difference.p_value,
+        # With runs missing, the common rounds may say the opposite of all rounds: then it isn't slower for sure.
+        distinguishable=difference.distinguishable and difference.ratio.value > 1,
+    )
+
+
+def _fastest_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
+    log_s = np.full_like(fitted.log_s, np.nan)
+    log_s[cells] = fitted.log_s[cells]
+    return stats.fastest(replace(fitted, log_s=log_s))
+
+
+def _verdict(plan: Plan, comparisons: Sequence[Comparison], repeated: bool) -> Verdict:
     if len(plan.cells) == 1:
         return "single-cell"
-    if all(row.p_value is None for row in comparisons):
+    tested = any(row.p_value is not None for row in comparisons)
+    if not tested and not (repeated and any(row.across_blocks for row in comparisons)):
         return "too-few-runs"
     slower = sum(row.distinguishable for row in comparisons)
     if slower == 0:
@@ -204,28 +239,58 @@ def _verdict(plan: Plan, comparisons: Sequence[Comparison]) -> Verdict:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _effects(factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit) -> Iterator[Effect]:
-    """Each level against its factor's first: over all matched cells, then at each combination of the other factors."""
+@dataclass(frozen=True)
+class _Row:
+    """One effect to be found: the pairs of cells that show it."""
+
+    factor: Factor
+    level: JsonValue
+    at: dict[str, JsonValue]
+    pairs: list[tuple[int, int]]
+
+
+def _effects(
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
+) -> Iterator[Effect]:
+    """Each level against its factor's first: over all matched cells, then at each combination of the other factors.
+
+    The first are one family of comparisons, over all factors, and the second another: the more a family has, the surer
+    each must be. Levels in different blocks are not tested, and count in neither.
+    """
+    groups = [group for factor in factors if len(factor.levels) > 1 for group in _groups(factor, cells)]
+    family = {
+        overall: sum(
+            bool(row.pairs) and not _across(row.pairs, blocks) for group in groups for row in group
+            if bool(row.at) != overall
+        )
+        for overall in (True, False)
+    }  # fmt: skip
+    for group in groups:
+        comparisons = max(1, family[not group[0].at])
+        for row, found in zip(group, stats.effects(fitted, [row.pairs for row in group], comparisons), strict=True):
+            if found is not None:
+                across = _across(row.pairs, blocks)
+                yield Effect(
+                    factor=row.factor.name, level=row.level, baseline=row.factor.levels[0].value, at=row.at,
+                    ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=found.pairs,
+                    distinguishable=found.distinguishable and not across, across_blocks=across,
+                )  # fmt: skip
+
+
+def _groups(factor: Factor, cells: Sequence[Cell]) -> Iterator[list[_Row]]:
+    """The levels of a factor but the first, over all combinations of the others and then, if not too many, at each."""
     at = {_key(cell.levels): index for index, cell in enumerate(cells)}
-    for factor in factors:
-        if len(factor.levels) < 2:
-            continue
-        baseline = factor.levels[0].value
-        others = _combinations(cells, factor)
-        groups: list[tuple[dict[str, JsonValue], list[dict[str, JsonValue]]]] = [({}, others)]
-        if len(others) > 1 and len(others) * (len(factor.levels) - 1) <= EFFECT_ROWS_MAX:
-            groups += [(fixed, [fixed]) for fixed in others]
-        for index, (fixed, combinations) in enumerate(groups):
-            # All rows at fixed levels of other factors are one family: the more of them, the surer each must be.
-            comparisons = (len(factor.levels) - 1) * (1 if index == 0 else len(others))
-            levels = factor.levels[1:]
-            pairs = [_pairs(at, factor.name, level.value, baseline, combinations) for level in levels]
-            for level, row in zip(levels, stats.effects(fitted, pairs, comparisons), strict=True):
-                if row is not None:
-                    yield Effect(
-                        factor=factor.name, level=level.value, baseline=baseline, at=fixed, ratio=row.ratio,
-                        pairs=row.pairs, distinguishable=row.distinguishable,
-                    )  # fmt: skip
+    baseline, levels = factor.levels[0].value, [level.value for level in factor.levels[1:]]
+    others = _combinations(cells, factor)
+    wanted: list[tuple[dict[str, JsonValue], list[dict[str, JsonValue]]]] = [({}, others)]
+    if len(others) > 1 and len(others) * len(levels) <= EFFECT_ROWS_MAX:
+        wanted += [(fixed, [fixed]) for fixed in others]
+    for fixed, combinations in wanted:
+        yield [_Row(factor, value, fixed, _pairs(at, factor.name, value, baseline, combinations)) for value in levels]
+
+
+def _across(pairs: Sequence[tuple[int, int]], blocks: Sequence[int]) -> bool:
+    return any(blocks[one] != blocks[other] for one, other in pairs)
 
 
 def _pairs(

@@ -37,8 +37,8 @@ UNVERIFIED_MOST = 10
 class Evidence:
     """All that is stored of an experiment, and what was made of it.
 
-    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries and `log_s` its log elapsed, a row for
-    each cell of the plan and a column for each of `rounds`.
+    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries and `log_s` the logarithms of what is
+    compared, a row for each cell of the plan and a column for each of `rounds`.
     """
 
     experiment: Experiment
@@ -154,16 +154,48 @@ def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
         of_cell[outlier.cell].append(outlier)
     for cell, found in of_cell.items():
         worst = max(found, key=lambda outlier: abs(outlier.deviation))
-        elapsed_s = math.exp(evidence.log_s[worst.cell, worst.round])
+        cell_id, repetition = evidence.plan.cells[cell].cell_id, evidence.rounds[worst.round]
+        measurement = evidence.used[cell_id][repetition].measurement
+        elapsed_s = measurement.elapsed_s if measurement is not None else math.nan
         yield evidence.caution(
-            "outlier", [evidence.plan.cells[cell].cell_id], repetition=evidence.rounds[worst.round],
+            "outlier", [cell_id], repetition=repetition,
             elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
             runs=len(found),
         )  # fmt: skip
 
 
+def run_in_blocks(evidence: Evidence) -> Iterator[Caution]:
+    """figures: factors ("layout.data, drive": those that changed from block to block only), blocks.
+
+    None of a simulation: there, no block knows of the ones before it.
+    """
+    blocks = blocks_of(evidence.plan)
+    if len(set(blocks)) > 1 and not _simulated(evidence):
+        held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
+        yield evidence.caution("blocks", (), factors=", ".join(held), blocks=len(set(blocks)))
+
+
+def blocks_of(plan: Plan) -> tuple[int, ...]:
+    """The block that each cell of the plan is run in."""
+    block = {run.cell_id: run.block for run in plan.runs}
+    return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
+
+
+def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
+    """Whether a factor changes, and never within a block."""
+    levels: dict[int, set[str]] = defaultdict(set)
+    for block, cell in zip(blocks, plan.cells, strict=True):
+        levels[block].add(repr(cell.levels.get(factor)))
+    return all(len(values) == 1 for values in levels.values()) and len(set().union(*levels.values())) > 1
+
+
+def _simulated(evidence: Evidence) -> bool:
+    return next((cell.provenance for cell in evidence.cells if cell.provenance is not None), None) == "simulated"
+
+
 def drifting(evidence: Evidence) -> Iterator[Caution]:
-    """figures: change (0.05 = 5 % slower at the end), p_value, order. A note in a random order: rounds absorb it."""
+    """figures: change (0.05 = 5 % slower at the end), p_value, order, blocks. A note in a random order of one block:
+    its rounds absorb it."""
     at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
     rows = [(m.elapsed_s, at[cell_id], run.sequence) for cell_id, run, m in evidence.measurements()]
     if len(rows) < 6:
@@ -171,10 +203,11 @@ def drifting(evidence: Evidence) -> Iterator[Caution]:
     elapsed_s, cells, sequence = zip(*rows, strict=True)
     found = stats.drift([math.log(max(value, 1e-9)) for value in elapsed_s], cells, sequence)
     if found is not None and found.p_value < DRIFT_P_VALUE and abs(found.change) > DRIFT_LEAST:
-        order = evidence.experiment.order
+        order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
         yield evidence.caution(
-            "drift", at, note=order == "randomised", change=found.change, p_value=found.p_value, order=order
-        )
+            "drift", at, note=order == "randomised" and blocks == 1, change=found.change, p_value=found.p_value,
+            order=order, blocks=blocks,
+        )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -248,26 +281,27 @@ def _has_split(measurement: Measurement) -> bool:
 
 def busy_machine(evidence: Evidence) -> Iterator[Caution]:
     """Others, or the hypervisor, took CPU time from the runs. figures: others_share (of all CPUs' time, the highest of a
-    run), limit, cpu_count, runs, checked.
+    run), limit, runs, checked.
 
-    A load average would not do: it can't tell others from the server under test.
+    A load average would not do: it can't tell others from the server under test. The share is of the time that the same
+    counters hold, as they are read over somewhat more than the run.
     """
     shares: dict[str, float] = {}
     checked = runs = 0
-    cpu_count = 0.0
     for cell_id, _, m in evidence.measurements():
-        cpus, spent = _number(_table(m.environment, "host").get("cpu_count")), m.counters.get("cpu", {})
-        if not cpus or "others_s" not in spent or m.elapsed_s <= 0:
+        spent = m.counters.get("cpu", {})
+        all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))
+        if "others_s" not in spent or all_s <= 0:
             continue
         checked += 1
-        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / (cpus * m.elapsed_s)
+        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / all_s
         if share > OTHERS_SHARE_MOST:
-            runs, cpu_count = runs + 1, cpus
+            runs += 1
             shares[cell_id] = max(share, shares.get(cell_id, 0.0))
     if runs > OTHERS_RUNS_MOST * checked:
         yield evidence.caution(
-            "busy-machine", shares, others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, cpu_count=int(cpu_count),
-            runs=runs, checked=checked,
+            "busy-machine", shares, others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, runs=runs,
+            checked=checked,
         )  # fmt: skip
 
 
@@ -368,6 +402,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     few_repetitions,
     short_runs,
     outlying_runs,
+    run_in_blocks,
     drifting,
     observer_cost,
     few_wait_samples,

@@ -7,6 +7,7 @@ Data goes to stdout, everything else to stderr.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -28,7 +29,7 @@ from storagelab.report import terminal
 from storagelab.report.abilities import print_abilities
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.store import Store, StoreChanged
-from storagelab.targets import Preflight, Site, preflight, server_abilities, sweep
+from storagelab.targets import Preflight, Site, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.uninterrupted import STOPPING
 
 app = typer.Typer(
@@ -81,6 +82,7 @@ def run(
     folder = results / experiment.name
     site = _site(experiment, folder)
     found = _look(experiment, expanded, site)
+    _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
             _run_pending(expanded, store, site, found, again)
@@ -185,6 +187,21 @@ def _look(experiment: Experiment, expanded: Plan, site: Site) -> Preflight:
         raise error.of(experiment.source) from error
 
 
+def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Path, again: bool) -> None:
+    """If there are runs to make: a server that does not start is refused before anything is stored."""
+    attempts: dict[tuple[str, int], tuple[int, str]] = {}
+    with contextlib.suppress(StoreError), Store.reading(folder) as store:
+        attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
+    if not runner.pending(expanded, attempts, again=again):
+        return
+    with _Interruptible() as stopping:
+        try:
+            try_starting(expanded, site)
+        except PreflightError as error:
+            raise error.of(experiment.source) from error
+        stopping.check()
+
+
 def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     durations: list[tuple[str, float]] = []
@@ -193,6 +210,8 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
         with Store.reading(folder) as store:
             if store.experiment().sha256 == experiment.sha256:
                 attempts, durations = store.attempts(), store.durations()
+            elif store.would_be_set_aside(experiment):
+                warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")
             else:
                 warnings.append(f"{folder} holds results of another spec under this name; `run` would refuse")
     except StoreError:
@@ -215,6 +234,11 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     attempts = store.attempts()
     pending = runner.pending(expanded, attempts, again=again)
     console = _err()
+    if store.set_aside is not None:
+        console.print(
+            f"the spec has changed and no run of the old one succeeded: those are kept in {store.set_aside}",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
     for line in sweep(expanded, site):
         console.print(line, highlight=False, soft_wrap=True)
     with (

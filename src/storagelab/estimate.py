@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from storagelab.model import Plan, PlannedRun
@@ -20,25 +20,49 @@ class TimeEstimate(Frozen):
 
 
 def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]]) -> TimeEstimate:
-    """Time for `runs`: each as long as its cell's finished runs on average, else as long as all did, scaled by rows.
+    """Time for `runs`: each as long as its cell's finished runs on average, else as its number of rows lets expect.
 
-    Before the first it is a guess at 50,000 rows/s. `finished` holds (cell_id, wall seconds).
+    That is set-up + rows x seconds per row, both learned where cells of different sizes are done. Before, it is a guess
+    of 2 s and 50,000 rows/s, as much longer or shorter as finished runs took than guessed. `finished` holds
+    (cell_id, wall seconds).
     """
     rows = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
     by_cell: dict[str, list[float]] = {}
     for cell_id, wall_s in finished:
-        by_cell.setdefault(cell_id, []).append(wall_s)
-    known = {cell_id: fmean(walls) for cell_id, walls in by_cell.items() if cell_id in rows}
-    s_per_row = fmean(wall_s / rows[cell_id] for cell_id, wall_s in known.items()) if known else None
-
-    def one(cell_id: str) -> float:
-        if cell_id in known:
-            return known[cell_id]
-        if s_per_row is not None:
-            return rows[cell_id] * s_per_row
-        return rows[cell_id] / _FIRST_GUESS_ROWS_PER_S + _FIRST_GUESS_SETUP_S
-
+        if cell_id in rows:
+            by_cell.setdefault(cell_id, []).append(wall_s)
+    known = {cell_id: fmean(walls) for cell_id, walls in by_cell.items()}
+    seconds_of = _seconds_of([(rows[cell_id], wall_s) for cell_id, walls in by_cell.items() for wall_s in walls])
     return TimeEstimate(
-        seconds=sum(one(planned.cell_id) for planned in runs),
-        learned_from=sum(len(by_cell[cell_id]) for cell_id in known),
+        seconds=sum(known[id_] if (id_ := run.cell_id) in known else seconds_of(rows[id_]) for run in runs),
+        learned_from=sum(map(len, by_cell.values())),
     )
+
+
+def _seconds_of(done: Sequence[tuple[int, float]]) -> Callable[[int], float]:
+    """Rows -> wall seconds, from (rows, wall seconds) of finished runs."""
+    if not done:
+        return _guess
+    if len({rows for rows, _ in done}) == 1:
+        scale = fmean(wall_s for _, wall_s in done) / _guess(done[0][0])
+        return lambda rows: scale * _guess(rows)
+    setup_s, s_per_row = _line(done)
+    return lambda rows: setup_s + rows * s_per_row
+
+
+def _guess(rows: int) -> float:
+    return _FIRST_GUESS_SETUP_S + rows / _FIRST_GUESS_ROWS_PER_S
+
+
+def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Set-up seconds and seconds per row by least squares, neither below 0."""
+    mean_rows, mean_s = fmean(rows for rows, _ in done), fmean(wall_s for _, wall_s in done)
+    s_per_row = sum((rows - mean_rows) * (wall_s - mean_s) for rows, wall_s in done) / sum(
+        (rows - mean_rows) ** 2 for rows, _ in done
+    )
+    if s_per_row <= 0:
+        return mean_s, 0.0
+    setup_s = mean_s - s_per_row * mean_rows
+    if setup_s >= 0:
+        return setup_s, s_per_row
+    return 0.0, sum(rows * wall_s for rows, wall_s in done) / sum(rows**2 for rows, _ in done)

@@ -1,6 +1,7 @@
 """What analysis concludes, as values. No sentence stands here: the words are report's.
 
 Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
+Where cells insert different numbers of rows they are of elapsed time per row (`Findings.compared`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Point(Frozen):
 
 
 class Sample(Frozen):
-    """One quantity over the runs of a cell. `mean` has a 95 % t interval; `sd` is None for a single run."""
+    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
+    None for a single run."""
 
     mean: Estimate
     median: float
@@ -57,6 +59,7 @@ class CellSummary(Frozen):
     rows_per_s: Sample | None = None
     checkpoint_s: Sample | None = None
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
+    waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
         default_factory=dict, description="wait type -> share of connections x elapsed (0..1), mean over the runs"
     )
@@ -65,20 +68,25 @@ class CellSummary(Frozen):
 
 
 class Comparison(Frozen):
-    """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons."""
+    """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons.
+
+    In an experiment run in blocks, the best cell is that of its block. The best of a block stands against the best of
+    all `across_blocks`: untested, as a drift between blocks would look the same.
+    """
 
     cell_id: str
     best_cell_id: str
     ratio: Estimate
     p_value: float | None = Field(None, description="adjusted for all comparisons made")
     distinguishable: bool
+    across_blocks: bool = False
 
 
 class Effect(Frozen):
     """What one level of a factor does against the factor's baseline (its first listed level).
 
     `at` fixes other factors; empty = over all cells where both levels stand with the rest equal. `ratio` of elapsed
-    times.
+    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval.
     """
 
     factor: str
@@ -88,6 +96,7 @@ class Effect(Frozen):
     ratio: Estimate
     pairs: int
     distinguishable: bool
+    across_blocks: bool = False
 
 
 class WaitChange(Frozen):
@@ -125,6 +134,7 @@ CautionKind = Literal[
     "few-repetitions",
     "short-runs",
     "outlier",
+    "blocks",
     "drift",
     "observer-cost",
     "conservation",
@@ -155,6 +165,8 @@ class Findings(Frozen):
     verdict or not; they are what `wait_changes` compares.
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
     "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
+    Cells of different blocks are never told apart: the best set then holds the best of each block.
+    `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows.
     """
 
     experiment: str
@@ -174,6 +186,7 @@ class Findings(Frozen):
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[Caution, ...]
+    compared: Literal["elapsed", "time-per-row"] = "elapsed"
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)

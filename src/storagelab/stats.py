@@ -1,8 +1,8 @@
 """Samples -> estimates: what may honestly be said of times measured in complete rounds. Pure.
 
-`log_s` is always a matrix of natural logarithms of elapsed seconds, one row per cell and one column per round
-(repetition), NaN where a run is missing. Cells of a round ran near each other in time, so that the pairs within a round
-share its luck, and their ratios are free of it.
+`log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds per row), one row per cell and one
+column per round (repetition), NaN where a run is missing. Cells of a round ran near each other in time, so that the
+pairs within a round share its luck, and their ratios are free of it.
 
 The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
@@ -15,8 +15,9 @@ misleads:
    looking at the data.
 2. The pair's own differences pass a paired t test alone, at a level that falls slowly with the number of cells.
 
-Nothing is said of a cell with fewer than two rounds in common with the best. How often experiments without any
-difference name a loser all the same, and how often a real difference is found, is measured by tests/test_stats.py
+Nothing is said of a cell with fewer than two rounds in common with the best, nor may anything be said of two cells of
+different blocks: no pair of runs sees how the machine changed from one block to the next. How often experiments without
+any difference name a loser all the same, and how often a real difference is found, is measured by tests/test_stats.py
 (figures there).
 """
 
@@ -41,6 +42,8 @@ CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
 VARIANCE_FLOOR = 1e-14
 """Of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
+VALUES_LEAST = 3
+"""Below it an interval says more of Student's t than of the runs: of two values it is 13 standard errors wide."""
 MANY = 1e5
 """Degrees of freedom from which on more make no difference."""
 
@@ -51,12 +54,30 @@ MANY = 1e5
 
 
 def mean_estimate(values: Sequence[float]) -> Estimate:
-    """The mean with its 95 % t interval; without one for a single value."""
+    """The mean with its 95 % t interval; without one below three values."""
     mean = statistics.fmean(values)
-    if len(values) < 2:
+    if len(values) < VALUES_LEAST:
         return Estimate(value=mean)
-    half = _t_point(len(values) - 1, ALPHA) * statistics.stdev(values) / math.sqrt(len(values))
+    half = _half_width(values)
     return Estimate(value=mean, low=mean - half, high=mean + half, confidence=CONFIDENCE)
+
+
+def positive_mean_estimate(values: Sequence[float]) -> Estimate:
+    """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be either.
+
+    It is the t interval of the logarithm of the mean, whose standard error is that of the mean over the mean (delta
+    method): mean / f to mean * f. At a few per cent of scatter it is the usual t interval to the digit shown. An
+    interval of mean logarithms would be one of the geometric mean, which no table shows. None below three values.
+    """
+    plain = mean_estimate(values)
+    if plain.high is None or plain.value <= 0:
+        return Estimate(value=plain.value)
+    factor = math.exp((plain.high - plain.value) / plain.value)
+    return Estimate(value=plain.value, low=plain.value / factor, high=plain.value * factor, confidence=CONFIDENCE)
+
+
+def _half_width(values: Sequence[float]) -> float:
+    return _t_point(len(values) - 1, ALPHA) * statistics.stdev(values) / math.sqrt(len(values))
 
 
 @lru_cache(maxsize=4096)
@@ -71,7 +92,7 @@ def summarise(points: Sequence[Point]) -> Sample | None:
     if not values:
         return None
     return Sample(
-        mean=mean_estimate(values),
+        mean=positive_mean_estimate(values),
         median=statistics.median(values),
         sd=statistics.stdev(values) if len(values) > 1 else None,
         minimum=min(values),
@@ -95,7 +116,6 @@ class Fit:
 
     log_s: Matrix
     cells: Matrix
-    rounds: Matrix
     residuals: Matrix
     variance: Matrix
     prior_df: float
@@ -118,8 +138,29 @@ class Difference:
         return self.p_value is not None and self.p_value < ALPHA
 
 
-def fit(log_s: Matrix) -> Fit:
-    """Cells and rounds of `log_s`, fitted together so that a missing run biases no cell."""
+def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
+    """Cells and rounds of `log_s`, fitted together so that a missing run biases no cell.
+
+    `blocks` = the block of each cell; none = one for all. Each block has rounds of its own, as the n-th rounds of two
+    blocks were far apart in time.
+    """
+    of_cell = np.asarray(blocks or [0] * len(log_s))
+    cells, residuals = np.full(len(log_s), np.nan), np.full(log_s.shape, np.nan)
+    # Taking the rounds out takes one cell's worth of scatter with it; a block of one cell keeps none.
+    kept = np.zeros(len(log_s))
+    df = 0
+    for block in np.unique(of_cell):
+        rows = np.flatnonzero(of_cell == block)
+        cells[rows], residuals[rows], of_block = _cells_and_rounds(log_s[rows])
+        measured = int((~np.isnan(cells[rows])).sum())
+        kept[rows] = 1 - 1 / max(1, measured)
+        df += of_block
+    variance, prior_df = _moderated_variances(residuals, kept)
+    return Fit(log_s=log_s, cells=cells, residuals=residuals, variance=variance, prior_df=prior_df, df=df)
+
+
+def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, int]:
+    """Cells of one block, the residuals that cells and rounds leave, and these residuals' degrees of freedom."""
     there = ~np.isnan(log_s)
     filled = np.where(there, log_s, 0.0)
     runs_of_cell, runs_of_round = there.sum(axis=1), there.sum(axis=0)
@@ -133,24 +174,21 @@ def fit(log_s: Matrix) -> Fit:
         if np.abs(cells - before).max(initial=0.0) < 1e-12:
             break
     residuals = np.where(there, log_s - cells[:, None] - rounds, np.nan)
-    df = int(there.sum() - (runs_of_cell > 0).sum() - (runs_of_round > 0).sum() + 1)
-    variance, prior_df = _moderated_variances(residuals, runs_of_cell)
-    return Fit(
-        log_s=log_s, cells=np.where(runs_of_cell > 0, cells, np.nan), rounds=rounds, residuals=residuals,
-        variance=variance, prior_df=prior_df, df=df,
-    )  # fmt: skip
+    df = int(there.sum() - (runs_of_cell > 0).sum() - (runs_of_round > 0).sum() + 1) if there.any() else 0
+    return np.where(runs_of_cell > 0, cells, np.nan), residuals, df
 
 
-def _moderated_variances(residuals: Matrix, runs_of_cell: NDArray[np.int_]) -> tuple[Matrix, float]:
-    """Each cell's variance, shrunk towards the typical one, and the degrees of freedom that the shrinking is worth."""
-    df = runs_of_cell - 1
-    repeated = df > 0
-    cells = int((runs_of_cell > 0).sum())
-    if cells < 2 or not repeated.any():
+def _moderated_variances(residuals: Matrix, kept: Matrix) -> tuple[Matrix, float]:
+    """Each cell's variance, shrunk towards the typical one, and the degrees of freedom that the shrinking is worth.
+
+    `kept` = the share of a cell's scatter that residuals still hold; where it is 0 they tell nothing.
+    """
+    df = (~np.isnan(residuals)).sum(axis=1) - 1
+    repeated = (df > 0) & (kept > 0)
+    if not repeated.any():
         return np.full(len(df), np.nan), MANY
     own_df = df[repeated].astype(float)
-    # Taking the rounds out takes one cell's worth of scatter with it.
-    own = np.maximum(np.nansum(residuals[repeated] ** 2, axis=1) / own_df * cells / (cells - 1), VARIANCE_FLOOR)
+    own = np.maximum(np.nansum(residuals[repeated] ** 2, axis=1) / own_df / kept[repeated], VARIANCE_FLOOR)
     logs = np.log(own) - special.digamma(own_df / 2) + np.log(own_df / 2)
     spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, own_df / 2)) if len(own) > 1 else 0.0
     if spread <= 1e-4:
@@ -190,7 +228,8 @@ def fastest(fitted: Fit) -> int | None:
 def compare_with_best(fitted: Fit, best: int) -> list[Difference | None]:
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
-    Intervals hold together at 95 %, over all cells and over the choice of the best (Tukey).
+    Intervals hold together at 95 %, over all cells and over the choice of the best (Tukey). That covers as well a best
+    cell for each block: within blocks cells are never further apart than over all of them.
     """
     cells = int((~np.isnan(fitted.cells)).sum())
     differences: list[Difference | None] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -34,8 +35,9 @@ _RUN_COLUMNS = (
 class Store:
     """An open store. Get one by `reading` or `writing`."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
-        self.folder, self._connection = folder, connection
+    def __init__(self, folder: Path, connection: sqlite3.Connection, set_aside: Path | None = None) -> None:
+        """`set_aside` is where a store of another spec went that held no usable run."""
+        self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -58,14 +60,19 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
-        """The store in `folder`, made if need be, locked against a second storagelab. Raises StoreError."""
+        """The store in `folder`, made if need be, locked against a second storagelab. Raises StoreError.
+
+        One of another spec whose runs all failed is moved aside: it has no results that could be mixed up.
+        """
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{folder} can't be made: {error.strerror}\n  {_ELSEWHERE}") from error
-        with _exclusive(folder), contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
-            _make_or_check(connection, folder / FILE_NAME, experiment)
-            yield cls(folder, connection)
+        with _exclusive(folder):
+            set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
+            with contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
+                _make_or_check(connection, folder / FILE_NAME, experiment)
+                yield cls(folder, connection, set_aside)
 
     # --- using -------------------------------------------------------------------------------------------------------
 
@@ -102,6 +109,10 @@ class Store:
     def durations(self) -> list[tuple[str, float]]:
         """(cell_id, wall seconds) of every run that ended well, for estimates of time."""
         return self._rows("SELECT cell_id, wall_s FROM run WHERE status <> 'failed' ORDER BY rowid")
+
+    def would_be_set_aside(self, experiment: Experiment) -> bool:
+        """Is it of another spec, and without a usable run?"""
+        return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)
 
     def _rows(self, statement: str) -> list[Any]:
         return _ask(self._connection, self.folder / FILE_NAME, statement)
@@ -159,6 +170,30 @@ def _exclusive(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise StoreError(f"{folder} can't be locked: {error.strerror}\n  {_ELSEWHERE}") from error
         yield
+
+
+def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
+    """Move a store of another spec that has no usable run to the first free `FILE.failed-N`, and say where it is."""
+    if not file.is_file():
+        return None
+    with contextlib.closing(_connect(file, "rw")) as connection:
+        if _is_empty(connection, file):
+            return None
+        _check_version(connection, file)
+        if not _is_failure_of_another(connection, file, experiment):
+            return None
+    numbers = itertools.count(1)
+    place = next(place for n in numbers if not (place := file.with_name(f"{file.name}.failed-{n}")).exists())
+    try:
+        file.rename(place)
+    except OSError as error:
+        raise StoreError(f"{file} can't be moved aside: {error.strerror}\n  {_ELSEWHERE}") from error
+    return place
+
+
+def _is_failure_of_another(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> bool:
+    ((usable,),) = _ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
+    return usable == 0 and _experiment(connection, file).sha256 != experiment.sha256
 
 
 def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> None:

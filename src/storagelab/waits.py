@@ -117,9 +117,10 @@ class WaitStat(Frozen):
 class Conservation(Frozen):
     """The audit of one run: does waiting + CPU add up to connections x elapsed?
 
-    `seen_s` is what was observed independently of the total (sampled event time, or counters, plus CPU), so that its
-    share of `available_s` can fail. `finished_early_s` is time after a connection had done its part while others still
-    worked.
+    `seen_s` is what was observed independently of the total, so that its share of `available_s` can fail: CPU time plus
+    the engine's counters, or the kernel's CPU and queueing plus the time that samples found asleep in a named wait. Of
+    that last part the totals know nothing. `finished_early_s` is time after a connection had done its part while others
+    still worked.
     """
 
     available_s: float
@@ -200,8 +201,11 @@ def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[Wait
     named = [event for event in raw.events if event.wait_type != NO_EVENT]
     resource, signal = _raked(raw, cpu_s, runqueue_s)
     slices = sum(event.timeslices for event in named)
+    # An event that was never seen with a turn on a CPU has ended some times all the same: how often is not known.
     counts = [
-        raw.voluntary_switches * event.timeslices / slices if raw.voluntary_switches is not None and slices else None
+        raw.voluntary_switches * event.timeslices / slices
+        if raw.voluntary_switches is not None and event.timeslices
+        else None
         for event in named
     ]
     rows = [
@@ -300,22 +304,25 @@ def _cpu_row(cpu_s: float, wait_type: str = ON_CPU, method: Method = "derived") 
 def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
     """The audit of one run (see `Conservation`)."""
     available_s = raw.connections * raw.elapsed_s
-    seen_s: float | None = None
-    if raw.cpu_s is not None:
-        seen_s = raw.cpu_s + _observed_wait_s(raw)
+    observed_s = _observed_wait_s(raw)
+    seen_s = None if raw.cpu_s is None or observed_s is None else raw.cpu_s + observed_s
     return Conservation(available_s=available_s, finished_early_s=max(0.0, available_s - raw.busy_s), seen_s=seen_s)
 
 
-def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float:
+def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
+    """Waiting as it was seen, nothing scaled to a total.
+
+    At any moment a session runs, queues for a CPU or sleeps. The kernel counts the first two; samples give the last.
+    Whole events would count too much: a session inside an I/O call may be on a CPU (counted as CPU already), and one
+    that the sampler pushed off its CPU is seen queued. Being asleep is touched by neither.
+    """
     if isinstance(raw, CountedWaits):
         return sum(row.wait_ns for row in raw.rows) * NS
+    if raw.runqueue_s is None:
+        return None
     total = sum(event.ticks for event in raw.events)
-    in_event = sum(event.ticks for event in raw.events if event.wait_type != NO_EVENT)
-    sampled_s = raw.busy_s * in_event / total if total else 0.0
-    if raw.cpu_s is None or raw.runqueue_s is None:
-        return sampled_s
-    _, signal = _raked(raw, raw.cpu_s, raw.runqueue_s)
-    return sampled_s + max(0.0, raw.runqueue_s - sum(signal))
+    asleep = sum(_states(event)[0] for event in raw.events if event.wait_type != NO_EVENT)
+    return raw.runqueue_s + (raw.busy_s * asleep / total if total else 0.0)
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:

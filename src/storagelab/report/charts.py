@@ -20,6 +20,8 @@ __all__ = ["Drawn", "figures", "specs", "to_png", "to_svg"]
 
 _TIP = {"description": {"field": "tip", "type": "nominal"}}
 _FEW_PX_PER_LABEL = 36
+_ROOM = 1.03
+"""How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 _Maker = Callable[[Figure, str, str, str, Form], Spec]
 
 
@@ -190,7 +192,7 @@ def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) ->
               "legend": legend}  # fmt: skip
     x = {
         "type": "quantitative",
-        "title": f"change of completion time, % ({where})",
+        "title": f"change of time, % ({where})",
         "axis": {"tickCount": 8 if form is WIDE else 4},
     }
     layers: list[Spec] = [
@@ -213,6 +215,7 @@ def _over_time(unit: str) -> _Maker:
     def make(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
         key = {"field": "line", "type": "nominal", "sort": data.lines}
         columns = _legend_columns(data.lines, form)
+        end_s, top = (max(float(row[name] or 0) for row in data.rows) or 1.0 for name in ("at_s", "value"))
         legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
                   "labelLimit": _label_limit(columns, form)}  # fmt: skip
         encoding: Spec = {
@@ -220,10 +223,15 @@ def _over_time(unit: str) -> _Maker:
                 "field": "at_s",
                 "type": "quantitative",
                 "title": f"seconds since the start ({where})",
-                "scale": {"zero": True, "nice": False},
+                "scale": {"domain": [0, end_s * _ROOM], "nice": False},
                 "axis": {"tickMinStep": 1},
             },
-            "y": {"field": "value", "type": "quantitative", "title": unit, "scale": {"zero": True}},
+            "y": {
+                "field": "value",
+                "type": "quantitative",
+                "title": unit,
+                "scale": {"domain": [0, top * _ROOM], "nice": 5},
+            },
         }
         mark: Spec = {"strokeWidth": 1.8}
         if len(data.lines) > 1:
@@ -237,7 +245,11 @@ def _over_time(unit: str) -> _Maker:
             {"mark": {"type": "point", "size": 14, "filled": True, "opacity": 1} | mark, "encoding": encoding | _TIP},
         ]
         height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
-        return finished(title, f"{subtitle}; the median run of each", layers, data.rows, data.panels, form, height_px)
+        # A single line has no legend to name it in.
+        of = f"; {data.lines[0]}" if unit == IO_UNIT and len(data.lines) == 1 else ""
+        return finished(
+            title, f"{subtitle}; the median run of each{of}", layers, data.rows, data.panels, form, height_px
+        )
 
     return make
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storagelab.findings import Caution, CautionKind, Findings
-from storagelab.report.names import factor_text, group_text, noun
+from storagelab.report.names import factor_text, group_text, listed, noun
 from storagelab.report.numbers import count, duration, percent, seconds
 
 
@@ -71,7 +71,10 @@ def _failed_runs(doubt: _Doubt) -> str:
     why = f" The commonest reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
     if lost == 0:
         return f"{what}{why} All were made again since, so nothing is missing."
-    return f"{what}{why} Mend the cause, then make them once more with `storagelab run --again`."
+    return (
+        f"{what}{why} Mend the cause, then make them once more with `storagelab run --again`. If the cause lies in the "
+        "spec, change it and give it a new name (or delete the results folder if nothing in it is wanted)."
+    )
 
 
 def _missing_runs(doubt: _Doubt) -> str:
@@ -145,10 +148,25 @@ def _outlier(doubt: _Doubt) -> str:
     )
 
 
+def _blocks(doubt: _Doubt) -> str:
+    names = [factor_text(name) for name in doubt.text("factors").split(", ") if name]
+    changed = f"{listed(names)} changed" if names else "The layout changed"
+    return (
+        f"{_capital(changed)} only from block to block: all runs of a level were made in one stretch, so a drift of "
+        "the drive or the machine would look like a difference between levels. No verdict is given between blocks; "
+        "within each, differences are tested. To compare across, take the factor out of costly if the drives allow it."
+    )
+
+
 def _drift(doubt: _Doubt) -> str:
     change = doubt.number("change")
     moved = "moved" if change is None else f"grew by {percent(change)}" if change > 0 else f"fell by {percent(-change)}"
     start = f"From the first run to the last times {moved}, whatever the {noun(doubt.findings.factors)}."
+    if (doubt.number("blocks") or 1) > 1:
+        return (
+            f"{start} A block that ran late looks different for that alone, which is why blocks are not compared; rest "
+            "the drive between runs (between_runs.pause_s)."
+        )
     if doubt.text("order") == "randomised":
         return (
             f"{start} The order was random and cells are compared within each repetition, so the verdict hardly "
@@ -179,15 +197,17 @@ def _conservation(doubt: _Doubt) -> str:
     low, high = doubt.number("lowest"), doubt.number("highest")
     shares = list(dict.fromkeys(percent(share) for share in (low, high) if share is not None))
     figure = " to ".join(shares) or "not all"
-    sense = (
-        "Above 100 %, time is counted twice, as CPU and as wait"
-        if low is not None and low > 1
-        else "The rest went by unseen"
-    )
+    if low is not None and high is not None and low < 1 < high:
+        sense = "Samples found the connections asleep too seldom in some cells and too often in others"
+    elif low is not None and low > 1:
+        sense = "Samples found the connections asleep more often than the kernel leaves room for"
+    else:
+        sense = "The rest went by unseen: no sample found a wait for it"
     return (
         f"Waits + CPU explain {figure} of connections x elapsed{doubt.where}, where about 100 % is right. {sense}: "
-        "read the wait tables with that much doubt; completion times are not touched. Longer runs or a higher "
-        "measure.sample_hz may help."
+        "read the shares in wait tables with that much doubt; completion times are not touched. CPU and queueing are the "
+        "kernel's exact figures, so the error lies in what was sampled: it shrinks with longer runs only where looks "
+        "were few."
     )
 
 
@@ -215,14 +235,12 @@ def _few_wait_samples(doubt: _Doubt) -> str:
 
 
 def _busy_machine(doubt: _Doubt) -> str:
-    share, cpus = doubt.number("others_share"), doubt.number("cpu_count")
-    runs, checked = doubt.number("runs"), doubt.number("checked")
-    how = f"up to {percent(share)} of the CPU time" if share is not None else "CPU time"
-    many = f"{count(cpus)} CPU{'' if cpus == 1 else 's'}" if cpus is not None else ""
+    share, runs, checked = (doubt.number(name) for name in ("others_share", "runs", "checked"))
+    how = f"up to {percent(share)} of the machine's CPU time" if share is not None else "CPU time"
     when = f" in {count(runs)} of {count(checked)} runs" if runs is not None and checked is not None else ""
     return (
-        f"Other work took {how}{_in_brackets(many)}{when}: it takes CPU and disk from what is measured. Stop it and run "
-        "under a new name, or raise repetitions so that it averages out."
+        f"Other processes and the kernel took {how}{when}: that is lost to what is measured, and the disk may be shared "
+        "too. Stop what else runs and use a new name, or raise repetitions so that it averages out."
     )
 
 
@@ -250,10 +268,18 @@ def _virtual_disk(doubt: _Doubt) -> str:
 def _durability_off(doubt: _Doubt) -> str:
     setting, value = doubt.text("setting"), doubt.text("value")
     what = f"{setting} = {value or 'off'}" if setting else "durability off"
-    return (
-        f"With {what}{doubt.where} commits do not wait for the disk as a safe server's do, and a crash can lose "
-        "or corrupt data. Compare such times only with each other, or turn it on."
-    )
+    risk = _DURABILITY_RISKS.get(setting, "the server does less for safety than it should, and a crash can lose data")
+    return f"With {what}{doubt.where} {risk}. Compare such times only with each other, or turn it on."
+
+
+_DURABILITY_RISKS = {
+    "fsync": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can corrupt "
+             "the whole database",
+    "synchronous_commit": "commits do not wait for the disk, and a crash can lose the last of them; the database stays "
+                          "sound",
+    "full_page_writes": "the log holds no whole pages, so that less is written, and a crash in the middle of a page's "
+                        "write can corrupt that page; commits wait for the disk as ever",
+}  # fmt: skip
 
 
 def _shared_device(doubt: _Doubt) -> str:
@@ -273,6 +299,7 @@ _SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
     "few-repetitions": _few_repetitions,
     "short-runs": _short_runs,
     "outlier": _outlier,
+    "blocks": _blocks,
     "drift": _drift,
     "observer-cost": _observer_cost,
     "conservation": _conservation,

@@ -207,6 +207,7 @@ def _rate(sample: Sample | None) -> Json | None:
 def _findings(findings: Findings) -> Json:
     found: Json = {
         "verdict": findings.verdict,
+        "compared": findings.compared,
         "headline": masked(wording.headline(findings)),
         "sentences": [masked(sentence) for sentence in wording.sentences(findings)],
         "best": list(findings.best),
@@ -231,6 +232,7 @@ def _comparison(item: Comparison) -> Json:
     return {
         "cell_id": item.cell_id, "best_cell_id": item.best_cell_id, "ratio": item.ratio.value,
         "ci95": _interval(item.ratio), "p_value": item.p_value, "distinguishable": item.distinguishable,
+        "across_blocks": item.across_blocks,
     }  # fmt: skip
 
 
@@ -238,5 +240,5 @@ def _effect(effect: Effect) -> Json:
     return {
         "factor": effect.factor, "level": plain(effect.level), "baseline": plain(effect.baseline),
         "at": levels_of(effect.at), "ratio": effect.ratio.value, "ci95": _interval(effect.ratio),
-        "pairs": effect.pairs, "distinguishable": effect.distinguishable,
+        "pairs": effect.pairs, "distinguishable": effect.distinguishable, "across_blocks": effect.across_blocks,
     }  # fmt: skip

@@ -18,7 +18,7 @@ from storagelab.report.names import cell_text, factor_text, level_text, value_te
 from storagelab.waits import Category
 
 Row = dict[str, str | float | int | None]
-_LineOf = Callable[[str], str | None]
+_LineOf = Callable[[Run, str], str | None]
 MAX_WAIT_TYPES = 8
 MAX_RAW_POINTS = 1_500
 MAX_SERIES_POINTS = 120
@@ -179,7 +179,8 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
                 "part": name, "order": order, "low": low, "high": high, "share": parts[name],
                 "middle": (low + high) / 2,
                 "label": numbers.percent(parts[name]) if parts[name] >= 0.06 else "",
-                "ink": palette.ink_on(colours[name]),
+                # The remainder's ground turns dark in dark mode, and the page's own ink with it.
+                "ink": palette.INK if name == REMAINDER else palette.ink_on(colours[name]),
                 "tip": f"{name}{f' (SQL Server: {known})' if known and known[0] != '(' else ''}: "
                        f"{numbers.percent(parts[name])} of connections × elapsed; {cell_text(cell.levels)}",
             }
@@ -210,11 +211,18 @@ def effects(findings: Findings) -> Figure:
             "low_percent": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
             "high_percent": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
             "judged": judged(effect),
-            "tip": f"{effect_text(effect)}: {numbers.change_estimate(effect.ratio)}; {judged(effect)}",
+            "tip": f"{effect_text(effect)}: {_changed(findings, effect)}; {judged(effect)}",
         }
         for effect in shown
     ]
     return Figure(rows=rows, arrangement=arranging.arrange(findings), hidden_lines=len(overall) - len(shown))
+
+
+def _changed(findings: Findings, effect: Effect) -> str:
+    per = " per row" if findings.compared == "time-per-row" else ""
+    if effect.across_blocks:
+        return f"{numbers.change(effect.ratio.value, per=per)} (not tested: in another block)"
+    return numbers.change_estimate(effect.ratio, per)
 
 
 FASTER, SLOWER, UNDECIDED = "less time", "more time", "can't be told apart"
@@ -247,17 +255,41 @@ def median_runs(findings: Findings, runs: Sequence[Run], limit: int = MAX_CELLS_
 
 def rows_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
     """Rows `at_s`, `value` (thousand rows/s) per panel = cell."""
-    return _over_time(findings, runs, lambda column: "rows" if column == "rows_per_s" else None, 1e3, ROWS_UNIT)
+
+    def line(_run: Run, column: str) -> str | None:
+        return "rows" if column == "rows_per_s" else None
+
+    return _over_time(findings, runs, line, 1e3, ROWS_UNIT)
 
 
 def io_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
-    """Rows `at_s`, `value` (MB/s, 1 MB = 1024 KB) per panel = cell and line = volume and direction."""
+    """Rows `at_s`, `value` (MB/s, 1 MB = 1024 KB) per panel = cell and line = volume and direction.
 
-    def line(column: str) -> str | None:
+    What is counted is the whole disk, so that volumes on one device share a line that names them all.
+    """
+
+    def line(run: Run, column: str) -> str | None:
         match = _VOLUME_IO.fullmatch(column)
-        return f"volume {match['volume']}, {match['way']}" if match else None
+        if match is None:
+            return None
+        together = _on_one_device(run, match["volume"])
+        if together[0] != match["volume"]:
+            return None
+        return f"volume{'s' * (len(together) > 1)} {' and '.join(together)}, {match['way']}"
 
     return _over_time(findings, runs, line, 2**20, IO_UNIT)
+
+
+def _on_one_device(run: Run, volume: str) -> list[str]:
+    """`volume` and every other volume with a series that is on the same device, by name; itself if that is unknown."""
+    if run.measurement is None:
+        return [volume]
+    found = run.measurement.environment.get("volumes")
+    tables = found if isinstance(found, Mapping) else {}
+    drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME_IO.fullmatch(column))}
+    devices = {name: table.get("device") for name, table in tables.items() if isinstance(table, Mapping)}
+    device = devices.get(volume)
+    return sorted(name for name in drawn if device and devices.get(name) == device) or [volume]
 
 
 def _over_time(findings: Findings, runs: Sequence[Run], line_of: _LineOf, unit: float, unit_text: str) -> Figure:
@@ -266,7 +298,7 @@ def _over_time(findings: Findings, runs: Sequence[Run], line_of: _LineOf, unit: 
     for panel, run in chosen:
         assert run.measurement is not None
         for column, values in run.measurement.series.columns.items():
-            line = line_of(column)
+            line = line_of(run, column)
             if line is not None and any(value for value in values):
                 rows += _series_rows(run.measurement.series, values, panel, line, unit, unit_text)
     lines = in_order(str(row["line"]) for row in rows)[: arranging.MAX_LINES]

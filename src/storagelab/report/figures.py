@@ -146,7 +146,7 @@ def _effect_table(_drawn: Drawn, findings: Findings) -> _Table:
 
 
 def effect_columns() -> list[Column]:
-    return [Column("comparison", "prose"), Column("change of completion time"), Column("95 % interval", "text"),
+    return [Column("comparison", "prose"), Column("change of time"), Column("95 % interval", "text"),
             Column("pairs"), Column("verdict", "text")]  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def effect_row(effect: Effect) -> list[str]:
     low, high = effect.ratio.low, effect.ratio.high
     interval = "" if low is None or high is None else f"{numbers.signed_percent(low)} to {numbers.signed_percent(high)}"
     return [figure_data.effect_text(effect), numbers.signed_percent(effect.ratio.value), interval,
-            numbers.count(effect.pairs), figure_data.judged(effect)]  # fmt: skip
+            numbers.count(effect.pairs), "not tested" if effect.across_blocks else figure_data.judged(effect)]  # fmt: skip
 
 
 def _over_time_table(drawn: Drawn, _findings: Findings) -> _Table:

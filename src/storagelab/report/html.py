@@ -72,8 +72,9 @@ def _section(name: str, title: str, content: Markup) -> Markup:
 
 def _facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
     """Short facts for the masthead: how much was run, on which server, on how many CPUs."""
-    stored, planned = numbers.count(findings.runs_stored), numbers.count(findings.runs_planned)
-    facts = [f"{stored} runs" if stored == planned else f"{stored} of {planned} runs"]
+    measured = numbers.count(sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells))
+    planned = numbers.count(findings.runs_planned)
+    facts = [f"{measured} runs" if measured == planned else f"{measured} of {planned} runs measured"]
     environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
     server, host = environment.get("server"), environment.get("host")
     if isinstance(server, Mapping) and server.get("version"):

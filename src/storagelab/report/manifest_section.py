@@ -18,6 +18,8 @@ MAX_CHECKS = 120
 MAX_RUNS_LISTED = 60
 _FACTS = [Column("fact", "prose"), Column("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
+_CLIENT = "client (storagelab's machine)"
+"""Where the server is on another machine, this one's CPUs and memory are not what ran it."""
 Facts = dict[tuple[str, ...], Counter[str]]
 
 
@@ -93,7 +95,8 @@ def _environment(runs: Sequence[Run]) -> Iterator[Markup]:
             name = path[-1] if "settings" in path[:-1] else _label(path[-1:])
             groups[path[:-1]].append([name, _values(values, len(usable))])
     for group, rows in groups.items():
-        title = " · ".join(part.replace("_", " ") for part in group) or "other facts"
+        parts = [_CLIENT if part == "client" else part.replace("_", " ") for part in group]
+        title = " · ".join(parts) or "other facts"
         content = table(f"{title[0].upper()}{title[1:]}, as read at each run", _FACTS, rows)
         yield (
             content

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from storagelab.findings import Estimate
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
+_TOO_WIDE = 100
 _BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 _UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|bytes|KB|MB|GB|TB|PB|Hz|times|data files?|connections?|runs?|CIs?)"
 _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
@@ -131,15 +132,15 @@ def signed_estimate(ratio: Estimate | None) -> str:
     return signed_percent(ratio.value, _half_width(ratio)) + (f" ({interval})" if interval else "")
 
 
-def change(ratio: float | None, half_width: float | None = None) -> str:
-    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"."""
+def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
+    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"; `per` = " per row"."""
     if ratio is None or not math.isfinite(ratio):
         return ""
     if ratio >= 2:
-        return f"{significant(ratio, 2)} times as long"
+        return f"{significant(ratio, 2)} times as long{per}"
     if abs(ratio - 1) < 0.0005:
-        return "less than 0.1 % apart in time"
-    return f"{_share_of_change(ratio - 1, half_width)} {'more' if ratio > 1 else 'less'} time"
+        return f"less than 0.1 % apart in time{per}"
+    return f"{_share_of_change(ratio - 1, half_width)} {'more' if ratio > 1 else 'less'} time{per}"
 
 
 def slower_by(ratio: Estimate) -> str:
@@ -243,26 +244,41 @@ def rows_per_s_estimate(estimate: Estimate | None) -> str:
 
 
 def ratio_interval(ratio: Estimate | None) -> str:
-    """The interval of a ratio as changes: "95 % CI 17 to 27 %", or "95 % CI 2 % less to 8 % more"."""
+    """The interval of a ratio as changes: "95 % CI 17 to 27 %", or "95 % CI 2 % less to 8 % more".
+
+    One whose ends are a hundred times apart gives only the end that says something, and else "too wide to say".
+    """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
+    if ratio.high > _TOO_WIDE * ratio.low:
+        return f"{_level(ratio)} {_wide_interval(ratio.low, ratio.high)}"
     if ratio.value >= 2:
         digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
         return f"{_level(ratio)} {significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
     low, high = ratio.low - 1, ratio.high - 1
     decimals = _change_decimals((high - low) / 2)
+    if ratio.high >= 2:
+        least = f"{percent(abs(low), decimals)} {'less' if low < 0 else 'more'}"
+        most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
+        return f"{_level(ratio)} {least} to {most} times"
     if low < 0 < high:
         return f"{_level(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
     small, large = sorted((abs(low), abs(high)))
     return f"{_level(ratio)} {percent(small, decimals).removesuffix(' %')} to {percent(large, decimals)}"
 
 
-def change_estimate(ratio: Estimate | None) -> str:
-    """A change with its interval: "22 % more time (95 % CI 17 to 27 %)"."""
+def _wide_interval(low: float, high: float) -> str:
+    if low > 1:
+        return f"at least {significant(low, 2)} times" if low >= 2 else f"at least {percent(low - 1, 0)} more"
+    return f"at least {percent(1 - high, 0)} less" if high < 1 else "too wide to say"
+
+
+def change_estimate(ratio: Estimate | None, per: str = "") -> str:
+    """A change with its interval: "22 % more time (95 % CI 17 to 27 %)"; `per` = " per row"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio)
-    return f"{change(ratio.value, _half_width(ratio))} ({interval or 'no interval: too few runs'})"
+    return f"{change(ratio.value, _half_width(ratio), per)} ({interval or 'no interval: too few runs'})"
 
 
 def inverse(ratio: Estimate) -> Estimate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings import CellSummary, Estimate, Findings, Sample
-from storagelab.report import numbers, palette, wording
+from storagelab.report import numbers, palette, wait_words, wording
 from storagelab.report.arrange import ends, notable_cells
 from storagelab.report.cell_sections import cell_anchor, cells_shown, top_wait
 from storagelab.report.charts import Drawn, time_domain
@@ -48,15 +48,17 @@ def verdict(findings: Findings) -> Markup:
 
 def _tiles(findings: Findings) -> Markup:
     """The fastest and the slowest cell side by side."""
-    told = {comparison.cell_id for comparison in findings.comparisons if comparison.distinguishable}
+    against_best = [comparison for comparison in findings.comparisons if comparison.best_cell_id in findings.best[:1]]
+    told = {comparison.cell_id for comparison in against_best if comparison.distinguishable}
     fastest, slowest = ends(findings)
+    per_row = findings.compared == "time-per-row"
     tiles = []
     if fastest is not None:
-        title = "fastest" if findings.verdict == "winner" else "shortest mean time"
+        title = "fastest" if findings.verdict == "winner" else "most rows/s" if per_row else "shortest mean time"
         kind = "best" if findings.verdict in ("winner", "best-set") else ""
         tiles.append(_tile(title, findings.cell(fastest), kind))
     if slowest is not None:
-        title = "slowest" if slowest in told else "longest mean time"
+        title = "slowest" if slowest in told else "fewest rows/s" if per_row else "longest mean time"
         tiles.append(_tile(title, findings.cell(slowest), "worst" if slowest in told else ""))
     return tag("dl", tiles, class_="tiles") if tiles else Markup("")
 
@@ -291,7 +293,7 @@ def waits(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     """The stacked chart, and what changed between best and worst."""
     chart = drawn.get("waits")
     if chart is None:
-        return tag("p", "No waits were observed in these runs.")
+        return tag("p", wait_words.no_waits_anywhere_sentence(findings) or "The connections waited for nothing.")
     words = [
         "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
         "it on. The wait that moves most stands at the bottom; hues are wait categories, the same all over this page.",

@@ -41,8 +41,11 @@ def method_text(method: Method) -> str:
 
 def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     """What grew between the best cell and the worst, if these can be told apart."""
-    told = {item.cell_id for item in findings.comparisons if item.distinguishable}
-    if findings.worst not in told or not findings.best:
+    told = {
+        item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id in findings.best[:1]
+    }
+    # Of more rows, everything grows: that explains nothing.
+    if findings.worst not in told or findings.compared == "time-per-row":
         return []
     best, worst = findings.cell(findings.best[0]), findings.cell(findings.worst)
     if best.available_s is None or worst.available_s is None or worst.cell_id == best.cell_id:
@@ -154,7 +157,8 @@ def _meaning(findings: Findings, move: _Move) -> str:
     if not effect.distinguishable:
         return f", while the completion time can't be told apart ({interval}){_what_it_cost(effect, move)}"
     joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
-    return f", {joined} the run took {change_estimate(effect.ratio)}"
+    per = " per row" if findings.compared == "time-per-row" else ""
+    return f", {joined} the run took {change_estimate(effect.ratio, per)}"
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
@@ -199,8 +203,19 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
 def no_waits_sentence(cell: CellSummary) -> str:
     """Why there is no table."""
     if cell.elapsed_s is None:
-        return "No run of this cell has been measured."
+        return "No run of this cell was measured."
+    if not cell.waits and not cell.waits_asked:
+        return "Waits were not sampled: measure.waits = false."
     return "No waits were observed in these runs." if not cell.waits else "The connections waited for nothing."
+
+
+def no_waits_anywhere_sentence(findings: Findings) -> str:
+    """Why no cell has a table; "" if one has."""
+    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    if not measured:
+        return "No run was measured, so there are no waits to show."
+    reasons = list(dict.fromkeys(no_waits_sentence(cell) for cell in measured if not cell.waits))
+    return "" if any(cell.waits for cell in measured) else " ".join(reasons)
 
 
 def audit_sentences(cell: CellSummary) -> list[str]:

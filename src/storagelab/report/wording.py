@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings import CellSummary, Comparison, Effect, Findings
+from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings
 from storagelab.report.doubts import caution_sentence
 from storagelab.report.names import (
     DATA_FILES,
@@ -100,7 +100,7 @@ def _verdict(findings: Findings) -> str:
     if not measured:
         return "No run has given a time yet, so nothing can be said."
     if findings.verdict == "single-cell" or len(findings.cells) == 1:
-        return f"{_sentence_start(measured[0].levels)} took {_time(measured[0])}; there is nothing to compare with."
+        return f"{_sentence_start(measured[0].levels)} took {_elapsed(measured[0])}; there is nothing to compare with."
     if findings.verdict == "too-few-runs" or not findings.best:
         return _no_verdict_yet(findings, measured)
     if findings.verdict == "indistinguishable":
@@ -115,8 +115,27 @@ def _sentence_start(levels: dict[str, JsonValue]) -> str:
     return "The only layout" if text == "the only layout" else text
 
 
-def _time(cell: CellSummary) -> str:
+def _elapsed(cell: CellSummary) -> str:
     return seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s is not None else ""
+
+
+def _per_row(findings: Findings) -> bool:
+    return findings.compared == "time-per-row"
+
+
+def _figure(findings: Findings, cell: CellSummary) -> str:
+    """What a cell is judged by: its time, or its rows/s where cells insert different numbers of rows."""
+    if _per_row(findings):
+        return rows_per_s_estimate(cell.rows_per_s.mean) if cell.rows_per_s is not None else ""
+    return _elapsed(cell)
+
+
+def _change(findings: Findings, ratio: Estimate) -> str:
+    return change_estimate(ratio, " per row" if _per_row(findings) else "")
+
+
+def _in_blocks(findings: Findings) -> bool:
+    return any(comparison.across_blocks for comparison in findings.comparisons)
 
 
 def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
@@ -125,32 +144,44 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
     else:
         why = "No verdict: there are too few runs per cell to test anything"
     fastest = min(measured, key=lambda cell: cell.elapsed_s.mean.value if cell.elapsed_s else 0.0)
-    time = _time(fastest).replace(" (no interval: too few runs)", "")
+    time = _elapsed(fastest).replace(" (no interval: too few runs)", "")
     if len(measured) == 1:
         return f"{why}; only {cell_text(fastest.levels)} has a time, {time}."
+    if _per_row(findings):
+        fastest = max(measured, key=lambda cell: cell.rows_per_s.mean.value if cell.rows_per_s else 0.0)
+        return f"{why}; the highest mean rate so far is {_figure(findings, fastest)}, of {cell_text(fastest.levels)}."
     return f"{why}; the shortest mean time so far is {time}, of {cell_text(fastest.levels)}."
 
 
 def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    means = [cell.elapsed_s.mean for cell in measured if cell.elapsed_s]
-    span = seconds_range(min(mean.value for mean in means), max(mean.value for mean in means))
+    samples = [cell.rows_per_s if _per_row(findings) else cell.elapsed_s for cell in measured]
+    means = [sample.mean for sample in samples if sample is not None]
+    span, verb = (_rates_range, "inserted") if _per_row(findings) else (seconds_range, "took")
     lows = [mean.low for mean in means if mean.low is not None]
     highs = [mean.high for mean in means if mean.high is not None]
-    within = f" (95 % CIs within {seconds_range(min(lows), max(highs))})" if len(lows) == len(means) else ""
+    within = f" (95 % CIs within {span(min(lows), max(highs))})" if len(lows) == len(means) else ""
     all_of = "both" if len(measured) == 2 else f"all {len(measured)}"
-    return f"No {noun(findings.factors)} can be told apart from the fastest: {all_of} took {span} on average{within}."
+    said = span(min(mean.value for mean in means), max(mean.value for mean in means))
+    where = (
+        "the fastest of its block, and between blocks no verdict is given" if _in_blocks(findings) else "the fastest"
+    )
+    return f"No {noun(findings.factors)} can be told apart from {where}: {all_of} {verb} {said} on average{within}."
+
+
+def _rates_range(low: float, high: float) -> str:
+    return f"{significant(low)} to {rows_per_s(high)}"
 
 
 def _winner(findings: Findings) -> str:
     best = findings.cell(findings.best[0])
     name = cell_text(best.levels)
-    text = f"{name} {'were' if is_plural(name) else 'was'} fastest: {_time(best)}"
+    text = f"{name} {'were' if is_plural(name) else 'was'} fastest: {_figure(findings, best)}"
     slower = _slower(findings)
     if not slower:
         return f"{text}."
     last = slower[-1]
     which = "" if len(slower) == 1 else "the slowest, "
-    return f"{text}, {change_estimate(inverse(last.ratio))} than {which}{_cell_name(findings, last.cell_id)}."
+    return f"{text}, {_change(findings, inverse(last.ratio))} than {which}{_cell_name(findings, last.cell_id)}."
 
 
 def _best_set(findings: Findings) -> str:
@@ -162,6 +193,13 @@ def _best_set(findings: Findings) -> str:
     if not slower:
         return f"{text}."
     names = _group_name(findings, [comparison.cell_id for comparison in slower])
+    if _in_blocks(findings):
+        amount = " to ".join(dict.fromkeys(slower_by(item.ratio) for item in (slower[0], slower[-1])))
+        return (
+            f"{name} are the fastest of their blocks, or can't be told apart from them; {names} "
+            f"{'are' if is_plural(names) or len(slower) > 1 else 'is'} slower, by {amount}, and between blocks no verdict "
+            "is given."
+        )
     if len(slower) == 1:
         verb = "are" if is_plural(names) else "is"
         return f"{text}; {names} {verb} slower, by {slower_by(slower[0].ratio)}."
@@ -200,6 +238,7 @@ def sentences(findings: Findings) -> list[str]:
         return []
     said: set[str] = set()
     return [
+        *_on_what_is_compared(findings),
         *_on_the_best(findings),
         *_on_the_slower(findings),
         *_on_effects(findings),
@@ -207,6 +246,13 @@ def sentences(findings: Findings) -> list[str]:
         *wait_trend_sentences(findings, said),
         *_on_provenance(findings),
     ]
+
+
+def _on_what_is_compared(findings: Findings) -> list[str]:
+    if not _per_row(findings) or len(findings.cells) < 2:
+        return []
+    which = noun(findings.factors, 2).capitalize()
+    return [f"{which} insert different numbers of rows, so not their times are compared but their time per row."]
 
 
 def _on_the_best(findings: Findings) -> list[str]:
@@ -217,7 +263,7 @@ def _on_the_best(findings: Findings) -> list[str]:
     runs = f"{number} run{'s' if number > 1 else ''}"
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean)
     if findings.verdict in ("best-set", "indistinguishable"):
-        lead = f"Nominally fastest is {name}: {_time(best)}, or {rate}, over {runs}."
+        lead = f"Nominally fastest is {name}: {_elapsed(best)}, or {rate}, over {runs}."
         return [lead, *_what_may_hide(findings)]
     return [f"{_sentence_start(best.levels)} inserted {rate}, over {runs}."]
 
@@ -229,8 +275,10 @@ def _what_may_hide(findings: Findings) -> list[str]:
     if not highs:
         return []
     high, comparison = max(highs, key=lambda pair: pair[0])
+    per = " per row" if _per_row(findings) else ""
+    room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(high, per=per)}"
     return [
-        f"That does not make them equal: these runs leave room for up to {change(high)} with "
+        f"That does not make them equal: these runs leave room for {room} with "
         f"{_cell_name(findings, comparison.cell_id)} than with {_cell_name(findings, comparison.best_cell_id)} "
         "(upper end of the 95 % CI); more repetitions narrow it."
     ]
@@ -241,12 +289,18 @@ def _on_the_slower(findings: Findings) -> list[str]:
     already_said = 1 if findings.verdict in ("winner", "best-set") else 0
     if len(slower) <= already_said:
         return []
-    best = _cell_name(findings, slower[0].best_cell_id)
+    of_best: dict[str, list[Comparison]] = {}
+    for item in slower:
+        of_best.setdefault(item.best_cell_id, []).append(item)
+    return [_slower_than(findings, best, those) for best, those in of_best.items()]
+
+
+def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
     shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
     parts = [f"{_cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
     if len(shown) < len(slower):
         parts.insert(-1, f"{len(slower) - len(shown)} others in between")
-    return [f"Slower than {best}: {'; '.join(parts)}."]
+    return f"Slower than {_cell_name(findings, best)}: {'; '.join(parts)}."
 
 
 def _on_effects(findings: Findings) -> list[str]:
@@ -257,19 +311,30 @@ def _on_effects(findings: Findings) -> list[str]:
     for factor in findings.factors:
         effects = [effect for effect in findings.effects if effect.factor == factor.name and not effect.at]
         if effects:
-            lines.append(_effect_sentence(factor.name, effects))
+            lines.append(_effect_sentence(findings, factor.name, effects))
     return lines
 
 
-def _effect_sentence(name: str, effects: Sequence[Effect]) -> str:
+def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
     baseline = phrase(name, [effects[0].baseline])
     told = [effect for effect in effects if effect.distinguishable]
-    untold = [effect for effect in effects if not effect.distinguishable]
-    parts = [f"{phrase(name, [effect.level])} took {change_estimate(effect.ratio)}" for effect in told]
+    untold = [effect for effect in effects if not effect.distinguishable and not effect.across_blocks]
+    parts = [f"{phrase(name, [effect.level])} took {_change(findings, effect.ratio)}" for effect in told]
     if untold:
         verb = "can't be told apart from it"
-        parts.extend(f"{phrase(name, [effect.level])} {verb}, {change_estimate(effect.ratio)}" for effect in untold)
+        parts.extend(f"{phrase(name, [effect.level])} {verb}, {_change(findings, effect.ratio)}" for effect in untold)
+    parts.extend(
+        f"{phrase(name, [effect.level])} took {_untested(findings, effect.ratio)}"
+        for effect in effects
+        if effect.across_blocks
+    )
     return f"With all else the same, against {baseline}: {'; '.join(parts)}."
+
+
+def _untested(findings: Findings, ratio: Estimate) -> str:
+    """A change between blocks."""
+    per = " per row" if _per_row(findings) else ""
+    return f"{change(ratio.value, per=per)} (not tested: in another block)"
 
 
 def _on_provenance(findings: Findings) -> list[str]:
@@ -296,17 +361,21 @@ def comparison_text(findings: Findings, cell_id: str) -> str:
     found = _comparison(findings, cell_id)
     if found is None:
         return "no verdict: too few runs" if findings.cell(cell_id).elapsed_s is not None else "no time measured"
-    best, difference = _cell_name(findings, found.best_cell_id), change_estimate(found.ratio)
+    best, difference = _cell_name(findings, found.best_cell_id), _change(findings, found.ratio)
+    if found.across_blocks:
+        return f"fastest of its block; {_untested(findings, found.ratio)} than {best}"
     return f"{difference} than {best}" if found.distinguishable else f"can't be told apart from {best}: {difference}"
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """The same for a narrow column: "best", "tied", "slower +22 %", "" where there is no verdict."""
+    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "" where there is no verdict."""
     if findings.verdict in ("too-few-runs", "single-cell"):
         return ""
+    found = _comparison(findings, cell_id)
+    if _in_blocks(findings) and (cell_id in findings.best[:1] or (found is not None and found.across_blocks)):
+        return "best of block"
     if cell_id in findings.best[:1]:
         return "best" if findings.verdict == "winner" else "tied"
-    found = _comparison(findings, cell_id)
     if found is None:
         return ""
     return f"slower {signed_estimate(found.ratio).split(' (')[0]}" if found.distinguishable else "tied"
@@ -315,7 +384,9 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
 def difference_text(findings: Findings, cell_id: str) -> str:
     """Its ratio to the best and interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
     found = _comparison(findings, cell_id)
-    return "" if found is None else signed_estimate(found.ratio)
+    if found is None:
+        return ""
+    return signed_estimate(found.ratio) + (" (not tested)" if found.across_blocks else "")
 
 
 def _comparison(findings: Findings, cell_id: str) -> Comparison | None:

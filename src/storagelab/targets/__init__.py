@@ -57,6 +57,16 @@ def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # n
     return check(plan, site)
 
 
+def try_starting(plan: Plan, site: Site) -> None:
+    """Start each kind of server that the plan needs for a moment, in a temporary folder, and remove it.
+
+    Raises PreflightError with the server's own words for one that does not start.
+    """
+    from storagelab.targets.postgres.trial import try_starting as try_starting_postgres
+
+    try_starting_postgres(plan, site)
+
+
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
     """The target of one cell. Entering sets up, raising RunFailed if that can't be done; leaving tears down."""
     from storagelab.targets.postgres.target import PostgresTarget
@@ -83,4 +93,5 @@ def server_abilities() -> tuple[Ability, ...]:
 
 __all__ = [
     "Preflight", "Progress", "Site", "Target", "VolumeNeed", "open_target", "preflight", "server_abilities", "sweep",
+    "try_starting",
 ]  # fmt: skip

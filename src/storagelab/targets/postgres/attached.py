@@ -109,6 +109,16 @@ def read_facts(connection: Connection) -> ServerFacts:
     )  # fmt: skip
 
 
+def data_folder(connection: Connection) -> Path | None:
+    """Where a server of this machine keeps its files; None where this login or this user may not know."""
+    try:
+        row = connection.execute("SELECT current_setting('data_directory')").fetchone()
+        folder = Path(row[0]) if row and row[0] else None
+        return folder if folder is not None and folder.is_dir() else None
+    except (psycopg.errors.InsufficientPrivilege, OSError):
+        return None
+
+
 def _has_role(connection: Connection, role: str) -> bool:
     row = connection.execute("SELECT pg_has_role(current_user, %s, 'USAGE')", [role]).fetchone()
     return bool(row and row[0])

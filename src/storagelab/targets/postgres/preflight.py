@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storagelab import host
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import attached, server
 from storagelab.targets.postgres.binaries import binaries_for, may_enter, unprivileged
 from storagelab.targets.postgres.layout import Layout
@@ -131,15 +132,21 @@ def _volume_needs(configs: Sequence[Config], site: Site) -> tuple[VolumeNeed, ..
                 _check_usable(path, key)
             paths[name] = path
             needed[name] = max(needed.get(name, 0), _bytes_on(config, name.split(" (")[0]))
-    needs = tuple(
+    leftover_bytes = _leftover_bytes(configs, site)
+    _check_space(configs, site, leftover_bytes)
+    return tuple(
         VolumeNeed(
             name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
-            free_bytes=host.free_bytes(path),
+            free_bytes=host.free_bytes(path) + leftover_bytes.get(os.stat(path).st_dev, 0),
         )
         for name, path in paths.items()
     )  # fmt: skip
-    _check_space(needs)
-    return needs
+
+
+def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
+    """What a killed run of this experiment left on each file system (by st_dev): it is removed before the first run."""
+    volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
+    return Folders(site, volumes).leftover_bytes()
 
 
 def _check_usable(path: Path, key: str) -> None:
@@ -147,6 +154,17 @@ def _check_usable(path: Path, key: str) -> None:
         raise PreflightError(f"{path} does not exist", key=key, hint="mount the drive there, or make the folder")
     if not path.is_dir():
         raise PreflightError(f"{path} is not a folder", key=key, hint="name a folder on the drive")
+    if "'" in str(path):
+        raise PreflightError(
+            f"{path} has a single quote in it, which PostgreSQL can't have in the place of data files",
+            key=key,
+            hint="name another folder, or rename this one",
+        )
+    if os.statvfs(path).f_blocks == 0:
+        filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
+        raise PreflightError(
+            f"{path} is no place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
+        )
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(
             f"{path} is not writable",
@@ -155,18 +173,24 @@ def _check_usable(path: Path, key: str) -> None:
         )
 
 
-def _check_space(needs: Sequence[VolumeNeed]) -> None:
-    """Volumes on one file system share its free space."""
-    by_device: dict[int, list[VolumeNeed]] = {}
-    for need in needs:
-        by_device.setdefault(os.stat(need.path).st_dev, []).append(need)
-    for sharing in by_device.values():
-        wanted = sum(need.needed_bytes or 0 for need in sharing)
-        free = sharing[0].free_bytes
-        if free is not None and wanted > free:
+def _check_space(configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int]) -> None:
+    """The hungriest cell of each file system against what is free there, which its volumes share."""
+    hungriest: dict[int, tuple[int, list[tuple[str, Path]]]] = {}
+    for config in configs:
+        sharing: dict[int, list[tuple[str, Path]]] = {}
+        for name, path in site.volume_paths(config).items():
+            sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
+        for device, volumes in sharing.items():
+            wanted = sum(_bytes_on(config, name) for name, _ in volumes)
+            if device not in hungriest or wanted > hungriest[device][0]:
+                hungriest[device] = wanted, volumes
+    for device, (wanted, volumes) in hungriest.items():
+        path = volumes[0][1]
+        free = host.free_bytes(path) + leftover_bytes.get(device, 0)
+        if wanted > free:
             raise PreflightError(
-                f"{sharing[0].path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
-                key=" and ".join(f"volumes.{need.name}.path" for need in sharing),
+                f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
+                key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
                 hint="free some, name another volume, or lower workload.rows_per_connection",
             )
 

@@ -26,6 +26,11 @@ _NEVER_SHOWN = (
     "unix_socket_directories",  # another one in each run, which says nothing
 )
 
+_AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
+"""The server chooses their size at 0; elsewhere -1 stands for that."""
+_NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
+"""Texts that the server writes in its own way, whatever letters they were asked for in."""
+
 
 def server_facts(connection: Connection) -> dict[str, object]:
     """Version, and every setting that is not as the server was built, with the durability settings in any case."""
@@ -52,12 +57,24 @@ class _Setting(NamedTuple):
 
 def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
     """Each setting asked for against what the server runs with; `expected` is its parser's reading, in base units."""
-    return _setting_checks(connection, asked, lambda name, setting: setting.raw == expected[name])
+    return _setting_checks(connection, asked, lambda name, setting: _is_as_read(name, setting.raw, expected[name]))
 
 
 def session_settings(connection: Connection, asked: Mapping[str, str]) -> list[Check]:
     """Each setting asked for on an attached server, as a worker's session has it."""
     return _setting_checks(connection, asked, lambda _, setting: setting.source == "session")
+
+
+def _is_as_read(name: str, raw: str, expected: str) -> bool:
+    if _left_to_server(name, expected):
+        return True
+    if name.lower() in _NORMALISED:
+        return raw.casefold() == expected.casefold()
+    return raw == expected
+
+
+def _left_to_server(name: str, text: str) -> bool:
+    return text == "-1" or (text == "0" and name.lower() in _AUTOMATIC_AT_0)
 
 
 def _setting_checks(
@@ -74,6 +91,8 @@ def _setting_checks(
         got, ok = (
             (setting.shown, confirmed(name, setting)) if setting else ("nothing: the server does not show it", None)
         )
+        if setting and ok and _left_to_server(name, text) and setting.raw != text:
+            got = f"the server chose {setting.shown}"
         checks.append(Check(name=f"target.settings.{name}", asked=text, got=got, ok=ok, read_from="pg_settings"))
     return checks
 

@@ -8,7 +8,6 @@ queue over the whole run the kernel knows exactly. `storagelab.waits` makes wait
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import select
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
+from storagelab.host import usable_cpus
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
 from storagelab.procfs import GONE, RUNNABLE, SchedStat, Switches, TaskView
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
@@ -101,7 +101,7 @@ class Sampled:
             cpu_s=self.cpu_s, runqueue_s=self.runqueue_s, no_split_reason=self.no_split_reason,
             voluntary_switches=self.switches.voluntary if self.switches else None,
             involuntary_switches=self.switches.involuntary if self.switches else None,
-            cpus=os.cpu_count() if self.cpu_s is not None else None,
+            cpus=usable_cpus() if self.cpu_s is not None else None,
         )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
             key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
             hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked",
         )
-    return said.stdout.strip()
+    return said.stdout.removesuffix("\n")  # a blank at the end may be the setting's own
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
@@ -146,6 +146,10 @@ def _die_with_parent() -> None:
 _IN_CHILD = _die_with_parent if sys.platform == "linux" else None
 
 
+class StartFailed(RunFailed):
+    """A database was made, and the server did not come up on it with the settings asked for."""
+
+
 class Server:
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
 
@@ -169,7 +173,7 @@ class Server:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Raises RunFailed with the last lines of the server's log when it does not come up."""
+        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
         make_folder(self.data_folder)
         make_folder(self.log_folder)
         # A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
@@ -227,7 +231,7 @@ class Server:
             if self._process.poll() is not None:
                 break
             time.sleep(0.01)
-        raise RunFailed(
+        raise StartFailed(
             f"the server did not start: {_own_words(self.log_of_trouble(1))}\nits log ends with:\n{self.log_tail()}"
         )
 

@@ -178,14 +178,28 @@ class PostgresTarget:
 
     def describe(self) -> dict[str, object]:
         """The environment of a run. Passwords and connection strings are never part of it."""
+        with self._connect_worker() as connection:
+            return self._environment(connection)
+
+    def _environment(self, connection: Connection) -> dict[str, object]:
+        """As one of the workload's sessions sees it: on an attached server only those have the settings asked for."""
         how = "private" if self.server is not None else "attached"
         origin = self.server.binaries.origin if self.server is not None else ""
+        here = host.describe_host()
+        remote = self._facts is not None and not self._facts.on_this_machine
         return {
-            "host": host.describe_host(),
-            "volumes": {name: host.describe_volume(path) for name, path in self.volumes.items()},
-            "server": {"engine": "postgres", "how": how, "origin": origin, **read_back.server_facts(self._own)},
+            **({"host": {}, "client": here} if remote else {"host": here}),
+            "volumes": {name: host.describe_volume(path) for name, path in self._watched_volumes().items()},
+            "server": {"engine": "postgres", "how": how, "origin": origin, **read_back.server_facts(connection)},
             "storagelab": {"version": storagelab.__version__},
         }
+
+    def _watched_volumes(self) -> dict[str, Path]:
+        """The spec's volumes; without any, where an attached server of this machine keeps its files, if it tells."""
+        if self.volumes or self._facts is None or not self._facts.on_this_machine:
+            return self.volumes
+        folder = attached.data_folder(self._own)
+        return {"server": folder} if folder is not None else {}
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
@@ -208,10 +222,10 @@ class PostgresTarget:
     def _run(self, progress: Progress) -> Measurement:
         workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
         try:
-            environment = self.describe()
             workers.open()
+            environment = self._environment(workers.first)
             self._prepare_machine()
-            devices = DeviceCounters(self.volumes)
+            devices = DeviceCounters(self._watched_volumes())
             sampler = self._sampler(workers, devices)
             try:
                 sampler.prepare()

@@ -1,0 +1,74 @@
+"""A server that would not start is found out before anything is stored."""
+
+from __future__ import annotations
+
+import pytest
+from real_servers import left_behind, site_at, small
+
+from storagelab.errors import PreflightError
+from storagelab.model import Cell, Plan
+from storagelab.targets.postgres import trial
+from storagelab.targets.postgres.server import Server
+
+
+def try_starting(scratch, *configs) -> None:
+    cells = tuple(Cell(cell_id=f"c{n:02d}", levels={}, config=config) for n, config in enumerate(configs))
+    trial.try_starting(Plan(cells=cells, runs=()), site_at(scratch))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(scratch):
+    yield
+    assert list((scratch / "tmp").iterdir()) == []
+    assert left_behind(scratch) == []
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[Server]:
+    """The servers that were started, each as it is started."""
+    servers: list[Server] = []
+    start = Server.start
+
+    def noted(server: Server) -> None:
+        servers.append(server)
+        start(server)
+
+    monkeypatch.setattr(Server, "start", noted)
+    return servers
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"shared_preload_libraries": "nothere"}, 'could not access file "nothere"'),
+        ({"wal_level": "minimal", "max_wal_senders": 10}, "max_wal_senders"),
+    ],
+)
+def test_settings_that_no_server_starts_with_are_refused_with_its_own_words(scratch, settings, words):
+    with pytest.raises(PreflightError) as caught:
+        try_starting(scratch, small(scratch), small(scratch, settings=settings))
+    assert caught.value.key == "target.settings"
+    assert words in caught.value.problem
+    assert "its log ends with:" in caught.value.problem
+    assert str(next(iter(settings.values()))) in caught.value.hint
+
+
+def test_each_kind_of_server_is_tried_once(scratch, started):
+    other = small(scratch, settings={"shared_buffers": "32MB"})
+    try_starting(scratch, small(scratch), small(scratch, data_files=2), other, other)
+    assert len(started) == 2
+
+
+def test_an_attached_server_is_never_tried(scratch, started):
+    try_starting(scratch, small(scratch, dsn="host=/nowhere"))
+    assert started == []
+
+
+def test_a_trial_that_is_interrupted_leaves_nothing(scratch, monkeypatch):
+    def interrupted(server: Server) -> None:
+        assert server.pid is not None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "_await_ready", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        try_starting(scratch, small(scratch))
