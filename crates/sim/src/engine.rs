@@ -36,7 +36,7 @@ use crate::scenario::{Costs, RunPlan, Scenario, Switches};
 use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
 
 use files::{Files, Layout};
-use geometry::{EXTENT_PAGES, Geometry};
+use geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use log::Log;
 use pool::Pool;
 use tree::Tree;
@@ -81,6 +81,13 @@ struct Counters {
     write_ns: Cell<u64>,
 }
 
+/// Levels of the index above the leaves; the root is never split for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Parent,
+    Grandparent,
+}
+
 fn add(cell: &Cell<u64>, more: u64) {
     cell.set(cell.get() + more);
 }
@@ -96,6 +103,8 @@ pub struct Engine<'w> {
     scale: u32,
     connections: u32,
     rows_per_connection: u64,
+    /// Rows that no connection has begun to insert, if they share.
+    stock: Cell<u64>,
     rows_per_transaction: u32,
     run_seed: u64,
     tree: RefCell<Tree>,
@@ -109,7 +118,12 @@ pub struct Engine<'w> {
     evictions: Cell<u32>,
     log: Log<'w>,
     /// How many latches of index pages above the leaves are held or wanted exclusively.
-    upper_latches: Cell<u32>,
+    upper_latches: [Cell<u32>; 2],
+    /// How many such pages there are at each level, as many as at life-size.
+    upper_pages: [Cell<u64>; 2],
+    /// The least CPU time of a row, and how many more nanoseconds it can be.
+    row_least_ns: Ns,
+    row_span_ns: Ns,
     last_file: Cell<u32>,
     checkpoint_permits: Semaphore<'w>,
     lazy_permits: Semaphore<'w>,
@@ -142,6 +156,7 @@ impl<'w> Engine<'w> {
         let leaves = layout.pages_for(rows_per_connection * u64::from(run.workload.connections));
         let (log_drive, _, log_bytes) = layout.log;
         let sector_bytes = u64::from(drives[log_drive].parameters().mapping.sector_bytes);
+        let reach_ns = costs.row_cpu_ns.value * costs.cpu_jitter_per_mille.value / 1000;
         let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
             os,
@@ -160,17 +175,24 @@ impl<'w> Engine<'w> {
             scale: scenario.scale,
             connections: run.workload.connections,
             rows_per_connection,
+            stock: Cell::new(rows_per_connection * u64::from(run.workload.connections)),
             rows_per_transaction: run.workload.rows_per_transaction,
             run_seed: run.seed,
             tree: RefCell::new(Tree::new(root_page, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
             files: RefCell::new(files),
-            drive_cpu_ns: drives.iter().map(|drive| drive.parameters().host_cpu_ns).collect(),
+            drive_cpu_ns: drives
+                .iter()
+                .map(|drive| drive.parameters().host_cpu_for(PAGE_BYTES))
+                .collect(),
             drives: RefCell::new(drives),
             ios: RefCell::default(),
             waiting_for_frames: RefCell::default(),
             evictions: Cell::new(0),
-            upper_latches: Cell::new(0),
+            upper_latches: Default::default(),
+            upper_pages: [Cell::new(1), Cell::new(1)],
+            row_least_ns: costs.row_cpu_ns.value - reach_ns,
+            row_span_ns: 2 * reach_ns + 1,
             last_file: Cell::new(0),
             write_latency_ns: Cell::new(0),
             split_rng: RefCell::new(Rng::stream(run.seed, "splits")),
@@ -221,17 +243,28 @@ impl<'w> Engine<'w> {
         self.os.latch(KEY_LEAF << KEY_SHIFT | u64::from(leaf), class)
     }
 
-    /// The latch of the index page above the leaf for `key`, `level` levels up.
+    /// The latch of the index page at `level` above the leaf for `key`.
     ///
     /// Above the leaves there are as many pages as at life-size, so that their latches are as hot: a page is a part of the key
     /// space, one of as many equal ones as there would be pages.
     #[inline]
-    fn upper_latch(&self, key: u32, leaves: u32, level: u32) -> Latch<'w> {
-        let fanout = self.costs.index_fanout.value.pow(level);
-        let pages = (u64::from(leaves) * u64::from(self.scale) / fanout).max(1);
-        let page = (u64::from(key) * pages) >> 32;
-        let kind = if level == 1 { KEY_PARENT } else { KEY_GRANDPARENT };
+    fn upper_latch(&self, key: u32, level: Level) -> Latch<'w> {
+        let page = (u64::from(key) * self.upper_pages[level as usize].get()) >> 32;
+        let kind = match level {
+            Level::Parent => KEY_PARENT,
+            Level::Grandparent => KEY_GRANDPARENT,
+        };
         self.os.latch(kind << KEY_SHIFT | page, LatchClass::Page)
+    }
+
+    /// There are so many leaves now.
+    fn count_upper_pages(&self, leaves: u32) {
+        let fanout = self.costs.index_fanout.value;
+        let mut pages = u64::from(leaves) * u64::from(self.scale);
+        for level in &self.upper_pages {
+            pages /= fanout;
+            level.set(pages.max(1));
+        }
     }
 
     /// `mean_ns`, give or take the jitter.
@@ -250,7 +283,11 @@ impl<'w> Engine<'w> {
         tree.check()?;
         self.pool.borrow().check(&tree)?;
         if tree.rows() != self.counters.rows.get() {
-            return Err(format!("{} rows in the leaves, {} inserted", tree.rows(), self.counters.rows.get()));
+            return Err(format!(
+                "{} rows in the leaves, {} inserted",
+                tree.rows(),
+                self.counters.rows.get()
+            ));
         }
         let files = self.files.borrow();
         for (number, leaf) in (0..).zip(&tree.leaves) {
@@ -258,9 +295,16 @@ impl<'w> Engine<'w> {
                 return Err(format!("leaf {number} lies on page {}, which is another's", leaf.page));
             }
         }
-        let dirty = tree.leaves.iter().filter(|leaf| leaf.flags & tree::flag::DIRTY != 0).count() as u64;
+        let dirty = tree
+            .states
+            .iter()
+            .filter(|state| state.flags & tree::flag::DIRTY != 0)
+            .count() as u64;
         if dirty != self.counters.dirty_pages.get() {
-            return Err(format!("{dirty} leaves are dirty, {} counted", self.counters.dirty_pages.get()));
+            return Err(format!(
+                "{dirty} leaves are dirty, {} counted",
+                self.counters.dirty_pages.get()
+            ));
         }
         Ok(())
     }

@@ -4,7 +4,11 @@
 //! or a release build, in this process or in another.
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod flash;
 pub mod kernel;
+pub mod outcome;
 pub mod rng;
+pub mod run;
+pub mod scenario;
 pub mod sqlos;

@@ -75,7 +75,10 @@ impl Block {
         for name in scenario.drives.keys() {
             let parameters = scenario.drive_parameters(name)?;
             let drive = Drive::new(parameters, Rng::stream(scenario.seed, name));
-            drives.push(drive.map_err(|what| Refusal { place: format!("drives.{name}"), what })?);
+            drives.push(drive.map_err(|what| Refusal {
+                place: format!("drives.{name}"),
+                what,
+            })?);
         }
         Ok(Self {
             scenario,
@@ -91,8 +94,15 @@ impl Block {
     pub fn resume(scenario: Scenario, runs_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
         scenario.check()?;
         if saved.len() != scenario.drives.len() {
-            let what = format!("{} drives were saved, and the scenario has {}", saved.len(), scenario.drives.len());
-            return Err(Refusal { place: "drives".to_owned(), what });
+            let what = format!(
+                "{} drives were saved, and the scenario has {}",
+                saved.len(),
+                scenario.drives.len()
+            );
+            return Err(Refusal {
+                place: "drives".to_owned(),
+                what,
+            });
         }
         let mut drives = Vec::new();
         for (name, bytes) in scenario.drives.keys().zip(saved) {
@@ -127,7 +137,10 @@ impl Block {
     ///
     /// # Errors
     /// [`BlockError::Interrupted`] if it did; the block is of no use then. A run that failed is an outcome, not an error.
-    pub fn run_next(&mut self, mut progress: impl FnMut(Step) -> ControlFlow<()>) -> Result<Option<RunOutcome>, BlockError> {
+    pub fn run_next(
+        &mut self,
+        mut progress: impl FnMut(Step) -> ControlFlow<()>,
+    ) -> Result<Option<RunOutcome>, BlockError> {
         let index = self.next_run;
         let Some(plan) = self.scenario.runs.get(index).cloned() else {
             return Ok(None);
@@ -152,7 +165,9 @@ impl Block {
         let mut outcome = result?;
         let names = self.scenario.drives.keys();
         let drives = names.zip(&self.drives).zip(&before);
-        outcome.drives = drives.map(|((name, drive), before)| drive_outcome(name, drive, before)).collect();
+        outcome.drives = drives
+            .map(|((name, drive), before)| drive_outcome(name, drive, before))
+            .collect();
         Ok(Some(outcome))
     }
 
@@ -160,7 +175,11 @@ impl Block {
         let server = &self.scenario.server;
         Config {
             quantum_ns: server.costs.quantum_ns.value,
-            notice: if server.switches.notice_at_switch { Notice::AtSwitch } else { Notice::AtOnce },
+            notice: if server.switches.notice_at_switch {
+                Notice::AtSwitch
+            } else {
+                Notice::AtOnce
+            },
             ..Config::new(server.cores)
         }
     }
@@ -184,7 +203,11 @@ struct Run<'r, 'w> {
 impl<'r, 'w> Run<'r, 'w> {
     fn new(index: usize, scenario: &Scenario, plan: &'r RunPlan, os: &'w Sqlos, engine: &'r Engine<'w>) -> Self {
         let rows_per_connection = plan.workload.rows_per_connection / u64::from(scenario.scale);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked: positive and small")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it was checked: positive and small"
+        )]
         let interval_ns = ((scenario.sample_every_s * 1e9) as Ns / u64::from(scenario.scale)).max(1);
         let start = engine.reading();
         Self {
@@ -207,7 +230,9 @@ impl<'r, 'w> Run<'r, 'w> {
         self.engine.start(&mut machine);
         loop {
             let until = self.last_ns + self.interval_ns;
-            let state = machine.run_until(until).map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
+            let state = machine
+                .run_until(until)
+                .map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
             self.sample();
             if state == Progress::Finished || self.engine.failure().is_some() {
                 break;
@@ -239,7 +264,9 @@ impl<'r, 'w> Run<'r, 'w> {
         series.at_ns.push(now_ns);
         series.rows_per_s.push(rate(now.rows, last.rows));
         series.read_bytes_per_s.push(8192.0 * rate(now.reads, last.reads));
-        series.written_bytes_per_s.push(8192.0 * rate(now.written_pages, last.written_pages));
+        series
+            .written_bytes_per_s
+            .push(8192.0 * rate(now.written_pages, last.written_pages));
         series.log_bytes_per_s.push(rate(now.log_bytes, last.log_bytes));
         series.write_amplification.push(write_amplification(&now, last));
         series.utilisation.push(ratio(now.mapped_flash_pages, now.flash_pages));
@@ -352,7 +379,10 @@ fn drive_outcome(name: &str, drive: &Drive, before: &Counters) -> DriveOutcome {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for people; counts stay as they are elsewhere")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "figures for people; counts stay as they are elsewhere"
+)]
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

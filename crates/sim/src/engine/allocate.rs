@@ -7,7 +7,7 @@ use crate::sqlos::{Latch, LatchClass, Mode};
 
 impl<'w> Engine<'w> {
     fn pfs_latch(&self, file: u32) -> Latch<'w> {
-        let index = self.files.borrow().next_pfs(file);
+        let index = self.files.borrow().pfs_in_use(file);
         let key = KEY_PFS << KEY_SHIFT | u64::from(file) << 32 | u64::from(index);
         self.os.latch(key, LatchClass::Page)
     }
@@ -74,7 +74,10 @@ impl<'w> Engine<'w> {
             };
             if self.files.borrow().is_full(file) {
                 full += 1;
-                assert!(full < 64 * count, "the data files are full, though the scenario's check found room");
+                assert!(
+                    full < 64 * count,
+                    "the data files are full, though the scenario's check found room"
+                );
                 continue;
             }
             if tries > 0 && count > 1 && self.pfs_latch(file).is_barred(mode) {

@@ -23,7 +23,9 @@ impl Engine<'_> {
         let period_ns = (self.costs.checkpoint_period_ns.value / u64::from(self.scale)).max(1);
         let mut due_ns = period_ns;
         loop {
-            self.os.until(due_ns.max(self.os.now() + 1), WaitType::CheckpointQueue).await;
+            self.os
+                .until(due_ns.max(self.os.now() + 1), WaitType::CheckpointQueue)
+                .await;
             due_ns = self.os.now() + period_ns;
             let mut frame = 0;
             while let Some((next, leaf)) = self.next_dirty(frame).await {
@@ -43,7 +45,7 @@ impl Engine<'_> {
                 while frame < end {
                     let leaf = pool.leaf_in(frame);
                     frame += 1;
-                    if leaf != NO_LEAF && tree.leaves[leaf as usize].flags & (flag::DIRTY | flag::BUSY) == flag::DIRTY {
+                    if leaf != NO_LEAF && tree.states[leaf as usize].flags & (flag::DIRTY | flag::BUSY) == flag::DIRTY {
                         return Some((frame, leaf));
                     }
                 }
@@ -57,7 +59,9 @@ impl Engine<'_> {
 
     async fn checkpoint_page(&self, leaf: u32) {
         while self.write_latency_ns.get() > self.costs.checkpoint_latency_ns.value {
-            self.os.sleep(self.costs.checkpoint_pause_ns.value, WaitType::SleepBpoolFlush).await;
+            self.os
+                .sleep(self.costs.checkpoint_pause_ns.value, WaitType::SleepBpoolFlush)
+                .await;
             let mean = self.write_latency_ns.get();
             self.write_latency_ns.set(mean - mean / 16);
         }

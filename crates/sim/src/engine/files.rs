@@ -30,7 +30,10 @@ impl Layout {
         let drives: Vec<String> = scenario.drives.keys().cloned().collect();
         let drive_of = |volume: &String| {
             let drive = &scenario.volumes[volume].drives[0];
-            drives.iter().position(|name| name == drive).ok_or_else(|| format!("no drive '{drive}'"))
+            drives
+                .iter()
+                .position(|name| name == drive)
+                .ok_or_else(|| format!("no drive '{drive}'"))
         };
         let mut drive_bytes = Vec::new();
         for name in &drives {
@@ -38,12 +41,17 @@ impl Layout {
             drive_bytes.push(parameters.usable_bytes());
         }
         let log_drive = drive_of(&run.log_volume)?;
-        let log_bytes = (run.log_bytes / u64::from(scenario.scale)).next_multiple_of(PAGE_BYTES).max(64 * PAGE_BYTES);
+        let log_bytes = (run.log_bytes / u64::from(scenario.scale))
+            .next_multiple_of(PAGE_BYTES)
+            .max(64 * PAGE_BYTES);
         let mut used = vec![0; drives.len()];
         used[log_drive] = log_bytes;
         if log_bytes > drive_bytes[log_drive] {
             let there = drive_bytes[log_drive];
-            return Err(format!("a log of {log_bytes} bytes does not fit the {there} bytes of '{}'", drives[log_drive]));
+            return Err(format!(
+                "a log of {log_bytes} bytes does not fit the {there} bytes of '{}'",
+                drives[log_drive]
+            ));
         }
         let data_drives = run.data_volumes.iter().map(drive_of).collect::<Result<Vec<_>, _>>()?;
         let pages_per_file = pages_per_file(scenario, run, &data_drives, &drive_bytes, &used)?;
@@ -88,7 +96,10 @@ impl Layout {
     #[must_use]
     pub fn place(&self, page: u32) -> (usize, u64) {
         let (drive, base) = self.files[(page / self.pages_per_file) as usize];
-        (drive, self.shifted(drive, base + u64::from(page % self.pages_per_file) * PAGE_BYTES))
+        (
+            drive,
+            self.shifted(drive, base + u64::from(page % self.pages_per_file) * PAGE_BYTES),
+        )
     }
 
     /// Where an address is after the shift.
@@ -114,10 +125,14 @@ fn pages_per_file(
     let room = |drive: usize| drive_bytes[drive].saturating_sub(used[drive]) / files_on[drive];
     let loaded = (0..drive_bytes.len()).filter(|&drive| files_on[drive] > 0);
     let most = loaded.map(room).min().unwrap_or(0);
-    let wanted = run.data_bytes.map(|bytes| bytes / u64::from(scenario.scale) / u64::from(run.data_files));
+    let wanted = run
+        .data_bytes
+        .map(|bytes| bytes / u64::from(scenario.scale) / u64::from(run.data_files));
     if wanted.is_some_and(|bytes| bytes > most) {
         let wanted = wanted.unwrap_or(0);
-        return Err(format!("a data file of {wanted} bytes does not fit: there is room for {most} each, at this scale"));
+        return Err(format!(
+            "a data file of {wanted} bytes does not fit: there is room for {most} each, at this scale"
+        ));
     }
     let extent_bytes = u64::from(EXTENT_PAGES) * PAGE_BYTES;
     let extents = wanted.unwrap_or(most) / extent_bytes;
@@ -144,7 +159,7 @@ struct File {
 pub struct Files {
     geometry: Geometry,
     pages_per_file: u32,
-    files: Vec<File>,
+    each: Vec<File>,
 }
 
 impl Files {
@@ -159,32 +174,35 @@ impl Files {
         Self {
             geometry,
             pages_per_file: layout.pages_per_file,
-            files: vec![file; layout.files.len()],
+            each: vec![file; layout.files.len()],
         }
     }
 
     /// How many files there are.
+    ///
+    /// # Panics
+    /// Never: there are at most 128.
     #[must_use]
     pub fn count(&self) -> u32 {
-        u32::try_from(self.files.len()).expect("at most 128 files")
+        u32::try_from(self.each.len()).expect("at most 128 files")
     }
 
     /// Whether a file has no page left.
     #[must_use]
     pub fn is_full(&self, file: u32) -> bool {
-        self.files[file as usize].next_page >= self.pages_per_file
+        self.each[file as usize].next_page >= self.pages_per_file
     }
 
     /// Whether the next page of a file takes a new extent.
     #[must_use]
     pub fn needs_extent(&self, file: u32) -> bool {
-        let file = &self.files[file as usize];
+        let file = &self.each[file as usize];
         file.next_page == file.extent_end
     }
 
     /// Takes the next extent of a file for the table. The allocation pages at its head are left out.
     pub fn take_extent(&mut self, file: u32) {
-        let file = &mut self.files[file as usize];
+        let file = &mut self.each[file as usize];
         file.extent_end += EXTENT_PAGES;
         while self.geometry.kind(file.next_page) != PageKind::Data && file.next_page + 1 < file.extent_end {
             file.next_page += 1;
@@ -192,16 +210,25 @@ impl Files {
         }
     }
 
-    /// Which PFS page of the file covers its next page.
+    /// Which PFS page of the file covers its next page: what people see.
     #[must_use]
     pub fn next_pfs(&self, file: u32) -> u32 {
-        self.geometry.pfs_index(self.files[file as usize].next_page)
+        self.geometry.pfs_index(self.each[file as usize].next_page)
+    }
+
+    /// How many PFS pages' worth of pages has been allocated in the file, at life-size pace: what is latched.
+    ///
+    /// Pages are allocated as fast as at life-size, though there are fewer, so a PFS page must be the one in use for as many
+    /// allocations; else those who queue for it would be parted more often.
+    #[must_use]
+    pub fn pfs_in_use(&self, file: u32) -> u32 {
+        self.each[file as usize].next_page / super::geometry::PFS_INTERVAL
     }
 
     /// Which GAM page of the file covers its next page.
     #[must_use]
     pub fn next_gam(&self, file: u32) -> u32 {
-        self.geometry.gam_index(self.files[file as usize].next_page)
+        self.geometry.gam_index(self.each[file as usize].next_page)
     }
 
     /// Takes the next page of a file's present extent; returns its number over all files.
@@ -211,7 +238,7 @@ impl Files {
     pub fn take_page(&mut self, file: u32) -> u32 {
         let number = file * self.pages_per_file;
         let geometry = self.geometry;
-        let file = &mut self.files[file as usize];
+        let file = &mut self.each[file as usize];
         assert!(file.next_page < file.extent_end, "an extent is taken before its pages");
         assert!(file.next_page < self.pages_per_file, "a file with room was picked");
         let page = file.next_page;
@@ -227,13 +254,13 @@ impl Files {
 
     /// Notes which leaf is on a page.
     pub fn set_owner(&mut self, page: u32, leaf: u32) {
-        self.files[(page / self.pages_per_file) as usize].owners[(page % self.pages_per_file) as usize] = leaf;
+        self.each[(page / self.pages_per_file) as usize].owners[(page % self.pages_per_file) as usize] = leaf;
     }
 
     /// The leaf on a page, or [`super::tree::NO_LEAF`].
     #[must_use]
     pub fn owner(&self, page: u32) -> u32 {
-        let owners = &self.files[(page / self.pages_per_file) as usize].owners;
+        let owners = &self.each[(page / self.pages_per_file) as usize].owners;
         let owner = owners.get((page % self.pages_per_file) as usize);
         owner.copied().unwrap_or(super::tree::NO_LEAF)
     }
@@ -248,6 +275,6 @@ impl Files {
     /// Pages taken so far in each file, system pages included.
     #[must_use]
     pub fn pages_used(&self) -> Vec<u32> {
-        self.files.iter().map(|file| file.next_page).collect()
+        self.each.iter().map(|file| file.next_page).collect()
     }
 }

@@ -17,7 +17,8 @@ pub const PFS_INTERVAL: u32 = 8_088;
 pub const GAM_INTERVAL: u32 = 511_232;
 
 /// Rows of the table on a full page: 8096 bytes for 151 of columns, 4 of row header, 3 of null bitmap and 2 in the slot array.
-pub const ROWS_PER_PAGE: u16 = 8096 / (151 + 4 + 3 + 2);
+pub const ROWS_PER_PAGE: u8 = 50;
+const _: () = assert!(ROWS_PER_PAGE as u64 == (PAGE_BYTES - 96) / (151 + 4 + 3 + 2));
 
 /// Entries of a full index page above the leaves: 16 bytes of key, 6 of child page id, 1 of status, 2 in the slot array.
 pub const ENTRIES_PER_INDEX_PAGE: u32 = 8096 / (16 + 6 + 1 + 2);
@@ -104,13 +105,21 @@ impl Geometry {
     /// The number that PFS page `index` of a life-size file has: page 1, then multiples of 8,088.
     #[must_use]
     pub const fn pfs_page_number(index: u32) -> u64 {
-        if index == 0 { 1 } else { index as u64 * PFS_INTERVAL as u64 }
+        if index == 0 {
+            1
+        } else {
+            index as u64 * PFS_INTERVAL as u64
+        }
     }
 
     /// The number that GAM page `index` of a life-size file has: page 2, then multiples of 511,232.
     #[must_use]
     pub const fn gam_page_number(index: u32) -> u64 {
-        if index == 0 { 2 } else { index as u64 * GAM_INTERVAL as u64 }
+        if index == 0 {
+            2
+        } else {
+            index as u64 * GAM_INTERVAL as u64
+        }
     }
 
     /// About which page of a life-size file `page` stands for.

@@ -5,7 +5,7 @@
 //! that is dirty it must be written first: all of this is part of the wait for the page that is to be read.
 
 use super::pool::Victim;
-use super::tree::{NO_LEAF, flag};
+use super::tree::{NO_LEAF, State, flag};
 use super::{Engine, IO_DONE, IO_NOTICED, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
@@ -84,7 +84,11 @@ impl Engine<'_> {
         let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
         let page = narrow(offset / page_bytes);
         let pages = narrow((offset + bytes).div_ceil(page_bytes)) - page;
-        let op = if write { Op::Write { page, pages } } else { Op::Read { page, pages } };
+        let op = if write {
+            Op::Write { page, pages }
+        } else {
+            Op::Read { page, pages }
+        };
         let done = drive.submit(now, op);
         self.or_failure(done)
     }
@@ -117,7 +121,10 @@ impl Engine<'_> {
         let Slot { io, home, begun_ns } = self.ios.borrow_mut().take(slot);
         let took_ns = self.os.now() - begun_ns;
         match io {
-            Io::Read { leaf, frame } => self.read_done(leaf, frame, took_ns),
+            Io::Read { leaf, frame } => {
+                self.read_done(leaf, frame, took_ns);
+                self.serve_frames(home);
+            }
             Io::Write { first_page, pages, why } => self.write_done(first_page, pages, why, took_ns, home),
             Io::Log { up_to } => {
                 self.log.written(up_to);
@@ -129,9 +136,11 @@ impl Engine<'_> {
     /// Starts to read a leaf, whose latch the caller has taken for the read.
     pub(super) fn start_read(&self, leaf: u32) {
         let home = self.home();
-        let flags = &mut self.tree.borrow_mut().leaves[leaf as usize].flags;
-        debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
-        *flags = flag::READING | flag::REFERENCED;
+        {
+            let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
+            debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
+            *flags = flag::READING | flag::REFERENCED;
+        }
         self.waiting_for_frames.borrow_mut().push_back((leaf, home));
         self.serve_frames(home);
         self.wake_lazy_writer();
@@ -157,7 +166,7 @@ impl Engine<'_> {
     /// A frame for a leaf that waited for one: to be read into, or for a new page.
     fn use_frame(&self, leaf: u32, frame: u32, home: u32) {
         let is_new = {
-            let flags = &mut self.tree.borrow_mut().leaves[leaf as usize].flags;
+            let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
             let is_new = *flags & flag::NEW != 0;
             if is_new {
                 *flags = flag::DIRTY | flag::REFERENCED;
@@ -176,13 +185,18 @@ impl Engine<'_> {
     pub(super) async fn wait_for_frame(&self, leaf: u32) {
         let latch = self.leaf_latch(leaf, LatchClass::PageIo);
         if let Some(hold) = latch.try_acquire(Mode::Ex) {
-            hold.hand_over();
+            let _io = hold.hand_over();
         }
-        self.tree.borrow_mut().leaves[leaf as usize].flags |= flag::READING | flag::NEW;
+        {
+            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
+            leaf.flags |= flag::READING | flag::NEW;
+            leaf.waiters += 1;
+        }
         let home = self.home();
         self.waiting_for_frames.borrow_mut().push_back((leaf, home));
         self.serve_frames(home);
         latch.acquire(Mode::Ex).await.release();
+        self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
@@ -220,9 +234,8 @@ impl Engine<'_> {
     /// Lets a page go if it is clean and nobody wants it.
     pub(super) fn let_go(&self, victim: Victim) -> bool {
         let mut tree = self.tree.borrow_mut();
-        let flags = tree.leaves[victim.leaf as usize].flags;
-        let wanted = flags & (flag::DIRTY | flag::REFERENCED | flag::BUSY) != 0
-            || self.leaf_latch(victim.leaf, LatchClass::PageIo).is_held();
+        let State { flags, waiters, .. } = tree.states[victim.leaf as usize];
+        let wanted = waiters > 0 || flags & (flag::DIRTY | flag::REFERENCED | flag::BUSY) != 0;
         if !wanted {
             self.pool.borrow_mut().evict(victim, &mut tree);
         }
@@ -232,7 +245,7 @@ impl Engine<'_> {
     fn read_done(&self, leaf: u32, frame: u32, took_ns: Ns) {
         add(&self.counters.read_ns, took_ns);
         self.pool.borrow_mut().fill(frame, leaf);
-        self.tree.borrow_mut().leaves[leaf as usize].flags = flag::REFERENCED;
+        self.tree.borrow_mut().states[leaf as usize].flags = flag::REFERENCED;
         self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
     }
 
@@ -266,14 +279,10 @@ impl Engine<'_> {
     /// Takes a leaf's latch for a write, if it is dirty and nobody is at it.
     fn latch_for_write(&self, leaf: u32) -> bool {
         let mut tree = self.tree.borrow_mut();
-        let flags = &mut tree.leaves[leaf as usize].flags;
-        if *flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY {
+        let State { flags, waiters, .. } = &mut tree.states[leaf as usize];
+        if *flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY || *waiters > 0 {
             return false;
         }
-        let Some(hold) = self.leaf_latch(leaf, LatchClass::PageIo).try_acquire(Mode::Sh) else {
-            return false;
-        };
-        hold.hand_over();
         *flags = *flags & !flag::DIRTY | flag::WRITING;
         self.counters.dirty_pages.set(self.counters.dirty_pages.get() - 1);
         true
@@ -302,8 +311,15 @@ impl Engine<'_> {
         add(&self.counters.write_ns, took_ns);
         for page in first_page..first_page + pages {
             let leaf = self.files.borrow().owner(page);
-            self.tree.borrow_mut().leaves[leaf as usize].flags &= !flag::WRITING;
-            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
+            let was_latched = {
+                let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
+                let was_latched = *flags & flag::LATCHED != 0;
+                *flags &= !(flag::WRITING | flag::LATCHED);
+                was_latched
+            };
+            if was_latched {
+                self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
+            }
         }
         match why {
             Why::Checkpoint => {

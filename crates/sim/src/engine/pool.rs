@@ -1,6 +1,6 @@
 //! The buffer pool: frames, which of them are free, and the clock that picks the next page to go.
 
-use super::tree::{NO_LEAF, Tree, flag};
+use super::tree::{NO_LEAF, State, Tree, flag};
 
 /// Frames of the pool. Free + holding a leaf + taken for good + promised = all, at any time.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Pool {
     /// Lets the leaf in a frame go; the frame is free.
     pub fn evict(&mut self, victim: Victim, tree: &mut Tree) {
         debug_assert_eq!(self.frames[victim.frame as usize], victim.leaf);
-        tree.leaves[victim.leaf as usize].flags = flag::ABSENT;
+        tree.states[victim.leaf as usize].flags = flag::ABSENT;
         self.frames[victim.frame as usize] = NO_LEAF;
         self.free.push(victim.frame);
     }
@@ -101,8 +101,8 @@ impl Pool {
             if leaf == NO_LEAF {
                 continue;
             }
-            let flags = &mut tree.leaves[leaf as usize].flags;
-            if *flags & flag::BUSY != 0 {
+            let State { flags, waiters, .. } = &mut tree.states[leaf as usize];
+            if *flags & flag::BUSY != 0 || *waiters > 0 {
                 continue;
             }
             if *flags & flag::REFERENCED != 0 {
@@ -140,10 +140,13 @@ impl Pool {
                 return Err(format!("leaf {leaf} is in two frames"));
             }
         }
-        for (number, (leaf, seen)) in tree.leaves.iter().zip(&seen).enumerate() {
+        for (number, (leaf, seen)) in tree.states.iter().zip(&seen).enumerate() {
             let there = leaf.flags & (flag::ABSENT | flag::READING) == 0;
             if there != *seen && leaf.flags & flag::READING == 0 {
-                return Err(format!("leaf {number} has flags {:#b}, and in a frame: {seen}", leaf.flags));
+                return Err(format!(
+                    "leaf {number} has flags {:#b}, and in a frame: {seen}",
+                    leaf.flags
+                ));
             }
         }
         Ok(())

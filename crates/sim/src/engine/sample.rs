@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::geometry::Geometry;
-use super::{Engine, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY, LABEL_LOG};
+use super::{
+    Engine, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY, LABEL_LOG,
+};
 use crate::sqlos::{Resource, WaitType};
 
 /// All that is counted, up to now; differences of two readings make a time series.
@@ -133,7 +135,13 @@ impl Engine<'_> {
         all.sort_by_key(|&((wait, key), count)| (std::cmp::Reverse(count), wait, key));
         let decoded = all.into_iter().map(|((wait, key), count)| {
             let resource = self.decode(key);
-            (Decoded { wait_type: wait.name(), resource }, count)
+            (
+                Decoded {
+                    wait_type: wait.name(),
+                    resource,
+                },
+                count,
+            )
         });
         decoded.collect()
     }
@@ -151,7 +159,10 @@ impl Engine<'_> {
         let index = low as u32;
         let file = file_number(low >> 32);
         match key >> KEY_SHIFT {
-            KEY_PFS => format!("PFS {DATABASE}:{file}:{}", Geometry::pfs_page_number(index)),
+            KEY_PFS => {
+                let index = self.files.borrow().next_pfs((low >> 32) as u32);
+                format!("PFS {DATABASE}:{file}:{}", Geometry::pfs_page_number(index))
+            }
             KEY_GAM => format!("GAM {DATABASE}:{file}:{}", Geometry::gam_page_number(index)),
             KEY_LEAF => {
                 let page = self.tree.borrow().leaves[index as usize].page;

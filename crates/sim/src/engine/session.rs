@@ -1,11 +1,13 @@
 //! A session: rows with random keys, a transaction after the other.
 
+use std::cell::Cell;
+
 use super::geometry::ROWS_PER_PAGE;
 use super::tree::flag;
-use super::{Engine, add};
+use super::{Engine, Level, add};
 use crate::kernel::Ns;
 use crate::rng::Rng;
-use crate::sqlos::{Latch, LatchClass, Mode, WaitType};
+use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
 
 /// What a session knows of itself.
 struct Session {
@@ -40,7 +42,7 @@ impl Session {
     fn new(seed: u64, connection: u32, files: u32) -> Self {
         let mut rng = Rng::stream(seed, &format!("connection {connection}"));
         Self {
-            key: draw(&mut rng),
+            key: upper_half(rng.next_u64()),
             rng,
             rows_left: 0,
             cpu_ns: 0,
@@ -50,19 +52,21 @@ impl Session {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the upper half of a random word")]
-fn draw(rng: &mut Rng) -> u32 {
-    (rng.next_u64() >> 32) as u32
+const fn upper_half(word: u64) -> u32 {
+    (word >> 32) as u32
 }
 
 impl<'w> Engine<'w> {
     /// One connection's work, from its first row to its last commit.
     pub(super) async fn session(&self, connection: u32) {
         let mut session = Session::new(self.run_seed, connection, self.files.borrow().count());
-        let mut rows = self.rows_per_connection;
-        while rows > 0 {
-            let batch = u32::try_from(rows).unwrap_or(u32::MAX).min(self.rows_per_transaction);
-            rows -= u64::from(batch);
+        let own = Cell::new(self.rows_per_connection);
+        let stock = if self.switches.common_stock { &self.stock } else { &own };
+        while stock.get() > 0 {
+            let batch = u32::try_from(stock.get())
+                .unwrap_or(u32::MAX)
+                .min(self.rows_per_transaction);
+            stock.set(stock.get() - u64::from(batch));
             session.rows_left = batch;
             self.transaction(&mut session).await;
         }
@@ -71,13 +75,16 @@ impl<'w> Engine<'w> {
     async fn transaction(&self, session: &mut Session) {
         loop {
             let stop = self.burst(session);
+            if let Stop::Absent(leaf) = stop {
+                session.cpu_ns += self.read_cpu_ns(leaf);
+            }
             self.charge(session).await;
             match stop {
                 Stop::Long => {}
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf).await,
-                Stop::Absent(leaf) => self.fetch(leaf, session).await,
+                Stop::Absent(leaf) => self.fetch(leaf).await,
                 Stop::Full(leaf) => self.split(leaf, session).await,
             }
         }
@@ -112,16 +119,24 @@ impl<'w> Engine<'w> {
             if session.cpu_ns >= costs.burst_ns.value {
                 break Stop::Long;
             }
-            if self.upper_latches.get() > 0
-                && let Some(latch) = self.barred_above(session.key, tree.len())
+            if self.upper_latches[0].get() + self.upper_latches[1].get() > 0
+                && let Some(latch) = self.barred_above(session.key)
             {
                 break Stop::Above(latch);
             }
             let number = tree.find(session.key);
-            let leaf = &mut tree.leaves[number as usize];
+            let leaf = &mut tree.states[number as usize];
             if leaf.flags & flag::BUSY != 0 {
                 leaf.flags |= flag::REFERENCED;
-                break if leaf.flags & flag::ABSENT == 0 { Stop::Busy(number) } else { Stop::Absent(number) };
+                if leaf.flags & flag::ABSENT != 0 {
+                    break Stop::Absent(number);
+                }
+                // As many leaves are in use at once as at life-size, of fewer: they must not be met more often.
+                if session.rng.below(u64::from(self.scale)) == 0 {
+                    break Stop::Busy(number);
+                }
+                session.key = upper_half(session.rng.next_u64());
+                continue;
             }
             if leaf.rows >= ROWS_PER_PAGE {
                 break Stop::Full(number);
@@ -130,8 +145,10 @@ impl<'w> Engine<'w> {
             newly_dirty += u64::from(leaf.flags & flag::DIRTY == 0);
             leaf.flags |= flag::DIRTY | flag::REFERENCED;
             inserted += 1;
-            session.cpu_ns += self.stray(costs.row_cpu_ns.value, &mut session.rng);
-            session.key = draw(&mut session.rng);
+            // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
+            let word = session.rng.next_u64();
+            session.cpu_ns += self.row_least_ns + (((word & 0xffff_ffff) * self.row_span_ns) >> 32);
+            session.key = upper_half(word);
         };
         drop(tree);
         session.rows_left -= inserted;
@@ -142,38 +159,75 @@ impl<'w> Engine<'w> {
     }
 
     /// The latch on the way down to `key` that can't be had for reading now, if there is one.
-    fn barred_above(&self, key: u32, leaves: u32) -> Option<Latch<'w>> {
-        [2, 1].into_iter().map(|level| self.upper_latch(key, leaves, level)).find(|latch| latch.is_barred(Mode::Sh))
+    fn barred_above(&self, key: u32) -> Option<Latch<'w>> {
+        let levels = [Level::Grandparent, Level::Parent].into_iter();
+        let latched = levels.filter(|&level| self.upper_latches[level as usize].get() > 0);
+        latched
+            .map(|level| self.upper_latch(key, level))
+            .find(|latch| latch.is_barred(Mode::Sh))
     }
 
     /// Waits until whoever is at the leaf has gone.
     async fn wait_for(&self, leaf: u32) {
-        let in_io = self.tree.borrow().leaves[leaf as usize].flags & flag::IN_IO != 0;
-        let class = if in_io { LatchClass::PageIo } else { LatchClass::Page };
-        self.leaf_latch(leaf, class).acquire(Mode::Ex).await.release();
+        let (in_io, must_latch) = {
+            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
+            leaf.waiters += 1;
+            let must_latch = leaf.flags & (flag::WRITING | flag::LATCHED) == flag::WRITING;
+            if must_latch {
+                leaf.flags |= flag::LATCHED;
+            }
+            (leaf.flags & flag::IN_IO != 0, must_latch)
+        };
+        let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
+        if must_latch {
+            let _write = latch
+                .try_acquire(Mode::Sh)
+                .expect("nobody is at a page that is being written")
+                .hand_over();
+        }
+        latch.acquire(Mode::Ex).await.release();
+        self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
+    }
+
+    /// CPU time for a read.
+    fn read_cpu_ns(&self, leaf: u32) -> Ns {
+        let page = self.tree.borrow().leaves[leaf as usize].page;
+        let (drive, _) = self.layout.place(page);
+        self.costs.read_cpu_ns.value + self.drive_cpu_ns[drive]
     }
 
     /// Reads a leaf, unless somebody else has begun to.
-    async fn fetch(&self, leaf: u32, session: &mut Session) {
-        let page = self.tree.borrow().leaves[leaf as usize].page;
-        let (drive, _) = self.layout.place(page);
-        let cpu_ns = self.costs.read_cpu_ns.value + self.drive_cpu_ns[drive];
-        self.os.cpu(self.stray(cpu_ns, &mut session.rng)).await;
+    async fn fetch(&self, leaf: u32) {
         let latch = self.leaf_latch(leaf, LatchClass::PageIo);
-        if self.tree.borrow().leaves[leaf as usize].flags & flag::ABSENT != 0
-            && let Some(hold) = latch.try_acquire(Mode::Ex)
-        {
-            hold.hand_over();
+        let absent = {
+            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
+            let absent = leaf.flags & flag::ABSENT != 0;
+            leaf.waiters += u16::from(absent);
+            absent
+        };
+        if !absent {
+            return;
+        }
+        if let Some(hold) = latch.try_acquire(Mode::Ex) {
+            let _io = hold.hand_over();
             self.start_read(leaf);
         }
         latch.acquire(Mode::Ex).await.release();
+        self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
     /// Splits a full leaf: latches it and its parent, allocates a page, moves half of the rows.
     async fn split(&self, leaf: u32, session: &mut Session) {
+        // While the work so far was charged, others may have come to the leaf, or an I/O.
+        let busy = self.tree.borrow().states[leaf as usize].flags & flag::BUSY != 0;
+        if busy {
+            return;
+        }
+        self.tree.borrow_mut().states[leaf as usize].waiters += 1;
         let leaf_hold = self.leaf_latch(leaf, LatchClass::Page).acquire(Mode::Ex).await;
         let still_full = {
-            let leaf = &mut self.tree.borrow_mut().leaves[leaf as usize];
+            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
+            leaf.waiters -= 1;
             let full = leaf.rows >= ROWS_PER_PAGE && leaf.flags & flag::BUSY == 0;
             if full {
                 leaf.flags |= flag::SPLITTING | flag::REFERENCED;
@@ -184,16 +238,14 @@ impl<'w> Engine<'w> {
             return;
         }
         if self.switches.parent_latches {
-            self.upper_latches.set(self.upper_latches.get() + 1);
-            let leaves = self.tree.borrow().len();
-            let parent = self.upper_latch(session.key, leaves, 1).acquire(Mode::Ex).await;
+            let parent = self.latch_above(session.key, Level::Parent).await;
             self.split_under_parent(leaf, session).await;
             parent.release();
-            self.upper_latches.set(self.upper_latches.get() - 1);
+            self.unlatched_above(Level::Parent);
         } else {
             self.split_under_parent(leaf, session).await;
         }
-        self.tree.borrow_mut().leaves[leaf as usize].flags &= !flag::SPLITTING;
+        self.tree.borrow_mut().states[leaf as usize].flags &= !flag::SPLITTING;
         leaf_hold.release();
     }
 
@@ -211,25 +263,38 @@ impl<'w> Engine<'w> {
 
     /// A full page above the leaves splits, as often as there are entries on one: its own parent is latched meanwhile.
     async fn split_parent(&self, session: &mut Session) {
-        self.upper_latches.set(self.upper_latches.get() + 1);
-        let leaves = self.tree.borrow().len();
-        let hold = self.upper_latch(session.key, leaves, 2).acquire(Mode::Ex).await;
+        let hold = self.latch_above(session.key, Level::Grandparent).await;
         let _page = self.allocate(&mut session.own_file, &mut session.rng).await;
         let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.rng);
         self.os.cpu_unbroken(cpu_ns).await;
         self.pool.borrow_mut().keep();
         add(&self.counters.index_splits, 1);
         hold.release();
-        self.upper_latches.set(self.upper_latches.get() - 1);
+        self.unlatched_above(Level::Grandparent);
+    }
+
+    async fn latch_above(&self, key: u32, level: Level) -> Hold<'w> {
+        let latches = &self.upper_latches[level as usize];
+        latches.set(latches.get() + 1);
+        self.upper_latch(key, level).acquire(Mode::Ex).await
+    }
+
+    fn unlatched_above(&self, level: Level) {
+        let latches = &self.upper_latches[level as usize];
+        latches.set(latches.get() - 1);
     }
 
     /// Puts the upper half of a leaf's rows onto a new page, in a frame of its own.
     async fn add_leaf(&self, leaf: u32, page: u32) {
         let free = self.pool.borrow_mut().take_free();
-        let right = self.tree.borrow_mut().split(leaf, page, &mut self.split_rng.borrow_mut());
+        let right = self
+            .tree
+            .borrow_mut()
+            .split(leaf, page, &mut self.split_rng.borrow_mut());
         self.files.borrow_mut().set_owner(page, right);
+        self.count_upper_pages(right + 1);
         let left_was_clean = {
-            let flags = &mut self.tree.borrow_mut().leaves[leaf as usize].flags;
+            let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
             let clean = *flags & flag::DIRTY == 0;
             *flags |= flag::DIRTY;
             clean

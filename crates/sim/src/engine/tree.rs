@@ -15,7 +15,7 @@ use crate::rng::Rng;
 /// No leaf: the end of the chain, or an empty frame.
 pub const NO_LEAF: u32 = u32::MAX;
 
-/// What a leaf's page is doing, as bits of [`Leaf::flags`].
+/// What a leaf's page is doing, as bits of [`State::flags`].
 pub mod flag {
     /// Changed since it was last written.
     pub const DIRTY: u8 = 1;
@@ -31,6 +31,8 @@ pub mod flag {
     pub const SPLITTING: u8 = 1 << 5;
     /// A new page for which there is no frame yet; it waits like one that is read, but nothing is read.
     pub const NEW: u8 = 1 << 6;
+    /// The I/O it is in holds its latch, as somebody waits. Where nobody does, the other bits say as much for less.
+    pub const LATCHED: u8 = 1 << 7;
     /// Any of the reasons why a row can't go in just now.
     pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
     /// In an I/O.
@@ -48,8 +50,15 @@ pub struct Leaf {
     pub next: u32,
     /// Its page, numbered over all files.
     pub page: u32,
+}
+
+/// What changes of a leaf all the time, apart from the rest so that more of it is near.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State {
+    /// Workers that wait for it, or were let in after a wait and have not gone yet.
+    pub waiters: u16,
     /// Rows in it.
-    pub rows: u16,
+    pub rows: u8,
     /// See [`flag`].
     pub flags: u8,
 }
@@ -59,6 +68,8 @@ pub struct Leaf {
 pub struct Tree {
     /// By number. Leaf 0 exists from the beginning.
     pub leaves: Vec<Leaf>,
+    /// The same leaves' states.
+    pub states: Vec<State>,
     /// For each cell the leaf in which its first key lies.
     cells: Vec<u32>,
     shift: u32,
@@ -74,13 +85,14 @@ impl Tree {
             high: u32::MAX,
             next: NO_LEAF,
             page,
-            rows: 0,
-            flags: 0,
         };
         let mut all = Vec::with_capacity(leaves);
         all.push(root);
+        let mut states = Vec::with_capacity(leaves);
+        states.push(State::default());
         Self {
             leaves: all,
+            states,
             cells: vec![0; 16],
             shift: 28,
             medians: Medians::new(),
@@ -114,7 +126,9 @@ impl Tree {
     pub fn split(&mut self, left: u32, page: u32, rng: &mut Rng) -> u32 {
         let right = u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits");
         let old = self.leaves[left as usize];
-        assert!(old.rows >= ROWS_PER_PAGE, "only a full leaf splits");
+        let rows = &mut self.states[left as usize].rows;
+        assert!(*rows >= ROWS_PER_PAGE, "only a full leaf splits");
+        *rows -= ROWS_PER_PAGE / 2;
         let width = u64::from(old.high - old.low) + 1;
         let at = (width * u64::from(self.medians.draw(rng))) >> 32;
         #[expect(clippy::cast_possible_truncation, reason = "a part of an interval of 32 bits")]
@@ -124,13 +138,15 @@ impl Tree {
             high: old.high.max(middle),
             next: old.next,
             page,
+        });
+        self.states.push(State {
+            waiters: 0,
             rows: ROWS_PER_PAGE / 2,
             flags: flag::DIRTY | flag::REFERENCED,
         });
         let first = &mut self.leaves[left as usize];
         first.high = middle - 1;
         first.next = right;
-        first.rows = old.rows - ROWS_PER_PAGE / 2;
         self.redirect(middle, old.high, right);
         if self.cells.len() < 2 * self.leaves.len() && self.shift > 0 {
             self.refine();
@@ -165,10 +181,13 @@ impl Tree {
     /// Rows in all leaves together.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.leaves.iter().map(|leaf| u64::from(leaf.rows)).sum()
+        self.states.iter().map(|state| u64::from(state.rows)).sum()
     }
 
     /// Leaves so far.
+    ///
+    /// # Panics
+    /// If there are 2^32 of them.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits")
@@ -187,9 +206,13 @@ impl Tree {
     pub fn check(&self) -> Result<(), String> {
         let (mut leaf, mut seen, mut low) = (0, 0_u64, 0_u64);
         while leaf != NO_LEAF {
-            let Leaf { low: own, high, next, .. } = self.leaves[leaf as usize];
+            let Leaf {
+                low: own, high, next, ..
+            } = self.leaves[leaf as usize];
             if u64::from(own) != low || high < own {
-                return Err(format!("leaf {leaf} covers {own} to {high}, the one before ends at {low}"));
+                return Err(format!(
+                    "leaf {leaf} covers {own} to {high}, the one before ends at {low}"
+                ));
             }
             low = u64::from(high) + 1;
             seen += 1;
@@ -238,7 +261,10 @@ impl Medians {
         Self { quantiles }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "22 bits of a random word, and a step of 10 bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "22 bits of a random word, and a step of 10 bits"
+    )]
     fn draw(&self, rng: &mut Rng) -> u32 {
         let word = rng.next_u64();
         let step = (word >> 54) as usize;
@@ -261,14 +287,13 @@ mod tests {
         let mut tree = Tree::new(0, 0);
         let mut rng = Rng::stream(seed, "keys");
         for _ in 0..rows {
-            #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
             let key = (rng.next_u64() >> 32) as u32;
             let mut leaf = tree.find(key);
-            if tree.leaves[leaf as usize].rows == ROWS_PER_PAGE {
+            if tree.states[leaf as usize].rows == ROWS_PER_PAGE {
                 tree.split(leaf, 0, &mut rng);
                 leaf = tree.find(key);
             }
-            tree.leaves[leaf as usize].rows += 1;
+            tree.states[leaf as usize].rows += 1;
         }
         tree
     }
@@ -301,7 +326,6 @@ mod tests {
         let tree = grown(30_000, 9);
         let mut rng = Rng::stream(1, "probes");
         for _ in 0..10_000 {
-            #[expect(clippy::cast_possible_truncation, reason = "the upper half")]
             let key = (rng.next_u64() >> 32) as u32;
             let leaf = tree.leaves[tree.find(key) as usize];
             assert!((leaf.low..=leaf.high).contains(&key));
@@ -312,7 +336,9 @@ mod tests {
     fn medians_spread_as_the_middle_one_of_51() {
         let medians = Medians::new();
         let mut rng = Rng::stream(1, "medians");
-        let draws: Vec<f64> = (0..100_000).map(|_| f64::from(medians.draw(&mut rng)) / 4_294_967_296.0).collect();
+        let draws: Vec<f64> = (0..100_000)
+            .map(|_| f64::from(medians.draw(&mut rng)) / 4_294_967_296.0)
+            .collect();
         let mean = draws.iter().sum::<f64>() / 1e5;
         let variance = draws.iter().map(|draw| (draw - mean) * (draw - mean)).sum::<f64>() / 1e5;
         assert!((mean - 0.5).abs() < 0.001, "mean {mean}");

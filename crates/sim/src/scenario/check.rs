@@ -8,6 +8,12 @@ use crate::flash::Parameters;
 const MOST_CORES: u32 = 256;
 const MOST_CONNECTIONS: u32 = 4096;
 const MOST_FILES: u32 = 128;
+/// With fewer, sessions would wait for each other's frames.
+const LEAST_POOL_PAGES: u64 = 256;
+/// Each session may hold a few at once: a leaf, its new neighbour, one being read.
+const FRAMES_PER_CONNECTION: u64 = 4;
+/// Beyond it a PFS page would cover less than an extent.
+const LARGEST_SCALE: u32 = 1000;
 
 fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
@@ -22,8 +28,12 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), Refusal> {
-        if self.scale == 0 {
-            return refuse("scale", "0 is no scale: 1 is life-size, 64 is 64 times smaller");
+        if self.scale == 0 || self.scale > LARGEST_SCALE {
+            let what = format!(
+                "{}: must be 1 (life-size) to {LARGEST_SCALE} (so many times smaller)",
+                self.scale
+            );
+            return refuse("scale", what);
         }
         if !(self.sample_every_s > 0.0 && self.sample_every_s < 1e6) {
             return refuse("sample_every_s", "must be a positive number of seconds");
@@ -36,7 +46,9 @@ impl Scenario {
         if self.runs.is_empty() {
             return refuse("runs", "there are none: a scenario needs at least one");
         }
-        (0..).zip(&self.runs).try_for_each(|(index, run)| self.check_run(index, run))
+        (0..)
+            .zip(&self.runs)
+            .try_for_each(|(index, run)| self.check_run(index, run))
     }
 
     /// The parameters of a drive at the scenario's scale.
@@ -85,15 +97,19 @@ impl Scenario {
             return refuse("server.costs.cpu_jitter_per_mille", "can't be over 1000");
         }
         if costs.pool_per_mille.value > 1000 {
-            return refuse("server.costs.pool_per_mille", "the buffer pool can't be larger than the memory: at most 1000");
-        }
-        let least = 64 * u64::from(MOST_CORES);
-        let pages = self.pool_pages();
-        if pages < 256 || pages > u64::from(u32::MAX) {
             return refuse(
-                "server.memory_bytes",
-                format!("leaves a buffer pool of {pages} pages at scale {}: it takes 256 to {}; {least} do", self.scale, u32::MAX),
+                "server.costs.pool_per_mille",
+                "the buffer pool can't be larger than the memory: at most 1000",
             );
+        }
+        let pages = self.pool_pages();
+        if !(LEAST_POOL_PAGES..=u64::from(u32::MAX)).contains(&pages) {
+            let what = format!(
+                "leaves a buffer pool of {pages} pages at scale {}, and it takes at least {LEAST_POOL_PAGES}: more memory, or a \
+                 smaller scale",
+                self.scale
+            );
+            return refuse("server.memory_bytes", what);
         }
         Ok(())
     }
@@ -103,15 +119,24 @@ impl Scenario {
             let place = format!("volumes.{name}");
             let [drive] = volume.drives.as_slice() else {
                 let count = volume.drives.len();
-                return refuse(place, format!("has {count} drives: a simulated volume is one drive so far"));
+                return refuse(
+                    place,
+                    format!("has {count} drives: a simulated volume is one drive so far"),
+                );
             };
             if !self.drives.contains_key(drive) {
                 let known: Vec<&str> = self.drives.keys().map(String::as_str).collect();
                 return refuse(place, format!("no drive '{drive}'; there is: {}", known.join(", ")));
             }
-            let other = self.volumes.iter().find(|(other, volume)| *other != name && volume.drives.contains(drive));
+            let other = self
+                .volumes
+                .iter()
+                .find(|(other, volume)| *other != name && volume.drives.contains(drive));
             if let Some((other, _)) = other {
-                return refuse(place, format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume"));
+                return refuse(
+                    place,
+                    format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume"),
+                );
             }
         }
         Ok(())
@@ -120,15 +145,26 @@ impl Scenario {
     fn check_run(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
         let place = |field: &str| format!("runs[{index}].{field}");
         if run.data_files == 0 || run.data_files > MOST_FILES {
-            return refuse(place("data_files"), format!("{}: must be 1 to {MOST_FILES}", run.data_files));
+            return refuse(
+                place("data_files"),
+                format!("{}: must be 1 to {MOST_FILES}", run.data_files),
+            );
         }
         if run.data_volumes.is_empty() {
             return refuse(place("data_volumes"), "is empty: name at least one volume");
         }
         let known: Vec<&str> = self.volumes.keys().map(String::as_str).collect();
-        for (field, name) in run.data_volumes.iter().map(|name| ("data_volumes", name)).chain([("log_volume", &run.log_volume)]) {
+        for (field, name) in run
+            .data_volumes
+            .iter()
+            .map(|name| ("data_volumes", name))
+            .chain([("log_volume", &run.log_volume)])
+        {
             if !self.volumes.contains_key(name) {
-                return refuse(place(field), format!("no volume '{name}'; there is: {}", known.join(", ")));
+                return refuse(
+                    place(field),
+                    format!("no volume '{name}'; there is: {}", known.join(", ")),
+                );
             }
         }
         let load = &run.workload;
@@ -136,8 +172,20 @@ impl Scenario {
             let place = place("workload.connections");
             return refuse(place, format!("{}: must be 1 to {MOST_CONNECTIONS}", load.connections));
         }
+        let least = FRAMES_PER_CONNECTION * u64::from(load.connections);
+        if self.pool_pages() < least {
+            let pages = self.pool_pages();
+            let what = format!(
+                "{} need a buffer pool of {least} pages, and at this scale it has {pages}",
+                load.connections
+            );
+            return refuse(place("workload.connections"), what);
+        }
         if load.rows_per_transaction == 0 {
-            return refuse(place("workload.rows_per_transaction"), "is 0: a transaction has at least one row");
+            return refuse(
+                place("workload.rows_per_transaction"),
+                "is 0: a transaction has at least one row",
+            );
         }
         let rows = load.rows_per_connection / u64::from(self.scale);
         if rows == 0 {

@@ -1,0 +1,81 @@
+//! Worlds to test with: article A's, and small ones. Scenarios are made as JSON, as they come from outside.
+
+use std::ops::ControlFlow;
+
+use serde_json::{Value, json};
+use storagelab_sim::outcome::{RunOutcome, WaitRow};
+use storagelab_sim::run::Block;
+use storagelab_sim::scenario::Scenario;
+
+const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
+
+/// The drive of the articles, in JSON.
+pub(crate) fn drive() -> Value {
+    let profile: Value = toml::from_str(IODRIVE).expect("a profile in TOML");
+    json!({"profile": profile, "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512})
+}
+
+/// One run of article A with so many files.
+pub(crate) fn run(data_files: u32) -> Value {
+    json!({
+        "data_files": data_files, "data_volumes": ["a"], "log_volume": "a", "seed": 1,
+        "workload": {"kind": "random-insert", "connections": 64, "rows_per_connection": 2_500_000, "rows_per_transaction": 1000},
+    })
+}
+
+/// Article A's server and drive at a scale.
+pub(crate) fn article_a(scale: u32, runs: &[Value]) -> Value {
+    json!({
+        "scale": scale, "seed": 1,
+        "server": {"cores": 8, "memory_bytes": 17_179_869_184_u64},
+        "drives": {"ssd": drive()},
+        "volumes": {"a": {"drives": ["ssd"]}},
+        "runs": runs,
+    })
+}
+
+pub(crate) fn read(scenario: &Value) -> Scenario {
+    serde_json::from_value(scenario.clone()).expect("a scenario")
+}
+
+/// All runs of a scenario.
+pub(crate) fn outcomes(scenario: &Value) -> Vec<RunOutcome> {
+    let mut block = Block::new(read(scenario)).expect("a scenario that can be run");
+    rest_of(&mut block)
+}
+
+/// What is left to run of a block.
+pub(crate) fn rest_of(block: &mut Block) -> Vec<RunOutcome> {
+    let next = || {
+        block
+            .run_next(|_| ControlFlow::Continue(()))
+            .expect("a run without a defect")
+    };
+    std::iter::from_fn(next).collect()
+}
+
+/// The waits of one type.
+pub(crate) fn waits(outcome: &RunOutcome, wait_type: &'static str) -> WaitRow {
+    let none = WaitRow {
+        wait_type,
+        resource_ns: 0,
+        signal_ns: 0,
+        count: 0,
+    };
+    outcome
+        .waits
+        .iter()
+        .find(|row| row.wait_type == wait_type)
+        .cloned()
+        .unwrap_or(none)
+}
+
+/// How far `value` is from `expected`, as a part of that.
+pub(crate) fn off(value: f64, expected: f64) -> f64 {
+    (value / expected - 1.0).abs()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures to compare")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
+}
