@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from real_servers import left_behind, postgres_processes, until
 
+from storagelab.errors import StoreError
 from storagelab.model import Run
 from storagelab.store import Store
 
@@ -87,6 +88,13 @@ def start(scratch) -> Iterator:
         running.process.communicate()
 
 
+def one_is_stored(home: Path) -> bool:
+    """False also while the store itself is still being made."""
+    with contextlib.suppress(StoreError):
+        return len(stored(home)) >= 1
+    return False
+
+
 def stored(home: Path) -> tuple[Run, ...]:
     with Store.reading(home / "results" / "long") as store:
         return store.runs()
@@ -145,7 +153,7 @@ def test_a_signal_amid_the_set_up_leaves_nothing_behind(start, scratch, after_s)
 
 def test_what_was_stored_before_an_interruption_stays_and_is_not_made_again(start, scratch):
     running = start(rows=3_000, repetitions=4)
-    running.until(lambda: (scratch / "results/long/experiment.sqlite").exists() and len(stored(scratch)) >= 1)
+    running.until(lambda: one_is_stored(scratch))
     os.kill(running.process.pid, signal.SIGINT)
     code, err = running.ended()
     assert code == 130, err
@@ -188,7 +196,7 @@ def test_after_kill_9_no_server_runs_on_and_the_next_run_sweeps_and_goes_on(star
 
 def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, scratch):
     running = start(rows=3_000, repetitions=3)
-    running.until(lambda: (scratch / "results/long/experiment.sqlite").exists() and len(stored(scratch)) >= 1)
+    running.until(lambda: one_is_stored(scratch))
     running.process.kill()
     running.process.wait()
     before = stored(scratch)
