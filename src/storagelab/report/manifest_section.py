@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -86,9 +87,11 @@ def _environment(runs: Sequence[Run]) -> Iterator[Markup]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
-    for environment in usable:
-        for path, text in _flat(environment):
-            facts[path][text] += 1
+    # Thousands of runs have the same few servers and volumes: each is laid out once, and counted as often as it was met.
+    met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
+    for (name, part), times in met.items():
+        for path, text in _flat({name: json.loads(part)}):
+            facts[path][text] += times
     groups: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
     for path, values in facts.items():
         if set(values) != {""}:
