@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from storagelab import _sim, host
@@ -35,17 +35,15 @@ def check(plan: Plan, site: Site) -> Preflight:
         hint = "Write two specs: what is measured and what is simulated are never in one series."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
     cells = {cell.cell_id: cell for cell in plan.cells}
-    servers: dict[str, None] = {}
+    contents = []
     most_bytes = 0
     for runs in blocks_of(plan).values():
         content = scenario(runs, cells, site.spec_folder)
         _check_block(content, runs, cells)
-        servers[_server_text(content)] = None
+        contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
     _check_memory(most_bytes, max(scale_of(cell.config) for cell in plan.cells))
-    drives = {drive.profile for cell in plan.cells for drive in cell.config.drives.values()}
-    note = f"simulated: no drive is touched; drives: {', '.join(sorted(drives))}"
-    return Preflight(server="; ".join(servers), volumes=(), notes=(note,))
+    return Preflight(server=_server_text(contents), volumes=())
 
 
 def blocks_of(plan: Plan) -> dict[int, list[PlannedRun]]:
@@ -68,11 +66,17 @@ def _check_block(content: Mapping[str, Any], runs: list[PlannedRun], cells: Mapp
         raise PreflightError(problem, key=_KEYS.get(place, place)) from None
 
 
-def _server_text(content: Mapping[str, Any]) -> str:
-    server = content["server"]
-    gib = server["memory_bytes"] / 2**30
-    size = "life-size" if content["scale"] == 1 else f"at scale {content['scale']}"
-    return f"simulated server, {server['cores']} cores, {gib:.3g} GB, {size}"
+def _server_text(contents: Sequence[Mapping[str, Any]]) -> str:
+    servers = [content["server"] for content in contents]
+    cores = _listed(server["cores"] for server in servers)
+    memory = _listed(f"{server['memory_bytes'] / 2**30:.3g}" for server in servers)
+    scales = _listed(content["scale"] for content in contents)
+    titles = _listed(drive["profile"]["title"] for content in contents for drive in content["drives"].values())
+    return f"simulated, at scale {scales}: {cores} cores, {memory} GB, {titles}"
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, values)))
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
