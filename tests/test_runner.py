@@ -213,7 +213,7 @@ def test_a_mistake_in_the_program_is_not_dressed_up_as_a_failed_run(tmp_path, ta
 
 def test_times_of_a_run_are_utc_and_its_wall_time_covers_all_of_it(tmp_path, target):
     target.enter = target.leave = lambda: time.sleep(0.05)
-    run = make_run(PLAN.runs[0], PLAN.cell(PLAN.runs[0].cell_id), 1, lambda: target, lambda _: None)
+    run = make_run(PLAN.runs[0], PLAN.cell(PLAN.runs[0].cell_id), 1, site_at(tmp_path), lambda _: None)
     assert run.started_at.endswith("+00:00")
     assert run.started_at < run.finished_at
     assert 0.1 <= run.wall_s < 5

@@ -13,17 +13,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from functools import partial
+from contextlib import suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab import runner
+from storagelab.errors import RunFailed
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.runner import Listener
 from storagelab.store import Store
 from storagelab.targets import Site
-from storagelab.targets.simulated.block import Block
+from storagelab.targets.simulated.block import Block, state_file
 from storagelab.targets.simulated.preflight import blocks_of
 
 _PATIENCE_S = 0.1
@@ -76,6 +77,8 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
             make_block(task, tell)
     else:
         _side_by_side(todo, min(jobs, len(todo)), tell)
+    for task in todo:
+        state_file(store.folder, task.runs[0].block).unlink(missing_ok=True)  # its runs are all stored
 
 
 def tasks(
@@ -108,12 +111,13 @@ def make_block(task: Task, tell: Tell) -> None:
             tell(Rows(planned, rows * block.scale))
 
         if position not in task.wanted:
-            block.make(heard)
+            with suppress(RunFailed):  # it is stored as failed already
+                block.make(heard)
             continue
         tell(Began(planned))
         cell = task.cells[planned.cell_id]
         try:
-            tell(runner.make_run(planned, cell, task.wanted[position], partial(block.opened, planned), heard))
+            tell(runner.make_run(planned, cell, task.wanted[position], task.site, heard, block.opened))
         except runner.MeasuredThenStopped as stop:
             tell(stop.run)
             raise
@@ -161,6 +165,7 @@ def _begin_worker(news: Any, stop: Event) -> None:
     """Ctrl-C is the parent's business; and without a parent there is no business."""
     global _news, _stop
     _news, _stop = news, stop
+    news.cancel_join_thread()  # once the parent no longer reads, what is still to be told must not keep a worker alive
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Protocol
 
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, Measurement, Plan, PlannedRun, Run, Status
+from storagelab.model import Cell, Config, Measurement, Plan, PlannedRun, Run, Status
 from storagelab.store import Store
 from storagelab.targets import Progress, Site, Target, open_target
 
-Opening = Callable[[], AbstractContextManager[Target]]
-"""Gives the target of one run, which entering sets up."""
+Opening = Callable[[Config, Site], AbstractContextManager[Target]]
+"""Gives the target of one cell, which entering sets up."""
 
 
 class Listener(Protocol):
@@ -46,8 +46,7 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
         attempt = stored.get((planned.cell_id, planned.repetition), (0, ""))[0] + 1
         listener.started(planned, cell)
         try:
-            opening = partial(open_target, cell.config, site)
-            run = make_run(planned, cell, attempt, opening, partial(listener.rows_done, planned))
+            run = make_run(planned, cell, attempt, site, partial(listener.rows_done, planned))
         except MeasuredThenStopped as stop:
             store.append(stop.run)
             listener.stored(stop.run)
@@ -63,10 +62,12 @@ class MeasuredThenStopped(KeyboardInterrupt):
         self.run = run
 
 
-def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
+def make_run(
+    planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress: Progress, opening: Opening | None = None
+) -> Run:
     """Set up, measure, tear down: one run, whatever becomes of it. Raises MeasuredThenStopped."""
     started_at, began = _now(), time.perf_counter()
-    measurement, reason, stopped = _measure(planned, cell, opening, progress)
+    measurement, reason, stopped = _measure(planned, cell, site, progress, opening or open_target)
     status, reason = _judge(measurement, reason)
     run = Run(
         **planned.model_dump(exclude={"cell_id"}),
@@ -87,12 +88,12 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, pr
 
 
 def _measure(
-    planned: PlannedRun, cell: Cell, opening: Opening, progress: Progress
+    planned: PlannedRun, cell: Cell, site: Site, progress: Progress, opening: Opening
 ) -> tuple[Measurement | None, str, bool]:
     """What was measured, what went wrong, and whether the user asked to stop once it was measured."""
     measurement, reasons, finished, stopped = None, [], 0.0, False
     try:
-        with opening() as target:
+        with opening(cell.config, site) as target:
             try:
                 measurement = target.run(cell, planned.repetition, planned.seed, progress)
             except RunFailed as failure:

@@ -1,6 +1,8 @@
 //! A block of runs, as Python sees it: one crossing a run, with looks at signals and at progress in between.
 
+use std::any::Any;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use pyo3::create_exception;
@@ -45,12 +47,13 @@ impl Block {
 
     /// Makes the next run and says what came of it, as JSON; nothing when there is none left.
     #[pyo3(signature = (progress = None))]
-    fn run_next(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Option<String>> {
+    fn run_next(&mut self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
         let mut runs = self.runs.take().ok_or_else(broken_off)?;
-        let (runs, made, stopped) = py.detach(move || {
-            let mut stopped = None;
+        let progress = progress.map(|heard| heard.clone().unbind());
+        let mut stopped = None;
+        let (runs, made) = py.detach(|| {
             let mut looked = Instant::now();
-            let made = runs.run_next(|step| {
+            let mut glance = |step| {
                 if looked.elapsed() < LOOK_EVERY {
                     return ControlFlow::Continue(());
                 }
@@ -62,8 +65,13 @@ impl Block {
                         ControlFlow::Break(())
                     }
                 }
-            });
-            (runs, made, stopped)
+            };
+            // What the core asserts of itself must not end a campaign: this block is lost, others go on.
+            let made = catch_unwind(AssertUnwindSafe(|| runs.run_next(&mut glance)));
+            (
+                runs,
+                made.unwrap_or_else(|panic| Err(BlockError::Defect(words(&*panic)))),
+            )
         });
         if let Some(error) = stopped {
             return Err(error);
@@ -107,6 +115,13 @@ fn read(py: Python<'_>, scenario: &str) -> PyResult<Scenario> {
 fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, step: Step) -> PyResult<()> {
     py.check_signals()?;
     progress.map_or(Ok(()), |heard| heard.call1(py, (step.rows,)).map(drop))
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
 }
 
 fn broken_off() -> PyErr {

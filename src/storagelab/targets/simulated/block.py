@@ -17,13 +17,18 @@ from pathlib import Path
 import storagelab
 from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Measurement, PlannedRun
+from storagelab.model import Cell, Config, Measurement, PlannedRun
 from storagelab.targets import Progress, Site, Target
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.measurement import measurement
 from storagelab.targets.simulated.scenario import scale_of, scenario
 
 STATE_FOLDER = "state"
+
+
+def state_file(results: Path, block: int) -> Path:
+    """Where the drives of a block are kept between two of its runs."""
+    return results / STATE_FOLDER / f"block-{block}.bin"
 
 
 class Block:
@@ -37,36 +42,41 @@ class Block:
         self._scenario = json.dumps(self.content, sort_keys=True)
         words = f"{storagelab.__version__}\n{self._scenario}"
         self._identity = hashlib.sha256(words.encode()).hexdigest()
-        self._file = results / STATE_FOLDER / f"block-{runs[0].block}.bin"
+        self._file = state_file(results, runs[0].block)
         self._block: _sim.Block | None = None
+        self._defect = ""
+        self.position = 0
+        """Of the run that is next."""
 
     def begin(self, first: int) -> None:
         """Set up for the run at position `first`, or as near before it as can be: `position` says where."""
         saved = self._saved()
         if saved is not None and saved[0] <= first:
-            self._block = _made(self._scenario, *saved)
-        else:
-            self._block = _made(self._scenario)
-
-    @property
-    def position(self) -> int:
-        """Of the run that is next."""
-        assert self._block is not None
-        return self._block.runs_done
+            try:
+                self._block, self.position = _made(self._scenario, *saved), saved[0]
+                return
+            except PreflightError:
+                pass  # damaged: its first runs are made again
+        self._block = _made(self._scenario)
 
     @contextmanager
-    def opened(self, planned: PlannedRun) -> Iterator[Target]:
-        """The target of the next run, which must be `planned`."""
-        assert self.runs[self.position] == planned
+    def opened(self, config: Config, _site: Site) -> Iterator[Target]:
+        """The target of the next run, whose cell must be of `config`. There is nothing to set up or to remove."""
+        planned = self.runs[self.position]
+        assert self.cells[planned.cell_id].config == config
         yield _Next(self, planned)
 
     def make(self, progress: Progress) -> dict[str, object]:
-        """The outcome of the next run, its drives saved. Raises RunFailed if the simulator contradicts itself."""
+        """The outcome of the next run, its drives saved. Raises RunFailed, and for all that follow, for a defect."""
         assert self._block is not None
+        self.position += 1
+        if self._defect:
+            raise RunFailed(f"its drives were lost in an earlier run of its block: {self._defect}")
         try:
             text = self._block.run_next(progress)
         except RuntimeError as error:
-            raise RunFailed(str(error)) from error
+            self._defect = str(error)
+            raise RunFailed(self._defect) from error
         assert text is not None
         self._save()
         outcome: dict[str, object] = json.loads(text)
