@@ -43,6 +43,8 @@ class Running:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "storagelab", "run", "long.toml"],
             cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+            # Under nohup, as CI may run, a hang-up would be ignored from the start, and rightly stay so.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )  # fmt: skip
 
     def ended(self) -> tuple[int, str]:
