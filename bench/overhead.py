@@ -24,7 +24,7 @@ class _Clock:
     def started(self, planned: PlannedRun, cell: Cell) -> None:  # noqa: ARG002
         self._started = time.perf_counter()
 
-    def rows_done(self, rows: int) -> None:
+    def rows_done(self, planned: PlannedRun, rows: int) -> None:
         pass
 
     def stored(self, run: Run) -> None:

@@ -75,7 +75,11 @@ def test_one_and_true_are_two_levels() -> None:
         ('"layout.data" = [["a"], "b"]', 'factors."layout.data"[2]', "must be a list with at least 1 item"),
         ('"layout.data" = [["a"], [1]]', 'factors."layout.data"[2]', "must be text in quotes, not 1"),
         ('"layout.data" = [[]]', 'factors."layout.data"[1]', "must be a list with at least 1 item"),
-        ('"target.engine" = ["postgres", "oracle"]', 'factors."target.engine"[2]', 'must be "postgres", not "oracle"'),
+        (
+            '"target.engine" = ["postgres", "oracle"]',
+            'factors."target.engine"[2]',
+            'must be one of "postgres", "simulated", not "oracle"',
+        ),
         ('"target.settings.x" = [[1]]', 'factors."target.settings.x"[1]', "must be text in quotes, a number"),
         ('x = [{ label = "y", "layout.log" = 3 }]', 'factors.x[1]."layout.log"', "must be text in quotes, not 3"),
         (

@@ -26,7 +26,7 @@ def shown(tmp_path, *, terminal: bool, reasons=("", "", "", "")) -> tuple[str, R
     with RunProgress(PLAN, PLAN.runs, [], console, tmp_path) as progress:
         for planned, reason in zip(PLAN.runs, reasons, strict=True):
             progress.started(planned, PLAN.cell(planned.cell_id))
-            progress.rows_done(100_000)
+            progress.rows_done(planned, 100_000)
             progress.stored(ended(planned, reason=reason))
     return text.getvalue(), progress
 

@@ -31,7 +31,7 @@ class Listening:
     def started(self, planned, cell) -> None:
         self.told.append(("started", planned.cell_id, planned.repetition))
 
-    def rows_done(self, rows) -> None:
+    def rows_done(self, planned, rows) -> None:
         self.told.append(("rows", "", rows))
 
     def stored(self, run) -> None:

@@ -86,6 +86,20 @@ def test_the_type_stub_and_the_extension_offer_the_same_functions_with_the_same_
     offered = {
         name: list(inspect.signature(function).parameters)
         for name, function in inspect.getmembers(_sim, callable)
-        if not name.startswith("_")
+        if not name.startswith("_") and not inspect.isclass(function)
+    }
+    assert promised == offered
+
+
+def test_the_type_stub_and_the_extension_offer_the_same_classes_with_the_same_members():
+    stub = ast.parse((Path(storagelab.__file__).parent / "_sim.pyi").read_text(encoding="utf-8"))
+    promised = {
+        node.name: {member.name for member in node.body if isinstance(member, ast.FunctionDef)} - {"__init__"}
+        for node in stub.body
+        if isinstance(node, ast.ClassDef)
+    }
+    offered = {
+        name: {member for member in vars(found) if not member.startswith("_")}
+        for name, found in inspect.getmembers(_sim, inspect.isclass)
     }
     assert promised == offered

@@ -240,7 +240,7 @@ def test_a_wrong_value_is_refused_saying_what_the_key_takes(table: str, line: st
         ("repetitions = 0", "must be a whole number from 1 to 10000, not 0"),
         ('repetitions = "3"', 'must be a whole number from 1 to 10000, not "3"'),
         ("seed = -1", "must be a whole number from 0 to 9223372036854775807, not -1"),
-        ('order = "random"', 'must be one of "randomised", "as-listed", not "random"'),
+        ('order = "random"', 'must be one of "randomised", "as-listed", "cell-by-cell", not "random"'),
         ("question = 1", "must be text in quotes, not 1"),
         ('costly = "x"', 'must be a list, each text in quotes, not "x"'),
         ('target = "postgres"', 'must be a table, not "postgres"'),

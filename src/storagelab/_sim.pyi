@@ -1,5 +1,7 @@
 """The simulator, in Rust (crates/sim), seen through its skin (crates/py)."""
 
+from collections.abc import Callable
+
 def version() -> str:
     """The version of the extension, the same as the package's."""
 
@@ -14,3 +16,37 @@ def permutation(seed: int, stream: str, n: int) -> list[int]:
 
     OverflowError if `seed` is outside 0 to 2**64 - 1 or `n` outside 0 to 2**32 - 1.
     """
+
+class Refused(ValueError):
+    """A scenario that can't be run: what is wrong, where, and the way out."""
+
+    place: str
+    """Where in the scenario, as in `runs[3].data_files`."""
+    what: str
+
+class Block:
+    """Runs of one scenario, made one after the other on one set of drives, whose state carries over."""
+
+    def __init__(self, scenario: str, runs_done: int = 0, state: list[bytes] | None = None) -> None:
+        """`scenario` is JSON (crates/sim/src/scenario.rs). With `state`, the drives are those after `runs_done` runs.
+
+        Raises Refused.
+        """
+
+    @property
+    def runs_done(self) -> int: ...
+    def run_next(self, progress: Callable[[int], object] | None = None) -> str | None:
+        """Make the next run: its outcome as JSON (crates/sim/src/outcome.rs), None when all have been made.
+
+        Other threads go on meanwhile. `progress` is told the rows so far, some ten times a second; what it raises, and a
+        KeyboardInterrupt, breaks the run off, and the block is of no use from then on. RuntimeError for a defect.
+        """
+
+    def state(self) -> list[bytes]:
+        """The drives as they are now, in the order of their names."""
+
+def costs() -> str:
+    """The server's costs by default, as JSON: `{name: {"value": .., "label": .., "source": ..}}`."""
+
+def check(scenario: str) -> None:
+    """Say what can't be run, without making anything. Raises Refused."""

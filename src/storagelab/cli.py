@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 
 import storagelab
-from storagelab import analysis, doctor, matrix, report, runner, spec
+from storagelab import analysis, doctor, host, matrix, pool, profiles, report, runner, spec
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
 from storagelab.findings import Findings
@@ -29,6 +29,7 @@ from storagelab.progress import LOG_FILE, RunProgress
 from storagelab.report import terminal
 from storagelab.report.abilities import print_abilities
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
+from storagelab.report.profile_text import print_profile, print_profiles
 from storagelab.store import Store, StoreChanged
 from storagelab.targets import Preflight, Site, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.uninterrupted import STOPPING
@@ -76,6 +77,9 @@ def run(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     again: Annotated[bool, typer.Option("--again", help="Make runs that failed once more.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: all cores.")
+    ] = None,
 ) -> None:
     """Run an experiment, or go on with it; then print the findings and write the report."""
     experiment = spec.load(spec_file)
@@ -86,7 +90,7 @@ def run(
     _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
-            _run_pending(expanded, store, site, found, again)
+            _run_pending(expanded, store, site, found, again, jobs or host.usable_cpus())
             runs = store.runs()
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
@@ -164,6 +168,25 @@ def doctor_(
     print_abilities(_out(), (*server_abilities(), *doctor.abilities(volumes, results)))
 
 
+profiles_app = typer.Typer(
+    help="Profiles of drives for simulations.", invoke_without_command=True, rich_markup_mode=None
+)
+app.add_typer(profiles_app, name="profiles")
+
+
+@profiles_app.callback()
+def profiles_(context: typer.Context) -> None:
+    """List the profiles of drives that come with storagelab."""
+    if context.invoked_subcommand is None:
+        print_profiles(_out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
+
+
+@profiles_app.command("show")
+def show_profile(name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")]) -> None:
+    """Print every figure of a profile, with its label and its source."""
+    print_profile(_out(), profiles.load(name, Path()))
+
+
 @app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
@@ -230,10 +253,11 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
     )
 
 
-def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, again: bool) -> int:
+def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, again: bool, jobs: int) -> int:
     """Make the runs that are left; how many failed."""
     attempts = store.attempts()
     pending = runner.pending(expanded, attempts, again=again)
+    at_once = min(jobs, len({planned.block for planned in pending})) if expanded.simulated and pending else 1
     console = _err()
     if store.set_aside is not None:
         console.print(
@@ -244,7 +268,9 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
         console.print(line, highlight=False, soft_wrap=True)
     with (
         _Interruptible() as stopping,
-        RunProgress(expanded, pending, store.durations(), console, store.folder, stopping.check) as progress,
+        RunProgress(
+            expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once
+        ) as progress,
     ):
         stored = len(expanded.runs) - len(pending)
         progress.say(f"{found.server}")
@@ -254,7 +280,7 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
         )
         try:
-            runner.run_all(expanded, store, site, progress, again=again)
+            pool.run_all(expanded, store, site, progress, again=again, jobs=jobs)
         except BaseException as error:
             # Whatever goes wrong once it was asked to stop comes of stopping amid something.
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):

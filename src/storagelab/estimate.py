@@ -10,6 +10,9 @@ from storagelab.values import Frozen
 
 _FIRST_GUESS_ROWS_PER_S = 50_000.0
 _FIRST_GUESS_SETUP_S = 2.0
+_FIRST_GUESS_SIMULATED_ROWS_PER_S = 3_000_000.0
+"""Rows of the scaled world, by one core."""
+_DEFAULT_SCALE = 64
 
 
 class TimeEstimate(Frozen):
@@ -33,6 +36,8 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
             by_cell.setdefault(cell_id, []).append(wall_s)
     known = {cell_id: fmean(walls) for cell_id, walls in by_cell.items()}
     seconds_of = _seconds_of([(rows[cell_id], wall_s) for cell_id, walls in by_cell.items() for wall_s in walls])
+    if plan.simulated and not known:
+        seconds_of = _guess_simulated(plan)
     return TimeEstimate(
         seconds=sum(known[id_] if (id_ := run.cell_id) in known else seconds_of(rows[id_]) for run in runs),
         learned_from=sum(map(len, by_cell.values())),
@@ -48,6 +53,11 @@ def _seconds_of(done: Sequence[tuple[int, float]]) -> Callable[[int], float]:
         return lambda rows: scale * _guess(rows)
     setup_s, s_per_row = _line(done)
     return lambda rows: setup_s + rows * s_per_row
+
+
+def _guess_simulated(plan: Plan) -> Callable[[int], float]:
+    scale = min(cell.config.target.scale or _DEFAULT_SCALE for cell in plan.cells)
+    return lambda rows: rows / scale / _FIRST_GUESS_SIMULATED_ROWS_PER_S
 
 
 def _guess(rows: int) -> float:

@@ -21,6 +21,7 @@ from storagelab.keys import (
     shown,
     split_path,
     value_with_unit,
+    without_unit,
 )
 from storagelab.model import Config, Factor, Level
 from storagelab.values import JsonValue
@@ -138,7 +139,7 @@ def _check_path(path: str, place: Parts, base: Tables) -> None:
     if path.partition(".")[0] in _CANNOT_VARY:
         _refuse_what_cannot_vary(path, place)
     try:
-        parts = split_path(value_with_unit(path, "0s")[0])
+        parts = split_path(without_unit(path))
     except LookupError as error:
         near = nearest(path, known)
         inside = [one for one in known if one.startswith(f"{path}.")]
@@ -149,10 +150,11 @@ def _check_path(path: str, place: Parts, base: Tables) -> None:
         else:
             hint = f"A factor can be any of: {', '.join(known)}."
         raise SpecError(f"{shown(path)} {error}", key=dotted(place), hint=hint) from None
-    volumes = base.get("volumes", {})
-    if parts[0] == "volumes" and parts[1] not in volumes:
-        hint = choices(parts[1], volumes, "The spec's volumes")
-        raise SpecError(f"no volume is named {shown(parts[1])}", key=dotted(place), hint=hint)
+    for table, what in (("volumes", "volume"), ("drives", "drive")):
+        declared = base.get(table, {})
+        if parts[0] == table and parts[1] not in declared:
+            hint = choices(parts[1], declared, f"The spec's {table}")
+            raise SpecError(f"no {what} is named {shown(parts[1])}", key=dotted(place), hint=hint)
 
 
 def _checked_sets(path: str, value: object, place: Parts, base: Tables) -> dict[str, JsonValue]:

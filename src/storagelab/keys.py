@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from storagelab.errors import SpecError
 from storagelab.model import Config
-from storagelab.units import parse_seconds
+from storagelab.units import parse_bytes, parse_seconds
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -337,6 +337,8 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     if isinstance(value, str) and words:
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
+    if isinstance(value, str) and last == "memory_bytes":
+        return 'memory_bytes is in bytes, as a plain number. With a unit: memory = "16GB".'
     if isinstance(value, str) and str(last).endswith("_s"):
         return f'{last} is in seconds, as a plain number. With a unit: {str(last).removesuffix("_s")} = "500ms".'
     if _is_table(schema):
@@ -350,8 +352,16 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 # Keys that can be written with a unit
 # ---------------------------------------------------------------------------------------------------------------------
 
-_WITH_UNIT = {"between_runs.pause": "between_runs.pause_s"}
-"""How a key is spelled when its value has a unit -> the key, which is in seconds."""
+_WITH_UNIT: dict[str, tuple[str, Callable[[str], float], str, str]] = {
+    "between_runs.pause": ("between_runs.pause_s", parse_seconds, "500ms", "seconds"),
+    "server.memory": ("server.memory_bytes", parse_bytes, "16GB", "bytes"),
+}
+"""How a key is spelled when its value has a unit -> the key, how it is read, an example, and the key's own unit."""
+
+
+def without_unit(path: str) -> str:
+    """The key that `path` means, if it is one that is spelled so with a unit; else `path`."""
+    return _WITH_UNIT[path][0] if path in _WITH_UNIT else path
 
 
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
@@ -361,11 +371,11 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
     """
     if path not in _WITH_UNIT:
         return path, value
-    key = _WITH_UNIT[path]
+    key, parse, example, unit = _WITH_UNIT[path]
     if not isinstance(value, str):
         name = key.rpartition(".")[2]
-        raise ValueError(f'must be text with a unit, such as "500ms", not {shown(value)}; in plain seconds: {name}')
-    return key, parse_seconds(value)
+        raise ValueError(f'must be text with a unit, such as "{example}", not {shown(value)}; in plain {unit}: {name}')
+    return key, parse(value)
 
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Runs come in blocks: a block is one combination of the levels of the costly factors, such as formats of a drive. All
 repetitions of a block are made before the next one, so that what is costly to change is changed least often. Within a
 block each repetition is a complete round of its cells, so that a drift of the machine hits all cells alike and the n-th
-repetitions of two cells make a pair.
+repetitions of two cells make a pair. Only in the order "cell-by-cell" a cell has all its repetitions before the next one:
+that is how the published harness worked, and what lets a drive's history pass for an effect of the layout.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from storagelab.values import JsonValue
 MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
+_OF_A_BLOCK = ("target", "server", "drives", "volumes")
+"""Of a simulated experiment: what holds for a whole block, since runs of a block share a server and the drives' history."""
+
 T = TypeVar("T")
 
 
@@ -37,6 +41,8 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
     cells = _cells(experiment)
     if len(cells) * experiment.repetitions > MAX_RUNS:
         raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
+    if any(cell.config.target.simulated for cell in cells):
+        costly = (*costly, *_OF_A_BLOCK)
     blocks = _blocks(cells, _costly_names(experiment, costly))
     ordered = _ordered(blocks, experiment)
     levels = {cell.cell_id: json.dumps(cell.levels, sort_keys=True, ensure_ascii=False) for cell in cells}
@@ -152,6 +158,9 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
     if randomised:
         blocks = shuffled(blocks, experiment.seed, "blocks")
     for number, cells in enumerate(blocks):
+        if experiment.order == "cell-by-cell":
+            yield from ((number, turn, cell) for cell in cells for turn in range(1, experiment.repetitions + 1))
+            continue
         for repetition in range(1, experiment.repetitions + 1):
             stream = f"round/{cells[0].cell_id}/{repetition}"
             for cell in shuffled(cells, experiment.seed, stream) if randomised else cells:

@@ -25,9 +25,10 @@ Status = Literal["ok", "failed", "unverified"]
 
 
 class TargetConfig(Frozen):
-    """The server under test. With neither `dsn` nor `dsn_env`, storagelab starts a private one."""
+    """The server under test. A PostgreSQL with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
-    engine: Literal["postgres"]
+    engine: Literal["postgres", "simulated"]
+    scale: int | None = Field(None, ge=1, le=1024, description="simulated: how many times smaller the world is")
     dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
     dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
     bin_dir: str | None = Field(None, description="folder of the server's binaries")
@@ -37,11 +38,44 @@ class TargetConfig(Frozen):
     def attached(self) -> bool:
         return self.dsn is not None or self.dsn_env is not None
 
+    @property
+    def simulated(self) -> bool:
+        return self.engine == "simulated"
+
+
+class ServerConfig(Frozen):
+    """A simulated server. What is left out is as in the engine's own defaults (crates/sim/src/scenario/server.rs)."""
+
+    cores: int = Field(ge=1, le=256, description="one scheduler each")
+    memory_bytes: int = Field(ge=2**20, lt=2**63, description='all of it; `memory = "16GB"` in the spec')
+    pfs_latch: Literal["update", "shared"] | None = Field(None, description="how PFS pages are latched")
+    pick_file: Literal["round-robin", "round-robin-per-worker", "random"] | None = None
+    pick_tries: int | None = Field(None, ge=0, le=128, description="other files looked at before queueing for one")
+    parent_latches: bool | None = Field(None, description="a split holds the parent's latch while it allocates")
+    lazy_writer: bool | None = None
+    checkpoints: bool | None = None
+    notice_at_switch: bool | None = Field(None, description="completed I/O is noticed at a scheduler's next switch")
+    costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(
+        default_factory=dict, description="any of the engine's costs, by its name"
+    )
+
+
+class DriveConfig(Frozen):
+    """A simulated drive: its profile, and what is chosen of it. What is left out must be the only one there is."""
+
+    profile: str = Field(description="name of a ready-made profile, or a file")
+    format: str | None = None
+    driver: str | None = None
+    sector_bytes: int | None = Field(None, ge=1, le=2**20)
+    trim: bool | None = Field(None, description="freed addresses are told to the drive; default: as in the profile")
+    host_ram_bytes: int | None = Field(None, ge=1, lt=2**63, description="memory that the drive's map may take")
+
 
 class VolumeConfig(Frozen):
-    """A place on a file system. storagelab makes, and later removes, a folder of its own inside it."""
+    """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
 
-    path: str
+    path: str | None = None
+    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
 class LayoutConfig(Frozen):
@@ -74,6 +108,10 @@ class BetweenRunsConfig(Frozen):
     checkpoint: bool = Field(True, description="checkpoint and sync before the clock starts")
     drop_page_cache: bool = Field(False, description="drop the kernel's page cache (needs root)")
     pause_s: float = Field(0.0, ge=0, le=3600, description="rest before each run, for drives that need it")
+    format_drives: bool = Field(False, description="simulated: format all drives, else once a block")
+    move_files: bool = Field(
+        False, description="simulated: the file system puts files elsewhere than in the run before"
+    )
 
 
 class MeasureConfig(Frozen):
@@ -87,6 +125,8 @@ class Config(Frozen):
     """Everything that a target needs to know of one cell: the spec with the cell's levels put in."""
 
     target: TargetConfig
+    server: ServerConfig | None = None
+    drives: dict[str, DriveConfig] = Field(default_factory=dict)
     volumes: dict[str, VolumeConfig] = Field(default_factory=dict)
     layout: LayoutConfig = LayoutConfig()
     workload: WorkloadConfig = WorkloadConfig()
@@ -134,7 +174,7 @@ class Experiment(Frozen):
     name: str
     question: str = ""
     repetitions: int = Field(3, ge=1, le=10_000)
-    order: Literal["randomised", "as-listed"] = "randomised"
+    order: Literal["randomised", "as-listed", "cell-by-cell"] = "randomised"
     seed: int = Field(1, ge=0, lt=2**63)
     costly: tuple[str, ...] = Field((), description="factors to change least often, by name")
     source: str = Field("", description="the spec's file, as the user named it")
@@ -172,6 +212,11 @@ class Plan(Frozen):
 
     def cell(self, cell_id: str) -> Cell:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any cell is; a plan that is both is refused before anything runs."""
+        return any(cell.config.target.simulated for cell in self.cells)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

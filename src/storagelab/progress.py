@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from storagelab.estimate import estimate
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.report import wording
+from storagelab.values import JsonValue
 
 LOG_FILE = "run.log"
 
@@ -29,18 +30,22 @@ class RunProgress:
         console: Console,
         folder: Path,
         check: Callable[[], None] = lambda: None,
+        *,
+        at_once: int = 1,
     ) -> None:
-        """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from.
+        """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from; `at_once` runs are
+        made side by side.
 
         `check` is called at everything that happens; it may raise KeyboardInterrupt to stop the runs.
         """
         self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
-        self.total = len(pending)
+        self.total, self.at_once = len(pending), at_once
+        self._rows_of = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
         self.console = console
         self.failed = 0
         self._log = _logger(folder / LOG_FILE)
-        self._rows_total = 1
+        self._shares: dict[tuple[str, int], float] = {}
         self._now = ""
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),  # a level may hold brackets
@@ -76,26 +81,31 @@ class RunProgress:
     # --- Listener ----------------------------------------------------------------------------------------------------
 
     def started(self, planned: PlannedRun, cell: Cell) -> None:
-        self._rows_total = cell.config.workload.rows
-        self._now = f"{wording.level_text(cell.levels) or cell.cell_id}, repetition {planned.repetition}"
+        self._now = _run_text(cell.levels, cell.cell_id, planned.repetition)
+        self._shares[planned.cell_id, planned.repetition] = 0.0
         self._log.info("start %s (%s)", self._now, planned.cell_id)
-        self._show(0)
+        self._show()
         self._check()
 
-    def rows_done(self, rows: int) -> None:
-        self._show(rows)
+    def rows_done(self, planned: PlannedRun, rows: int) -> None:
+        total = self._rows_of[planned.cell_id]
+        self._shares[planned.cell_id, planned.repetition] = min(1.0, rows / total)
+        self._show()
         self._check()
 
     def stored(self, run: Run) -> None:
-        self._left = self._left[1:]
+        made = run.cell_id, run.repetition
+        self._left = [planned for planned in self._left if (planned.cell_id, planned.repetition) != made]
+        self._shares.pop(made, None)
         if run.status == "failed":
             self.failed += 1
         else:
             self._finished.append((run.cell_id, run.wall_s))
         left = "" if not self._left else f"; {self._eta_text()} left"
         width = len(str(self.total))
-        self.say(f"[{self.done:{width}d}/{self.total}] {self._now}: {result_text(run)}{left}")
-        self._show(0)
+        which = _run_text(run.levels, run.cell_id, run.repetition)
+        self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
+        self._show()
 
     # --- showing -----------------------------------------------------------------------------------------------------
 
@@ -105,23 +115,27 @@ class RunProgress:
         if shown:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def _show(self, rows: int) -> None:
+    def _show(self) -> None:
         if self._task is None or not self.console.is_terminal:
             return
-        share = min(1.0, rows / self._rows_total)
         self._bar.update(
             self._task,
-            completed=self.done + share,
+            completed=self.done + sum(self._shares.values()),
             description=self._now,
             count=f"{self.done}/{self.total} runs",
-            eta=f"{self._eta_text(share)} left",
+            eta=f"{self._eta_text()} left",
         )
 
-    def _eta_text(self, share_of_current: float = 0.0) -> str:
+    def _eta_text(self) -> str:
         left_s = estimate(self.plan, self._left, self._finished).seconds
-        if self._left:
-            left_s -= share_of_current * estimate(self.plan, self._left[:1], self._finished).seconds
-        return wording.duration(max(0.0, left_s))
+        for planned in self._left:
+            if share := self._shares.get((planned.cell_id, planned.repetition)):
+                left_s -= share * estimate(self.plan, [planned], self._finished).seconds
+        return wording.duration(max(0.0, left_s) / self.at_once)
+
+
+def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:
+    return f"{wording.level_text(levels) or cell_id}, repetition {repetition}"
 
 
 def result_text(run: Run) -> str:

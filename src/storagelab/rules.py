@@ -1,4 +1,5 @@
-"""What must hold between the keys of one cell, beyond the type of each: volumes that exist, one way to the server."""
+"""What must hold between the keys of one cell, beyond the type of each: volumes that exist, one way to the server,
+and nothing said to a real server that only a simulated one can do, or the other way round."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ def config_of(tables: Tables) -> Config:
 
 
 def _conflicts(config: Config) -> Iterator[SpecError]:
-    yield from _target_conflicts(config)
+    if config.target.simulated:
+        yield from _simulated_conflicts(config)
+    else:
+        yield from _only_simulated(config)
+        yield from _target_conflicts(config)
     yield from _volume_conflicts(config)
     work = config.workload
     said = "rows_per_transaction" in work.model_fields_set
@@ -62,17 +67,71 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
         )
 
 
+def _only_simulated(config: Config) -> Iterator[SpecError]:
+    """What a real server can't be told."""
+    between = config.between_runs
+    said = {
+        "target.scale": config.target.scale is not None,
+        "server": config.server is not None,
+        "drives": bool(config.drives),
+        **{f"volumes.{name}.drives": volume.drives is not None for name, volume in config.volumes.items()},
+        "between_runs.format_drives": between.format_drives,
+        "between_runs.move_files": between.move_files,
+    }
+    for key in (key for key, there in said.items() if there):
+        hint = 'Leave it out, or simulate all of it: engine = "simulated" in [target].'
+        yield SpecError(f"is for simulated servers, and target.engine is {config.target.engine}", key=key, hint=hint)
+    for name, volume in config.volumes.items():
+        key = f"volumes.{name}.path"
+        if volume.path is None:
+            hint = f'Add to the spec:\n    [volumes.{name}]\n    path = "..."'
+            yield SpecError("is missing; it must be text in quotes", key=key, hint=hint)
+        elif not volume.path.strip() or "\0" in volume.path:
+            yield SpecError("is empty", key=key, hint='Name a folder: path = "." is the folder of the spec.')
+
+
+def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
+    target, between = config.target, config.between_runs
+    said = {
+        **{f"target.{name}": name in target.model_fields_set for name in ("settings", "bin_dir", "dsn", "dsn_env")},
+        **{f"volumes.{name}.path": volume.path is not None for name, volume in config.volumes.items()},
+        **{
+            f"between_runs.{name}": name in between.model_fields_set
+            for name in ("checkpoint", "drop_page_cache", "pause_s")
+        },
+        **{f"measure.{name}": name in config.measure.model_fields_set for name in ("waits", "sample_hz")},
+    }
+    for key in (key for key, there in said.items() if there):
+        yield SpecError("is for real servers, and target.engine is simulated", key=key, hint="Leave it out.")
+    if config.server is None:
+        hint = 'Add to the spec:\n    [server]\n    cores = 8\n    memory = "16GB"'
+        yield SpecError("is missing: a simulated server has cores and memory", key="server", hint=hint)
+    if not config.drives:
+        hint = 'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'
+        yield SpecError("there is none, and a simulated volume is made of drives", key="drives", hint=hint)
+    for name, volume in config.volumes.items():
+        if volume.drives is None:
+            hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
+            yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
+        for drive in volume.drives or ():
+            if drive not in config.drives:
+                hint = choices(drive, config.drives, "The spec's drives")
+                yield SpecError(f"no drive is named {shown(drive)}", key=f"volumes.{name}.drives", hint=hint)
+    if config.workload.kind != "random-insert":
+        hint = 'Use "random-insert", the only one that is simulated so far.'
+        yield SpecError(f"{shown(config.workload.kind)} is not simulated", key="workload.kind", hint=hint)
+
+
 def _volume_conflicts(config: Config) -> Iterator[SpecError]:
     if not config.volumes and not config.target.attached:
+        simulated = config.target.simulated
+        whose, content = ("simulated", 'drives = ["ssd"]') if simulated else ("private", 'path = "/mnt/drive"')
+        what = "" if simulated else ", with a folder on the drive to measure"
         yield SpecError(
-            "there is none, and a private server needs at least one place for its files",
+            f"there is none, and a {whose} server needs at least one place for its files",
             key="volumes",
-            hint='Add to the spec, with a folder on the drive to measure:\n    [volumes.a]\n    path = "/mnt/drive"',
+            hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}",
         )
-    for name, volume in config.volumes.items():
-        if not volume.path.strip() or "\0" in volume.path:
-            key = f"volumes.{name}.path"
-            yield SpecError("is empty", key=key, hint='Name a folder: path = "." is the folder of the spec.')
     named = [("layout.data", name) for name in config.layout.data or ()]
     if config.layout.log is not None:
         named.append(("layout.log", config.layout.log))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, Measurement, Plan, PlannedRun, Run, Status
+from storagelab.model import Cell, Config, Measurement, Plan, PlannedRun, Run, Status
 from storagelab.store import Store
-from storagelab.targets import Progress, Site, open_target
+from storagelab.targets import Progress, Site, Target, open_target
+
+Opening = Callable[[Config, Site], AbstractContextManager[Target]]
+"""Gives the target of one cell, which entering sets up."""
 
 
 class Listener(Protocol):
@@ -18,7 +23,7 @@ class Listener(Protocol):
 
     def started(self, planned: PlannedRun, cell: Cell) -> None: ...
 
-    def rows_done(self, rows: int) -> None: ...
+    def rows_done(self, planned: PlannedRun, rows: int) -> None: ...
 
     def stored(self, run: Run) -> None: ...
 
@@ -41,7 +46,7 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
         attempt = stored.get((planned.cell_id, planned.repetition), (0, ""))[0] + 1
         listener.started(planned, cell)
         try:
-            run = make_run(planned, cell, attempt, site, listener.rows_done)
+            run = make_run(planned, cell, attempt, site, partial(listener.rows_done, planned))
         except MeasuredThenStopped as stop:
             store.append(stop.run)
             listener.stored(stop.run)
@@ -57,10 +62,12 @@ class MeasuredThenStopped(KeyboardInterrupt):
         self.run = run
 
 
-def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress: Progress) -> Run:
+def make_run(
+    planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress: Progress, opening: Opening | None = None
+) -> Run:
     """Set up, measure, tear down: one run, whatever becomes of it. Raises MeasuredThenStopped."""
     started_at, began = _now(), time.perf_counter()
-    measurement, reason, stopped = _measure(planned, cell, site, progress)
+    measurement, reason, stopped = _measure(planned, cell, site, progress, opening or open_target)
     status, reason = _judge(measurement, reason)
     run = Run(
         **planned.model_dump(exclude={"cell_id"}),
@@ -80,11 +87,13 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, site: Site, progress
     return run
 
 
-def _measure(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> tuple[Measurement | None, str, bool]:
+def _measure(
+    planned: PlannedRun, cell: Cell, site: Site, progress: Progress, opening: Opening
+) -> tuple[Measurement | None, str, bool]:
     """What was measured, what went wrong, and whether the user asked to stop once it was measured."""
     measurement, reasons, finished, stopped = None, [], 0.0, False
     try:
-        with open_target(cell.config, site) as target:
+        with opening(cell.config, site) as target:
             try:
                 measurement = target.run(cell, planned.repetition, planned.seed, progress)
             except RunFailed as failure:

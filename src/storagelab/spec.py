@@ -153,10 +153,11 @@ def _base(raw: Tables) -> dict[str, Any]:
     for problem in problems(Config, base):
         if problem.kind != "missing":
             raise error_for(problem, Config, base)
-    for name in base.get("volumes", ()):
-        if _VOLUME_NAME.fullmatch(name) is None:
-            hint = "Use letters, digits, _ and -, at most 32: [volumes.ssd-1]"
-            raise SpecError("can't name a volume", key=dotted(("volumes", name)), hint=hint)
+    for table, what in (("volumes", "volume"), ("drives", "drive")):
+        for name in base.get(table, ()):
+            if _VOLUME_NAME.fullmatch(name) is None:
+                hint = f"Use letters, digits, _ and -, at most 32: [{table}.ssd-1]"
+                raise SpecError(f"can't name a {what}", key=dotted((table, name)), hint=hint)
     return base
 
 

@@ -1,6 +1,8 @@
 //! `storagelab._sim`: the only place where Rust and Python meet. It converts arguments and nothing else; what it offers is
 //! described for Python in `src/storagelab/_sim.pyi`.
 
+mod block;
+
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use storagelab_sim::rng;
@@ -10,6 +12,8 @@ use storagelab_sim::rng;
 mod _sim {
     #[pymodule_export]
     use super::{permutation, stream_seed, version};
+    #[pymodule_export]
+    use crate::block::{Block, Refused, check, costs};
 }
 
 /// The version of the extension, the same as the package's.

@@ -79,6 +79,8 @@ def _facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
     server, host = environment.get("server"), environment.get("host")
     if isinstance(server, Mapping) and server.get("version"):
         facts.append(f"{server.get('engine') or 'server'} {server['version']}")
+    if isinstance(server, Mapping) and server.get("scale"):
+        facts.append(f"simulated at scale {server['scale']}")
     if isinstance(host, Mapping) and host.get("cpu_count"):
         facts.append(f"{host['cpu_count']} CPUs")
     if isinstance(host, Mapping) and isinstance(memory := host.get("memory_bytes"), int | float):

@@ -23,12 +23,18 @@ _FACTOR_NAMES = {
     "between_runs.checkpoint": "checkpoint before each run",
     "between_runs.drop_page_cache": "page cache dropped before each run",
     "between_runs.pause_s": "pause before each run in s",
+    "between_runs.format_drives": "drives formatted before each run",
+    "between_runs.move_files": "files moved between runs",
+    "server.cores": "cores",
+    "server.pfs_latch": "latch of PFS pages",
+    "server.pick_file": "choice of the next file",
     "measure.waits": "waits sampled",
     "measure.sample_hz": "samples per second",
     "target.engine": "engine",
     "target.bin_dir": "server",
 }
 _COUNTED = {  # levels of these read as "4 data files"
+    "server.cores": ("core", "cores"),
     DATA_FILES: ("data file", "data files"),
     "workload.connections": ("connection", "connections"),
     "workload.rows_per_connection": ("row per connection", "rows per connection"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -166,17 +167,34 @@ def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
 
 def _order_text(experiment: Experiment, plan: Plan) -> str:
     blocks = len({run.block for run in plan.runs})
-    text = f"randomised with seed {experiment.seed}" if experiment.order == "randomised" else "as listed in the spec"
+    text = {
+        "randomised": f"randomised with seed {experiment.seed}",
+        "as-listed": "as listed in the spec",
+        "cell-by-cell": "as listed in the spec, all repetitions of a cell before the next",
+    }[experiment.order]
     if blocks > 1:
-        costly = w.listed([w.factor_text(name) for name in experiment.costly])
-        text += f", in {blocks} blocks" + (f" so that {costly} changes least often" if costly else "")
+        costly = w.listed([w.factor_text(name) for name in _constant_in_blocks(plan)])
+        text += f", in {blocks} blocks" + (f", one for each {costly}" if costly else "")
     return text
+
+
+def _constant_in_blocks(plan: Plan) -> list[str]:
+    """The factors that have one level in each block."""
+    levels = {cell.cell_id: cell.levels for cell in plan.cells}
+    seen: dict[tuple[str, int], set[str]] = {}
+    for run in plan.runs:
+        for name, level in levels[run.cell_id].items():
+            seen.setdefault((name, run.block), set()).add(str(level))
+    return [name for name in plan.cells[0].levels if all(len(one) == 1 for (at, _), one in seen.items() if at == name)]
 
 
 def _first_runs_text(plan: Plan) -> str:
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
-    first = [w.cell_text(levels[run.cell_id]) for run in plan.runs[:_FIRST_RUNS_SHOWN] if run.cell_id in levels]
-    more = " ..." if len(plan.runs) > len(first) else ""
+    order = list(dict.fromkeys(run.cell_id for run in plan.runs if run.cell_id in levels))
+    repeated = any(one.cell_id == other.cell_id for one, other in itertools.pairwise(plan.runs))
+    shown = order if repeated else [run.cell_id for run in plan.runs if run.cell_id in levels]
+    first = [w.cell_text(levels[cell_id]) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
+    more = " ..." if len(shown) > len(first) else ""
     return "; ".join(first) + more if len(plan.cells) > 1 else ""
 
 

@@ -52,6 +52,10 @@ class Target(Protocol):
 
 def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # noqa: ARG001 - other engines may ask it
     """Every check that can be made before anything is touched, over all cells. Raises PreflightError."""
+    if plan.simulated:
+        from storagelab.targets.simulated.preflight import check as check_simulated
+
+        return check_simulated(plan, site)
     from storagelab.targets.postgres.preflight import check
 
     return check(plan, site)
@@ -68,7 +72,10 @@ def try_starting(plan: Plan, site: Site) -> None:
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    """The target of one cell. Entering sets up, raising RunFailed if that can't be done; leaving tears down."""
+    """The target of one cell. Entering sets up, raising RunFailed if that can't be done; leaving tears down.
+
+    A simulated cell's drives come from the run before it, so its target is opened from its block: `targets.simulated`.
+    """
     from storagelab.targets.postgres.target import PostgresTarget
 
     return PostgresTarget(config, site)
@@ -79,6 +86,8 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
     Raises PreflightError when something of that name is not ours.
     """
+    if plan.simulated:
+        return []
     from storagelab.targets.postgres.target import sweep as sweep_postgres
 
     return sweep_postgres(plan, site)

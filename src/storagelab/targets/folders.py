@@ -36,8 +36,12 @@ class Site(Frozen):
         return f"storagelab_{self.identity}"
 
     def volume_paths(self, config: Config) -> dict[str, Path]:
-        """The volumes' own folders, absolute."""
-        return {name: self.place(volume.path, f"volumes.{name}.path") for name, volume in config.volumes.items()}
+        """The volumes' own folders, absolute; volumes of simulated drives have none."""
+        return {
+            name: self.place(volume.path, f"volumes.{name}.path")
+            for name, volume in config.volumes.items()
+            if volume.path is not None
+        }
 
     def place(self, path: str, key: str) -> Path:
         """A path of the spec, absolute. Raises PreflightError for the home of a user that there is not."""

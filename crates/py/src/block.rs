@@ -1,0 +1,149 @@
+//! A block of runs, as Python sees it: one crossing a run, with looks at signals and at progress in between.
+
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use storagelab_sim::run::{Block as Runs, BlockError, Step};
+use storagelab_sim::scenario::{Costs, Refusal, Scenario};
+
+create_exception!(_sim, Refused, PyValueError);
+
+/// How often a run stops to let Python look at signals and hear of progress.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Runs that are made one after the other on one set of drives.
+#[pyclass(module = "storagelab._sim")]
+pub(crate) struct Block {
+    /// Nothing once a run was broken off: what its drives hold then is nobody's.
+    runs: Option<Runs>,
+}
+
+#[pymethods]
+impl Block {
+    /// New drives, or those of `state` after its first `runs_done` runs.
+    #[new]
+    #[pyo3(signature = (scenario, runs_done = 0, state = None))]
+    fn new(py: Python<'_>, scenario: &str, runs_done: usize, state: Option<Vec<Vec<u8>>>) -> PyResult<Self> {
+        let scenario = read(py, scenario)?;
+        let made = py.detach(|| match state {
+            Some(drives) => Runs::resume(scenario, runs_done, &drives),
+            None => Runs::new(scenario),
+        });
+        let runs = made.map_err(|refusal| refusal_error(py, &refusal))?;
+        Ok(Self { runs: Some(runs) })
+    }
+
+    /// How many runs have been made.
+    #[getter]
+    fn runs_done(&self) -> PyResult<usize> {
+        Ok(self.whole()?.runs_done())
+    }
+
+    /// Makes the next run and says what came of it, as JSON; nothing when there is none left.
+    #[pyo3(signature = (progress = None))]
+    fn run_next(&mut self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
+        let mut runs = self.runs.take().ok_or_else(broken_off)?;
+        let progress = progress.map(|heard| heard.clone().unbind());
+        let mut stopped = None;
+        let (runs, made) = py.detach(|| {
+            let mut looked = Instant::now();
+            let mut glance = |step| {
+                if looked.elapsed() < LOOK_EVERY {
+                    return ControlFlow::Continue(());
+                }
+                looked = Instant::now();
+                match Python::attach(|py| look(py, progress.as_ref(), step)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        stopped = Some(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            };
+            // What the core asserts of itself must not end a campaign: this block is lost, others go on.
+            let made = catch_unwind(AssertUnwindSafe(|| runs.run_next(&mut glance)));
+            (
+                runs,
+                made.unwrap_or_else(|panic| Err(BlockError::Defect(words(&*panic)))),
+            )
+        });
+        if let Some(error) = stopped {
+            return Err(error);
+        }
+        let outcome = made.map_err(|error| match error {
+            BlockError::Refused(refusal) => refusal_error(py, &refusal),
+            other => PyRuntimeError::new_err(other.to_string()),
+        })?;
+        self.runs = Some(runs);
+        let json = outcome.map(|outcome| py.detach(|| serde_json::to_string(&outcome)));
+        json.transpose()
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// The drives as bytes, in the order of their names.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let runs = self.whole()?;
+        let drives = py.detach(|| runs.save_drives());
+        Ok(drives.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    }
+}
+
+impl Block {
+    fn whole(&self) -> PyResult<&Runs> {
+        self.runs.as_ref().ok_or_else(broken_off)
+    }
+}
+
+/// Says what can't be run, without making it.
+#[pyfunction]
+pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
+    let scenario = read(py, scenario)?;
+    py.detach(|| scenario.check())
+        .map_err(|refusal| refusal_error(py, &refusal))
+}
+
+fn read(py: Python<'_>, scenario: &str) -> PyResult<Scenario> {
+    serde_json::from_str(scenario).map_err(|error| refused(py, "scenario", &error.to_string()))
+}
+
+fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, step: Step) -> PyResult<()> {
+    py.check_signals()?;
+    progress.map_or(Ok(()), |heard| heard.call1(py, (step.rows,)).map(drop))
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+fn broken_off() -> PyErr {
+    PyRuntimeError::new_err("a run of this block was broken off, so its drives are of no use: make a new block")
+}
+
+/// Its `place` and `what` are attributes too, so that Python can say them in the words of the spec.
+fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
+    let error = Refused::new_err(format!("{place}: {what}"));
+    let value = error.value(py);
+    match value.setattr("place", place).and_then(|()| value.setattr("what", what)) {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
+
+fn refusal_error(py: Python<'_>, refusal: &Refusal) -> PyErr {
+    refused(py, &refusal.place, &refusal.what)
+}
+
+/// The server's costs by default, as JSON: name -> value, label and source.
+#[pyfunction]
+pub(crate) fn costs() -> PyResult<String> {
+    serde_json::to_string(&Costs::default()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}

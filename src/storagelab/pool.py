@@ -1,0 +1,193 @@
+"""Blocks of simulated runs side by side, one process each; runs on real servers one at a time, which is `runner`'s.
+
+What a block's runs come to depends on nothing but the block, so results are the same however many processes make them.
+Only this process writes the store.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storagelab import runner
+from storagelab.errors import RunFailed
+from storagelab.model import Cell, Plan, PlannedRun, Run
+from storagelab.runner import Listener
+from storagelab.store import Store
+from storagelab.targets import Site
+from storagelab.targets.simulated.block import Block, state_file
+from storagelab.targets.simulated.preflight import blocks_of
+
+_PATIENCE_S = 0.1
+"""How long news from the blocks are waited for before looking whether one broke, or somebody asked to stop."""
+
+
+class Task(NamedTuple):
+    """One block: all its runs, those of them that are wanted with the number of the attempt, and where it happens."""
+
+    runs: tuple[PlannedRun, ...]
+    cells: dict[str, Cell]
+    wanted: dict[int, int]
+    """Position in the block -> attempt."""
+    site: Site
+    results: Path
+
+
+class Began(NamedTuple):
+    planned: PlannedRun
+
+
+class Rows(NamedTuple):
+    planned: PlannedRun
+    rows: int
+
+
+Tell = Callable[[Began | Rows | Run], None]
+
+
+def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False, jobs: int = 1) -> None:
+    """Make every pending run and append each as it ends: simulated ones in up to `jobs` processes."""
+    if not plan.simulated:
+        runner.run_all(plan, store, site, listener, again=again)
+        return
+    cells = {cell.cell_id: cell for cell in plan.cells}
+
+    def tell(news: Began | Rows | Run) -> None:
+        match news:
+            case Began(planned):
+                listener.started(planned, cells[planned.cell_id])
+            case Rows(planned, rows):
+                listener.rows_done(planned, rows)
+            case Run():
+                store.append(news)
+                listener.stored(news)
+
+    todo = tasks(plan, store.attempts(), site, store.folder, again=again)
+    if min(jobs, len(todo)) <= 1:
+        for task in todo:
+            make_block(task, tell)
+    else:
+        _side_by_side(todo, min(jobs, len(todo)), tell)
+    for task in todo:
+        state_file(store.folder, task.runs[0].block).unlink(missing_ok=True)  # its runs are all stored
+
+
+def tasks(
+    plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], site: Site, results: Path, *, again: bool = False
+) -> list[Task]:
+    """The blocks in which something is still to be made, in order."""
+    wanted = {planned.sequence for planned in runner.pending(plan, stored, again=again)}
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    found = []
+    for runs in blocks_of(plan).values():
+        attempts = {
+            position: stored.get((planned.cell_id, planned.repetition), (0, ""))[0] + 1
+            for position, planned in enumerate(runs)
+            if planned.sequence in wanted
+        }
+        if attempts:
+            inside = {planned.cell_id: cells[planned.cell_id] for planned in runs}
+            found.append(Task(tuple(runs), inside, attempts, site, results))
+    return found
+
+
+def make_block(task: Task, tell: Tell) -> None:
+    """Make the wanted runs of one block, and those before them that the drives' history needs."""
+    block = Block(task.runs, task.cells, task.site, task.results)
+    block.begin(min(task.wanted))
+    for position in range(block.position, max(task.wanted) + 1):
+        planned = task.runs[position]
+
+        def heard(rows: int, planned: PlannedRun = planned) -> None:
+            tell(Rows(planned, rows * block.scale))
+
+        if position not in task.wanted:
+            with suppress(RunFailed):  # it is stored as failed already
+                block.make(heard)
+            continue
+        tell(Began(planned))
+        cell = task.cells[planned.cell_id]
+        try:
+            tell(runner.make_run(planned, cell, task.wanted[position], task.site, heard, block.opened))
+        except runner.MeasuredThenStopped as stop:
+            tell(stop.run)
+            raise
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def _side_by_side(todo: Sequence[Task], jobs: int, tell: Tell) -> None:
+    """Whatever goes wrong here, or Ctrl-C, stops the others within a fraction of a second."""
+    context = multiprocessing.get_context("spawn")
+    news, stop = context.Queue(), context.Event()
+    with ProcessPoolExecutor(jobs, context, _begin_worker, (news, stop)) as workers:
+        blocks = [workers.submit(_make_block_here, task) for task in todo]
+        try:
+            for item in _until_all_ended(blocks, news):
+                tell(item)
+        finally:
+            stop.set()
+            for block in blocks:
+                block.cancel()
+
+
+def _until_all_ended(blocks: Sequence[Future[int]], news: Any) -> Iterator[Began | Rows | Run]:
+    """What the blocks tell, until each has ended and all that it told has come in. Raises what broke a block."""
+    runs = 0
+    while True:
+        try:
+            item = news.get(timeout=_PATIENCE_S)
+        except queue.Empty:
+            if broken := next((error for block in blocks if block.done() and (error := block.exception())), None):
+                raise broken from None
+            if all(block.done() for block in blocks) and runs == sum(block.result() for block in blocks):
+                return
+            continue
+        runs += isinstance(item, Run)
+        yield item
+
+
+_news: Any = None
+_stop: Event | None = None
+
+
+def _begin_worker(news: Any, stop: Event) -> None:
+    """Ctrl-C is the parent's business; and without a parent there is no business."""
+    global _news, _stop
+    _news, _stop = news, stop
+    news.cancel_join_thread()  # once the parent no longer reads, what is still to be told must not keep a worker alive
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _make_block_here(task: Task) -> int:
+    """How many runs were told of. Raises KeyboardInterrupt, inside a run too, once the parent wants no more."""
+    runs = 0
+
+    def tell(item: Began | Rows | Run) -> None:
+        nonlocal runs
+        if _stop is not None and _stop.is_set():
+            raise KeyboardInterrupt
+        runs += isinstance(item, Run)
+        _news.put(item)
+
+    make_block(task, tell)
+    return runs

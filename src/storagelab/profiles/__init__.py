@@ -1,0 +1,147 @@
+"""Profiles of drives: every figure with its label and its source. Ready-made ones lie beside this file; any file will do."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from storagelab.errors import PreflightError
+from storagelab.keys import choices, dotted
+from storagelab.values import Frozen, Scalar
+
+Label = Literal["derived", "published", "fitted"]
+
+
+class Figure(Frozen):
+    """A figure that can't be had without where it comes from; its unit is the end of its name."""
+
+    value: Scalar
+    label: Label
+    source: str = Field(min_length=1)
+
+
+class Geometry(Frozen):
+    raw_bytes: Figure
+    flash_page_bytes: Figure
+    pages_per_block: Figure
+    erase_block_pages: Figure
+    dies: Figure
+
+
+class Timing(Frozen):
+    read_ns: Figure
+    program_ns: Figure
+    erase_ns: Figure
+    jitter_per_mille: Figure
+    programs_before_read: Figure
+    read_command_ns: Figure
+    write_command_ns: Figure
+    link_read_bytes_per_s: Figure
+    link_write_bytes_per_s: Figure
+    buffer_pages: Figure
+
+
+class Cleaning(Frozen):
+    victim: Figure
+    streams: Figure
+    start_per_mille: Figure
+    stop_per_mille: Figure
+    pace_per_mille: Figure
+    idle_after_ns: Figure
+    idle_per_mille: Figure
+
+
+class Mapping(Frozen):
+    per_data_bytes: Figure
+    advised_bytes: Figure
+    worst_case_bytes: dict[str, Figure] = Field(min_length=1)
+    extent_bytes: Figure
+
+
+class Driver(Frozen):
+    host_cpu_ns: Figure
+    host_cpu_sector_ns: Figure
+    ram_divisor: Figure
+
+
+class Profile(Frozen):
+    """A flash drive; crates/sim/src/flash/profile.rs says what each figure means, and refuses values that can't be."""
+
+    name: str
+    title: str
+    kind: Literal["flash"]
+    geometry: Geometry
+    formats: dict[str, Figure] = Field(min_length=1)
+    timing: Timing
+    cleaning: Cleaning
+    trim: Figure
+    mapping: Mapping
+    drivers: dict[str, Driver] = Field(min_length=1)
+
+    @property
+    def sectors(self) -> tuple[int, ...]:
+        """Sizes of sector that it can have, in bytes."""
+        return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
+
+    def figures(self) -> Iterator[tuple[str, Figure]]:
+        """Every figure under its path, as in the file."""
+        yield from _figures(self, ())
+
+
+def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
+    if isinstance(inside, Figure):
+        yield dotted(parts), inside
+    elif isinstance(inside, BaseModel | dict):
+        for name, value in dict(inside).items():
+            yield from _figures(value, (*parts, name))
+
+
+def ready_made() -> tuple[str, ...]:
+    """Names of the profiles that come with storagelab."""
+    files = resources.files(__name__).iterdir()
+    return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
+
+
+def load(name: str, folder: Path, key: str | None = None) -> Profile:
+    """The profile called `name`, or in the file `name`, relative to `folder`. Raises PreflightError naming `key`."""
+    is_file = name.endswith(".toml") or "/" in name
+    if not is_file and name not in ready_made():
+        hint = choices(name, ready_made(), "There are") + " A file of your own is named with its ending: drives/my.toml"
+        raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
+    try:
+        text = (
+            (folder / Path(name).expanduser()).read_text(encoding="utf-8")
+            if is_file
+            else resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+        )
+        return _checked(tomllib.loads(text))
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "`storagelab profiles show iodrive-320` prints a whole one"
+        raise PreflightError(f"the profile {name} can't be used: {reason}", key=key, hint=hint) from None
+
+
+def _checked(content: dict[str, object]) -> Profile:
+    """Raises ValueError, in plain words, for the first thing that is wrong."""
+    try:
+        profile = Profile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{dotted(first['loc'])}: {_PLAIN.get(first['type'], first['msg'].lower())}") from None
+    if wrong := [size for size in profile.mapping.worst_case_bytes if not size.isdigit()]:
+        raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is no size of a sector in bytes")
+    return profile
+
+
+_PLAIN = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a figure that a profile has",
+    "literal_error": "must be derived, published or fitted; kind must be flash",
+    "string_too_short": "is empty: every figure says where it comes from",
+    "model_type": "must be a table with value, label and source",
+}

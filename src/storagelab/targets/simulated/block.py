@@ -1,0 +1,136 @@
+"""A block of runs on simulated drives: made in order, saved after each, taken up again where it was left.
+
+Every outcome follows from the scenario alone. A block whose saved drives are gone, foreign or too new is therefore made
+again from its first run, and what is stored already is not stored twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import storagelab
+from storagelab import _sim
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model import Cell, Config, Measurement, PlannedRun
+from storagelab.targets import Progress, Site, Target
+from storagelab.targets.simulated.environment import describe
+from storagelab.targets.simulated.measurement import measurement
+from storagelab.targets.simulated.scenario import scale_of, scenario
+
+STATE_FOLDER = "state"
+
+
+def state_file(results: Path, block: int) -> Path:
+    """Where the drives of a block are kept between two of its runs."""
+    return results / STATE_FOLDER / f"block-{block}.bin"
+
+
+class Block:
+    """The runs of one block, all of them, in the plan's order."""
+
+    def __init__(self, runs: Sequence[PlannedRun], cells: Mapping[str, Cell], site: Site, results: Path) -> None:
+        """Raises PreflightError for a scenario that can't be."""
+        self.runs, self.cells = runs, cells
+        self.content = scenario(runs, cells, site.spec_folder)
+        self.scale = scale_of(cells[runs[0].cell_id].config)
+        self._scenario = json.dumps(self.content, sort_keys=True)
+        words = f"{storagelab.__version__}\n{self._scenario}"
+        self._identity = hashlib.sha256(words.encode()).hexdigest()
+        self._file = state_file(results, runs[0].block)
+        self._block: _sim.Block | None = None
+        self._defect = ""
+        self.position = 0
+        """Of the run that is next."""
+
+    def begin(self, first: int) -> None:
+        """Set up for the run at position `first`, or as near before it as can be: `position` says where."""
+        saved = self._saved()
+        if saved is not None and saved[0] <= first:
+            try:
+                self._block, self.position = _made(self._scenario, *saved), saved[0]
+                return
+            except PreflightError:
+                pass  # damaged: its first runs are made again
+        self._block = _made(self._scenario)
+
+    @contextmanager
+    def opened(self, config: Config, _site: Site) -> Iterator[Target]:
+        """The target of the next run, whose cell must be of `config`. There is nothing to set up or to remove."""
+        planned = self.runs[self.position]
+        assert self.cells[planned.cell_id].config == config
+        yield _Next(self, planned)
+
+    def make(self, progress: Progress) -> dict[str, object]:
+        """The outcome of the next run, its drives saved. Raises RunFailed, and for all that follow, for a defect."""
+        assert self._block is not None
+        self.position += 1
+        if self._defect:
+            raise RunFailed(f"its drives were lost in an earlier run of its block: {self._defect}")
+        try:
+            text = self._block.run_next(progress)
+        except RuntimeError as error:
+            self._defect = str(error)
+            raise RunFailed(self._defect) from error
+        assert text is not None
+        self._save()
+        outcome: dict[str, object] = json.loads(text)
+        return outcome
+
+    # --- saved drives ------------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Written beside and put into place, so that a kill leaves the state before or the one after."""
+        assert self._block is not None
+        drives = self._block.state()
+        header = {"identity": self._identity, "runs_done": self.position, "bytes": [len(drive) for drive in drives]}
+        beside = self._file.with_suffix(f".{os.getpid()}.part")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(json.dumps(header).encode() + b"\n")
+                file.writelines(drives)
+            beside.replace(self._file)
+        except OSError as error:
+            raise RunFailed(f"the drives can't be saved in {self._file}: {error.strerror}") from error
+
+    def _saved(self) -> tuple[int, list[bytes]] | None:
+        try:
+            head, _, rest = self._file.read_bytes().partition(b"\n")
+            header = json.loads(head)
+            lengths = [int(length) for length in header["bytes"]]
+            if header["identity"] != self._identity or sum(lengths) != len(rest):
+                return None
+            ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
+            return int(header["runs_done"]), [rest[a:b] for a, b in itertools.pairwise(ends)]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+class _Next:
+    """The next run of a block, as a target."""
+
+    def __init__(self, block: Block, planned: PlannedRun) -> None:
+        self.block, self.planned = block, planned
+
+    def describe(self) -> dict[str, object]:
+        return describe(self.block.content, self.block.cells[self.planned.cell_id].config)
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
+        assert (cell.cell_id, repetition, seed) == (self.planned.cell_id, self.planned.repetition, self.planned.seed)
+        outcome = self.block.make(progress)
+        if outcome["failure"]:
+            raise RunFailed(str(outcome["failure"]))
+        return measurement(outcome, cell, self.describe())
+
+
+def _made(scenario: str, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block:
+    try:
+        return _sim.Block(scenario, runs_done, drives)
+    except _sim.Refused as refusal:
+        raise PreflightError(refusal.what, key=refusal.place) from None

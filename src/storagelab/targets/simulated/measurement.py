@@ -1,0 +1,158 @@
+"""An outcome of the core (crates/sim/src/outcome.rs) as a Measurement. Pure.
+
+**Scale.** A world 64 times smaller lives 64 times shorter at the same rates: rows, pages, bytes and all times of a run
+shrink, while cores, connections and latencies stay. What is handed over is life-size: counts, bytes and sums of time are
+multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied alike, so that waits + CPU
++ time after an early finish stay equal to connections x elapsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from storagelab.model import Cell, Measurement, TimeSeries, WaitingTask
+from storagelab.targets.simulated.scenario import scale_of
+from storagelab.waits import NS, Category, CountedWait, CountedWaits
+
+_CATEGORIES: dict[str, Category] = {
+    "PAGEIOLATCH_EX": "data-read", "PAGEIOLATCH_SH": "data-read", "WRITELOG": "commit", "LOGBUFFER": "log-buffer",
+    "SLEEP_BPOOL_FLUSH": "data-write", "WRITE_COMPLETION": "data-write", "PAGELATCH_UP": "allocation",
+    "PAGELATCH_SH": "page-latch", "PAGELATCH_EX": "page-latch", "SOS_SCHEDULER_YIELD": "cpu-queue",
+}  # fmt: skip
+"""PAGELATCH_UP is asked for on allocation pages only."""
+_RATES = ("rows_per_s",)
+_PAGE = re.compile(r"(?P<kind>PFS|GAM|SGAM|data|index) (?P<place>\d+:(?P<file>\d+):\d+)")
+_KINDS = {
+    "PFS": "a PFS page",
+    "GAM": "a GAM page",
+    "SGAM": "an SGAM page",
+    "data": "a data page",
+    "index": "an index page",
+}
+_LOG_FILE = 2
+"""A server numbers its files 1 (data), 2 (log), 3 (data) and so on."""
+_NOT_COUNTS = ("read_latency_ns", "write_latency_ns", "write_amplification")
+_OF_THE_SIMULATION = ("fingerprint", "events")
+
+
+def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
+    """One run, life-size. `outcome` is the core's, parsed."""
+    scale = scale_of(cell.config)
+    return Measurement(
+        provenance="simulated",
+        elapsed_s=outcome["elapsed_ns"] * scale * NS,
+        rows=outcome["rows"] * scale,
+        waits=_waits(outcome, scale),
+        waiting_tasks=tuple(_waiting_tasks(outcome["waiting_tasks"], scale)),
+        counters=_counters(outcome, scale),
+        series=_series(outcome["series"], scale, cell),
+        environment=dict(environment),
+    )
+
+
+def _waits(outcome: Mapping[str, Any], scale: int) -> CountedWaits:
+    elapsed_ns, connections = outcome["elapsed_ns"] * scale, outcome["connections"]
+    return CountedWaits(
+        connections=connections,
+        elapsed_s=elapsed_ns * NS,
+        busy_s=(connections * elapsed_ns - outcome["finished_early_ns"] * scale) * NS,
+        rows=tuple(
+            CountedWait(
+                wait_type=row["wait_type"],
+                analogue=row["wait_type"],
+                category=_CATEGORIES.get(row["wait_type"], "latch" if "LATCH" in row["wait_type"] else "other"),
+                wait_ns=(row["resource_ns"] + row["signal_ns"]) * scale,
+                signal_ns=row["signal_ns"] * scale,
+                wait_count=row["count"] * scale,
+            )
+            for row in outcome["waits"]
+        ),
+        cpu_s=outcome["cpu_ns"] * scale * NS,
+    )
+
+
+def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[WaitingTask]:
+    for sample in samples:
+        for task in sample["tasks"]:
+            resource, data_file = _decoded(task["resource"])
+            yield WaitingTask(
+                at_s=sample["at_ns"] * scale * NS,
+                wait_type=task["wait_type"],
+                resource=resource,
+                sessions=task["workers"],
+                data_file=data_file,
+            )
+
+
+def _decoded(resource: str) -> tuple[str, int | None]:
+    """ "PFS 5:1:1520544" as "5:1:1520544, a PFS page" and the number of its data file, from 1."""
+    match = _PAGE.fullmatch(resource)
+    if match is None:
+        return resource or "(no page)", None
+    number = int(match["file"])
+    return f"{match['place']}, {_KINDS[match['kind']]}", number if number < _LOG_FILE else number - 1
+
+
+def _counters(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, float]]:
+    table = outcome["counters"]
+    groups: dict[str, dict[str, float]] = {
+        "engine": {
+            (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): _life_size(name, value, scale)
+            for name, value in table.items()
+            if name not in _OF_THE_SIMULATION
+        },
+        "background": {
+            "cpu_s": outcome["background_cpu_ns"] * scale * NS,
+            **{
+                f"{row['wait_type']}_s": (row["resource_ns"] + row["signal_ns"]) * scale * NS
+                for row in outcome["background_waits"]
+            },
+        },
+        "simulation": {"events": table["events"]},
+    }
+    for drive in outcome["drives"]:
+        groups[f"drive {drive['name']}"] = {
+            "utilisation": drive["utilisation"],
+            "write_amplification": drive["write_amplification"],
+            "host_flash_pages": drive["host_pages"] * scale,
+            "moved_flash_pages": drive["moved_pages"] * scale,
+            "map_in_host_bytes": drive["host_ram_bytes"],
+            "dies_busy_s": drive["die_busy_ns"] * scale * NS,
+            "cleaning_bursts": drive["cleaning_bursts"],
+        }
+    return groups
+
+
+def _life_size(name: str, value: float, scale: int) -> float:
+    if name in _NOT_COUNTS:
+        return value * NS if name.endswith("_ns") else value
+    return value * scale * NS if name.endswith("_ns") else value * scale
+
+
+def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSeries:
+    """I/O is told of a volume where all of it goes to one, and of all volumes together where it does not."""
+    volumes = cell.config.data_volumes
+    data = f"volume.{volumes[0] if len(volumes) == 1 else 'data'}"
+    log = f"volume.{cell.config.log_volume}"
+    beside = log == data
+    written = series["written_bytes_per_s"]
+    log_written = series["log_bytes_per_s"]
+    columns: dict[str, list[float]] = {
+        "rows_per_s": series["rows_per_s"],
+        f"{data}.read_bytes_per_s": series["read_bytes_per_s"],
+        f"{data}.write_bytes_per_s": [a + b for a, b in zip(written, log_written, strict=True)] if beside else written,
+        "log_bytes_per_s": log_written,
+        "write_amplification": series["write_amplification"],
+        "utilisation": series["utilisation"],
+        "dirty_pages": [pages * scale for pages in series["dirty_pages"]],
+        "runnable": series["runnable"],
+        "io_in_progress": series["io_in_progress"],
+    }
+    if not beside:
+        columns[f"{log}.write_bytes_per_s"] = log_written
+    return TimeSeries(
+        at_s=tuple(at_ns * scale * NS for at_ns in series["at_ns"]),
+        columns={name: tuple(values) for name, values in columns.items()},
+    )

@@ -1,0 +1,116 @@
+"""Can every block of the plan be simulated, and is there memory for it here? Looks, touches nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from storagelab import _sim, host
+from storagelab.errors import PreflightError
+from storagelab.model import Cell, Plan, PlannedRun
+from storagelab.targets import Preflight, Site
+from storagelab.targets.simulated.scenario import scale_of, scenario
+
+# What a simulated world takes of this machine's memory, measured at several scales and rounded up.
+_BYTES_PER_FLASH_PAGE = 16
+_BYTES_PER_LEAF = 48
+_BYTES_PER_FRAME = 16
+_BYTES_ANYWAY = 64 * 2**20
+_ROWS_PER_LEAF = 34
+"""50 rows a page, ln 2 full."""
+_LARGEST_SCALE = 1024
+
+_RUN_PLACE = re.compile(r"runs\[(?P<run>\d+)\]\.(?P<field>.+)")
+_KEYS = {
+    "data_files": "layout.data_files", "data_volumes": "layout.data", "log_volume": "layout.log",
+    "scale": "target.scale", "server.memory_bytes": "server.memory",
+}  # fmt: skip
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Raises PreflightError, naming the key, for the first block that can't be."""
+    if not all(cell.config.target.simulated for cell in plan.cells):
+        hint = "Write two specs: what is measured and what is simulated are never in one series."
+        raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    contents = []
+    most_bytes = 0
+    for runs in blocks_of(plan).values():
+        content = scenario(runs, cells, site.spec_folder)
+        _check_block(content, runs, cells)
+        contents.append(content)
+        most_bytes = max(most_bytes, memory_bytes(content))
+    _check_memory(most_bytes, max(scale_of(cell.config) for cell in plan.cells))
+    return Preflight(server=_server_text(contents), volumes=())
+
+
+def blocks_of(plan: Plan) -> dict[int, list[PlannedRun]]:
+    """All runs by their block, in order."""
+    blocks: dict[int, list[PlannedRun]] = {}
+    for planned in plan.runs:
+        blocks.setdefault(planned.block, []).append(planned)
+    return blocks
+
+
+def _check_block(content: Mapping[str, Any], runs: list[PlannedRun], cells: Mapping[str, Cell]) -> None:
+    try:
+        _sim.check(json.dumps(content))
+    except _sim.Refused as refusal:
+        place, levels = refusal.place, {}
+        if match := _RUN_PLACE.fullmatch(place):
+            place, levels = match["field"], cells[runs[int(match["run"])].cell_id].levels
+        where = ", ".join(f"{name} = {level}" for name, level in levels.items())
+        problem = refusal.what + (f" (in the cell {where})" if where else "")
+        raise PreflightError(problem, key=_KEYS.get(place, place)) from None
+
+
+def _server_text(contents: Sequence[Mapping[str, Any]]) -> str:
+    servers = [content["server"] for content in contents]
+    cores = _listed(server["cores"] for server in servers)
+    memory = _listed(f"{server['memory_bytes'] / 2**30:.3g}" for server in servers)
+    scales = _listed(content["scale"] for content in contents)
+    titles = _listed(drive["profile"]["title"] for content in contents for drive in content["drives"].values())
+    return f"simulated, at scale {scales}: {cores} cores, {memory} GB, {titles}"
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(map(str, values)))
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def memory_bytes(content: Mapping[str, Any]) -> int:
+    """What the world of a scenario takes of this machine's memory, about."""
+    drives = content["drives"].values()
+    flash = sum(_value(drive, "raw_bytes") // _value(drive, "flash_page_bytes") for drive in drives)
+    rows = max(run["workload"]["rows_per_connection"] * run["workload"]["connections"] for run in content["runs"])
+    frames = content["server"]["memory_bytes"] // 8192
+    world = flash * _BYTES_PER_FLASH_PAGE + rows // _ROWS_PER_LEAF * _BYTES_PER_LEAF + frames * _BYTES_PER_FRAME
+    return int(world // content["scale"]) + _BYTES_ANYWAY
+
+
+def _value(drive: Mapping[str, Any], name: str) -> int:
+    return int(drive["profile"]["geometry"][name]["value"])
+
+
+def _check_memory(needed_bytes: int, scale: int) -> None:
+    free_bytes = _free_memory_bytes()
+    if free_bytes is None or needed_bytes <= free_bytes:
+        return
+    larger = scale
+    while larger < _LARGEST_SCALE and needed_bytes * scale / larger > free_bytes / 2:
+        larger *= 2
+    raise PreflightError(
+        f"a world of scale {scale} takes about {needed_bytes / 2**30:.1f} GiB of memory, and "
+        f"{free_bytes / 2**30:.1f} GiB are free here",
+        key="target.scale",
+        hint=f"Set scale = {larger}, which takes about {needed_bytes * scale / larger / 2**30:.2f} GiB.",
+    )
+
+
+def _free_memory_bytes() -> int | None:
+    known = (host.describe_host().get("memory_available_bytes"), host.memory_limit_bytes())
+    return min((figure for figure in known if isinstance(figure, int)), default=None)

@@ -1,0 +1,48 @@
+"""Specs of simulated worlds so small that a run takes milliseconds; shared by the tests of what simulates them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storagelab.matrix import expand
+from storagelab.model import Experiment, Plan
+from storagelab.spec import parse
+
+SMALL = """
+name = "small"
+repetitions = 2
+order = "cell-by-cell"
+[target]
+engine = "simulated"
+scale = 256
+[server]
+cores = 4
+memory = "4GB"
+[drives.ssd]
+profile = "iodrive-320"
+format = "basic"
+driver = "2.2.3"
+sector_bytes = 512
+[volumes.a]
+drives = ["ssd"]
+[workload]
+connections = 8
+rows_per_connection = 500_000
+rows_per_transaction = 100
+[factors]
+"drives.ssd.format" = ["basic", "maximum-write"]
+"layout.data_files" = [1, 4]
+"""
+
+
+def small(*changes: tuple[str, str], folder: Path = Path("lab")) -> Experiment:
+    """`SMALL` with each (old, new) of `changes` made."""
+    text = SMALL
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse(text, str(folder / "small.toml"))
+
+
+def planned(*changes: tuple[str, str]) -> Plan:
+    return expand(small(*changes))

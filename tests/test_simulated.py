@@ -1,0 +1,252 @@
+"""The simulated target: what is refused before anything runs, and what a run hands over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from real_servers import site_at
+from simulated_specs import planned, small
+
+from storagelab import _sim
+from storagelab.analysis import analyse
+from storagelab.errors import PreflightError, SpecError
+from storagelab.matrix import expand
+from storagelab.model import Run
+from storagelab.pool import make_block, tasks
+from storagelab.report import render, wording
+from storagelab.targets import preflight
+from storagelab.targets.simulated import preflight as looks
+from storagelab.targets.simulated.measurement import _decoded
+from storagelab.waits import conservation
+
+ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
+
+
+def run_once(folder, *changes, repetitions: int = 1) -> list[Run]:
+    plan = planned(("repetitions = 2", f"repetitions = {repetitions}"), *changes)
+    told: list[object] = []
+    for task in tasks(plan, {}, site_at(folder), folder):
+        make_block(task, told.append)
+    return [item for item in told if isinstance(item, Run)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Run:
+    return run_once(tmp_path_factory.mktemp("run"), ONE_BLOCK)[0]
+
+
+# --- what a run hands over -------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_simulated_and_life_size(run):
+    measured = run.measurement
+    assert (run.status, measured.provenance) == ("ok", "simulated")
+    assert measured.rows == 8 * (500_000 // 256) * 256
+    assert 1 < measured.elapsed_s < 10_000
+
+
+def test_waits_and_cpu_are_connections_times_elapsed(run):
+    waits = run.measurement.waits
+    audit = conservation(waits)
+    assert waits.form == "counted"
+    assert audit.explained == pytest.approx(1.0, abs=1e-9)
+    assert audit.available_s == pytest.approx(8 * run.measurement.elapsed_s)
+    assert all(row.signal_ns <= row.wait_ns and row.wait_count % 256 == 0 for row in waits.rows)
+
+
+def test_its_time_series_ends_with_the_run_and_adds_up_to_its_rows(run):
+    series = run.measurement.series
+    assert series.at_s[-1] == pytest.approx(run.measurement.elapsed_s, rel=1e-3)
+    widths = [b - a for a, b in zip((0.0, *series.at_s), series.at_s, strict=False)]
+    rows = sum(rate * width for rate, width in zip(series.columns["rows_per_s"], widths, strict=True))
+    assert rows == pytest.approx(run.measurement.rows, rel=1e-6)
+    assert {len(values) for values in series.columns.values()} == {len(series.at_s)}
+    assert "volume.a.write_bytes_per_s" in series.columns
+
+
+def test_its_environment_is_the_simulated_servers_and_not_this_machines(run):
+    environment = run.measurement.environment
+    assert environment["server"]["cores"] == 4
+    assert environment["drives"]["ssd"]["usable_bytes"] == 300_000_000_000
+    assert "host" not in environment
+
+
+def test_its_counters_hold_write_amplification_and_utilisation(run):
+    drive = run.measurement.counters["drive ssd"]
+    assert drive["write_amplification"] >= 1.0
+    assert 0.0 < drive["utilisation"] < 1.0
+
+
+def test_a_page_is_decoded():
+    assert _decoded("PFS 5:1:1520544") == ("5:1:1520544, a PFS page", 1)
+    assert _decoded("data 5:3:17") == ("5:3:17, a data page", 2)
+    assert _decoded("log") == ("log", None)
+
+
+def test_a_switch_and_a_cost_of_the_spec_reach_the_engine(tmp_path, run):
+    slow = ("cores = 4", "cores = 4\ncosts = { row_cpu_ns = 110_000 }")
+    shared = ("cores = 4", 'cores = 4\npfs_latch = "shared"')
+    assert run_once(tmp_path, ONE_BLOCK, slow)[0].measurement.waits.cpu_s > 1.5 * run.measurement.waits.cpu_s
+    server = run_once(tmp_path, ONE_BLOCK, shared)[0].measurement.environment["server"]
+    assert server["switches"] == {"pfs_latch": "shared"}
+
+
+def test_a_drive_keeps_its_history_unless_it_is_formatted(tmp_path):
+    def used(*changes: tuple[str, str]) -> list[float]:
+        runs = run_once(tmp_path / str(len(changes)), ONE_BLOCK, *changes, repetitions=3)
+        return [run.measurement.counters["drive ssd"]["utilisation"] for run in runs[:3]]
+
+    move = ("[factors]", "[between_runs]\nmove_files = true\n[factors]")
+    first, second, third = used(move)
+    assert first < second < third
+    fresh = used(move, ("move_files = true", "move_files = true\nformat_drives = true"))
+    assert max(fresh) < 1.05 * min(fresh)
+
+
+def test_a_drive_that_runs_out_of_host_memory_fails_the_run_in_the_cores_words(tmp_path):
+    starved = ("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 1_000_000")
+    failed = run_once(tmp_path, ONE_BLOCK, starved)[0]
+    assert failed.status == "failed"
+    assert "off-line" in failed.reason
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
+    experiment = small()
+    plan = expand(experiment)
+    runs = run_once(tmp_path, repetitions=2)
+    findings = analyse(experiment, plan, runs)
+    assert findings.provenance == "simulated"
+    assert wording.headline(findings).startswith("In simulation, ")
+    for form in ("html", "md", "csv", "json"):
+        text = render(form, experiment, plan, runs, findings)
+        assert "simulated" in text
+        assert "PostgreSQL" not in text
+    assert any(run.measurement.waiting_tasks for run in runs)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ([('profile = "iodrive-320"', 'profile = "iodrive"')], "drives.ssd.profile", "no profile is named"),
+        ([('driver = "2.2.3"', 'driver = "9"')], "drives.ssd.driver", "has no '9'"),
+        ([('driver = "2.2.3"\n', "")], "drives.ssd.driver", "has several"),
+        ([("sector_bytes = 512", "sector_bytes = 1024")], "drives.ssd.sector_bytes", "has no 1024"),
+        ([("cores = 4", "cores = 4\ncosts = { row_cpu = 1 }")], "server.costs.row_cpu", "is no cost"),
+        ([("[1, 4]", "[1, 400]")], "layout.data_files", "layout.data_files = 400"),
+        ([("500_000", "500_000_000")], "workload.rows_per_connection", "pages"),
+        ([('"4GB"', '"4MB"')], "server.memory", "buffer pool"),
+        ([("rows_per_connection = 500_000", "rows_per_connection = 100")], "workload.rows_per_connection", "no row"),
+    ],
+)
+def test_a_scenario_that_cannot_be_is_refused_by_the_specs_own_key(changes, key, words):
+    if key == "drives.ssd.format":
+        changes.append(ONE_BLOCK)
+    experiment = small(*changes, *([("rows_per_transaction = 100", "rows_per_transaction = 10")]))
+    with pytest.raises(PreflightError) as caught:
+        preflight(experiment, expand(experiment), site_at(Path()))
+    assert caught.value.key == key
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ([("scale = 256", 'scale = 256\nsettings = { fsync = "off" }')], "target.settings"),
+        ([('drives = ["ssd"]', 'path = "./a"')], "volumes.a.path"),
+        ([('drives = ["ssd"]', 'drives = ["hdd"]')], "volumes.a.drives"),
+        ([("[factors]", "[measure]\nsample_hz = 10\n[factors]")], "measure.sample_hz"),
+        ([("[factors]", "[between_runs]\npause_s = 1\n[factors]")], "between_runs.pause_s"),
+        ([("[workload]", '[workload]\nkind = "sequential-insert"')], "workload.kind"),
+        ([('[server]\ncores = 4\nmemory = "4GB"\n', "")], "server"),
+        ([("cores = 4\n", "")], "server.cores"),
+        ([('engine = "simulated"\nscale = 256', 'engine = "postgres"')], "server"),
+        ([('engine = "simulated"\n', 'engine = "postgres"\n')], "target.scale"),
+        ([('"4GB"', "4")], "server.memory"),
+        ([('"4GB"', '"4 parsecs"')], "server.memory"),
+        ([("drives.ssd.format", "drives.hdd.format")], 'factors."drives.hdd.format"'),
+    ],
+)
+def test_what_only_the_other_kind_of_server_takes_is_refused_by_its_key(changes, key):
+    with pytest.raises(SpecError) as caught:
+        planned(*changes)
+    assert caught.value.key == key
+
+
+def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_suggests_a_scale(monkeypatch):
+    monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 300_000_000)
+    large = small(("scale = 256", "scale = 1"))
+    with pytest.raises(PreflightError, match=r"about \d\.\d GiB of memory") as caught:
+        preflight(large, expand(large), site_at(Path()))
+    assert caught.value.key == "target.scale"
+    assert "Set scale = " in caught.value.hint
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_drive_is_makes_blocks_and_what_lies_on_it_does_not():
+    plan = planned(("[factors]", '[factors]\n"server.cores" = [4, 8]'))
+    assert len({run.block for run in plan.runs}) == 4
+    for block in range(4):
+        inside = [plan.cell(run.cell_id) for run in plan.runs if run.block == block]
+        assert len({(cell.config.server.cores, cell.config.drives["ssd"].format) for cell in inside}) == 1
+
+
+def test_cell_by_cell_all_repetitions_of_a_layout_come_before_the_next():
+    plan = planned(ONE_BLOCK)
+    assert [(run.cell_id, run.repetition) for run in plan.runs] == [("c01", 1), ("c01", 2), ("c02", 1), ("c02", 2)]
+
+
+def test_memory_can_be_a_factor_with_its_unit():
+    plan = planned(("[factors]", '[factors]\n"server.memory" = ["2GB", "4GB"]'))
+    assert {cell.config.server.memory_bytes for cell in plan.cells} == {2 * 2**30, 4 * 2**30}
+    assert {cell.levels["server.memory"] for cell in plan.cells} == {"2GB", "4GB"}
+
+
+@pytest.mark.parametrize("file", sorted(Path("experiments").glob("*.toml")), ids=lambda file: file.stem)
+def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
+    from storagelab.spec import load
+
+    experiment = load(file)
+    plan = expand(experiment)
+    if plan.simulated:
+        assert preflight(experiment, plan, site_at(file.parent)).server.startswith("simulated")
+
+
+def test_article_a_is_360_runs_in_nine_blocks():
+    from storagelab.spec import load
+
+    plan = expand(load(Path("experiments/multiple-data-files.toml")))
+    assert (len(plan.runs), len({run.block for run in plan.runs})) == (360, 9)
+
+
+# --- the core, through its skin --------------------------------------------------------------------------------------
+
+
+def test_a_scenario_that_is_none_is_refused_with_its_place():
+    with pytest.raises(_sim.Refused) as caught:
+        _sim.Block("{}")
+    assert caught.value.place == "scenario"
+    assert "scale" in caught.value.what
+
+
+def test_what_progress_raises_breaks_the_run_off(tmp_path):
+    plan = planned(ONE_BLOCK, ("500_000", "20_000_000"))
+    (task,) = tasks(plan, {}, site_at(tmp_path), tmp_path)
+    heard: list[object] = []
+
+    def stop(item: object) -> None:
+        heard.append(item)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_block(task, stop)
+    assert heard[1].rows < heard[2].rows
