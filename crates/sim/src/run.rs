@@ -127,6 +127,14 @@ impl Block {
         self.drives.iter().map(Drive::save).collect()
     }
 
+    /// Says what is wrong with the maps of the drives, if anything is; see [`crate::flash::Ftl::check`].
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check_drives(&self) -> Result<(), String> {
+        self.drives.iter().try_for_each(|drive| drive.ftl().check())
+    }
+
     /// How many runs have been made.
     #[must_use]
     pub const fn runs_done(&self) -> usize {
@@ -150,6 +158,8 @@ impl Block {
             drive.rest(Rng::stream(plan.seed, &format!("drive {name}")));
             if plan.format_before {
                 drive.format();
+            } else {
+                drive.free_all();
             }
         }
         let mut layout = Layout::of(&self.scenario, &plan).map_err(BlockError::Defect)?;
@@ -234,8 +244,16 @@ impl<'r, 'w> Run<'r, 'w> {
                 .run_until(until)
                 .map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
             self.sample();
-            if state == Progress::Finished || self.engine.failure().is_some() {
+            if self.engine.failure().is_some() {
                 break;
+            }
+            if state == Progress::Finished {
+                self.engine.check_end().map_err(BlockError::Defect)?;
+                break;
+            }
+            #[cfg(debug_assertions)]
+            if self.series.at_ns.len() % WAITING_EVERY == 0 {
+                self.engine.check().map_err(BlockError::Defect)?;
             }
             let step = Step {
                 run: self.index,
@@ -300,7 +318,7 @@ impl<'r, 'w> Run<'r, 'w> {
         );
         RunOutcome {
             run: self.index,
-            failure: self.engine.failure().map(|offline| offline.to_string()),
+            failure: self.engine.failure().map(|failure| failure.to_string()),
             elapsed_ns: books.elapsed_ns,
             rows: self.last.rows,
             connections,
