@@ -161,7 +161,8 @@ mod tests {
             let count = (0..pages).filter(|&page| world.kind(page) == PageKind::Pfs).count();
             assert!((639..=640).contains(&count), "{count} PFS pages at scale {scale}");
             assert_eq!(world.pfs_index(pages - 1), 639);
-            let of_allocation = (0..pages).filter(|&page| !matches!(world.kind(page), PageKind::Data | PageKind::System));
+            let of_allocation =
+                (0..pages).filter(|&page| !matches!(world.kind(page), PageKind::Data | PageKind::System));
             assert!(of_allocation.count() as u64 <= world.allocation_pages(pages));
         }
     }

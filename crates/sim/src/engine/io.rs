@@ -355,7 +355,10 @@ impl Engine<'_> {
         while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
             let (drive, base, _) = self.layout.log;
             let offset = self.layout.shifted(drive, base + offset);
-            let Some(done_ns) = self.submit(drive, offset, bytes, |_, offset, bytes| Op::WriteBytes { offset, bytes }) else {
+            let Some(done_ns) = self.submit(drive, offset, bytes, |_, offset, bytes| Op::WriteBytes {
+                offset,
+                bytes,
+            }) else {
                 return;
             };
             self.schedule(Io::Log { up_to }, home, done_ns);

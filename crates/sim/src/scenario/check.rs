@@ -4,7 +4,7 @@ use super::{Refusal, RunPlan, Scenario, Server};
 use crate::engine::files::{Layout, index_pages_for, leaves_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use crate::flash::Parameters;
-use crate::kernel::{SEC, TIME_LIMIT_NS, US};
+use crate::kernel::{MS, SEC, TIME_LIMIT_NS, US};
 
 /// Limits of what a scenario may ask for.
 const MOST_CORES: u32 = 256;
@@ -28,7 +28,9 @@ const MOST_INDEX_PAGES: u64 = 1 << 31;
 const LONGEST_COST_NS: u64 = SEC;
 const LONGEST_PERIOD_NS: u64 = 86_400 * SEC;
 /// The most bytes or pieces that a cost may be.
-const MOST_OF_A_COST: u64 = 1 << 30;
+const MOST_OF_A_COST: u64 = 1 << 24;
+/// With checkpoints closer to each other, scaled, hardly anything else would be simulated.
+const SHORTEST_PERIOD_NS: u64 = MS;
 /// The longest that the rows of a run may take by their CPU time: about 200 days.
 const LONGEST_RUN_NS: u64 = TIME_LIMIT_NS / 4;
 
@@ -95,6 +97,14 @@ impl Scenario {
             return refuse("server.cores", format!("{}: must be 1 to {MOST_CORES}", server.cores));
         }
         server.check_costs()?;
+        let least_ns = SHORTEST_PERIOD_NS * u64::from(self.scale);
+        if server.costs.checkpoint_period_ns.value < least_ns {
+            let what = format!(
+                "is {}, must be at least {least_ns} at scale {}",
+                server.costs.checkpoint_period_ns.value, self.scale
+            );
+            return refuse("server.costs.checkpoint_period_ns", what);
+        }
         if server.switches.pick_tries > MOST_FILES {
             let what = format!("{}: must be at most {MOST_FILES}", server.switches.pick_tries);
             return refuse("server.pick_tries", what);
@@ -211,7 +221,9 @@ impl Scenario {
         if rows > MOST_ROWS {
             return refuse(
                 place(),
-                format!("{rows} rows in all at this scale, and there can be {MOST_ROWS}: fewer rows, or a larger scale"),
+                format!(
+                    "{rows} rows in all at this scale, and there can be {MOST_ROWS}: fewer rows, or a larger scale"
+                ),
             );
         }
         let commit_ns = costs.commit_cpu_ns.value / u64::from(run.workload.rows_per_transaction);
@@ -289,7 +301,6 @@ impl Server {
             ("burst_ns", &costs.burst_ns, 1),
             ("index_fanout", &costs.index_fanout, 1),
             ("gather_pages", &costs.gather_pages, 1),
-            ("checkpoint_period_ns", &costs.checkpoint_period_ns, 1),
             ("checkpoint_writes", &costs.checkpoint_writes, 1),
             ("checkpoint_latency_ns", &costs.checkpoint_latency_ns, US),
             ("lazy_writes", &costs.lazy_writes, 1),

@@ -1,4 +1,7 @@
 //! Worlds to test with: article A's, and small ones. Scenarios are made as JSON, as they come from outside.
+#![allow(dead_code, reason = "each test file needs some of it")]
+
+pub(crate) mod random;
 
 use std::ops::ControlFlow;
 
