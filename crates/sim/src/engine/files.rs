@@ -75,7 +75,7 @@ impl Layout {
     /// Moves everything to a random place, as a file system may that has deleted the files of the run before.
     pub fn shift(&mut self, rng: &mut Rng) {
         for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.drive_bytes) {
-            *shift = rng.below(bytes / PAGE_BYTES) * PAGE_BYTES;
+            *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
         }
     }
 

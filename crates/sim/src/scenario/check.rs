@@ -296,7 +296,7 @@ impl Server {
     fn check_costs(&self) -> Result<(), Refusal> {
         let costs = &self.costs;
         let at_least = [
-            ("quantum_ns", &costs.quantum_ns, 1),
+            ("quantum_ns", &costs.quantum_ns, US),
             ("row_cpu_ns", &costs.row_cpu_ns, 1),
             ("burst_ns", &costs.burst_ns, 1),
             ("index_fanout", &costs.index_fanout, 1),
