@@ -304,7 +304,7 @@ impl Server {
             ("checkpoint_writes", &costs.checkpoint_writes, 1),
             ("checkpoint_latency_ns", &costs.checkpoint_latency_ns, US),
             ("lazy_writes", &costs.lazy_writes, 1),
-            ("log_block_bytes", &costs.log_block_bytes, 1),
+            ("log_block_bytes", &costs.log_block_bytes, 512),
             ("log_writes", &costs.log_writes, 1),
         ];
         if let Some((name, figure, least)) = at_least.iter().find(|(_, figure, least)| figure.value < *least) {
