@@ -42,7 +42,8 @@ impl Layout {
         }
         let log_drive = drive_of(&run.log_volume)?;
         let log_bytes = (run.log_bytes / u64::from(scenario.scale))
-            .next_multiple_of(PAGE_BYTES)
+            .checked_next_multiple_of(PAGE_BYTES)
+            .unwrap_or(u64::MAX)
             .max(64 * PAGE_BYTES);
         let mut used = vec![0; drives.len()];
         used[log_drive] = log_bytes;
@@ -74,7 +75,7 @@ impl Layout {
     /// Moves everything to a random place, as a file system may that has deleted the files of the run before.
     pub fn shift(&mut self, rng: &mut Rng) {
         for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.drive_bytes) {
-            *shift = rng.below(bytes / PAGE_BYTES) * PAGE_BYTES;
+            *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
         }
     }
 
@@ -84,12 +85,11 @@ impl Layout {
         u64::from(self.pages_per_file) * self.files.len() as u64
     }
 
-    /// About how many pages a table of random keys takes: leaves a little under ln 2 full, the index above them, and what
-    /// each file keeps for itself.
+    /// Pages of all data files that a table can have: no header, no allocation page.
     #[must_use]
-    pub fn pages_for(&self, rows: u64) -> u64 {
-        let leaves = rows * 100 / (66 * u64::from(ROWS_PER_PAGE));
-        leaves + leaves / 150 + 4 * u64::from(EXTENT_PAGES) * self.files.len() as u64
+    pub fn table_pages(&self, geometry: Geometry) -> u64 {
+        let own = u64::from(EXTENT_PAGES) + geometry.allocation_pages(self.pages_per_file);
+        u64::from(self.pages_per_file).saturating_sub(own) * self.files.len() as u64
     }
 
     /// The drive and the byte there of a page, numbered over all files.
@@ -105,9 +105,35 @@ impl Layout {
     /// Where an address is after the shift.
     #[must_use]
     pub fn shifted(&self, drive: usize, offset: u64) -> u64 {
-        let usable = self.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES;
-        (offset + self.shift_bytes[drive]) % usable
+        (offset + self.shift_bytes[drive]) % self.whole_pages(drive)
     }
+
+    /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the drive, since files
+    /// that were moved over it go on at its beginning. Each piece is its first byte and its length.
+    pub fn pieces(&self, drive: usize, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let before_end = bytes.min(self.whole_pages(drive) - offset);
+        let pieces = [(offset, before_end), (0, bytes - before_end)];
+        pieces.into_iter().filter(|&(_, bytes)| bytes > 0)
+    }
+
+    /// The bytes of a drive that whole database pages can be put on.
+    fn whole_pages(&self, drive: usize) -> u64 {
+        self.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES
+    }
+}
+
+/// About how many leaves a table of random keys has, rather too many: they are ln 2 full, give or take what chance and the last
+/// splits make of it.
+#[must_use]
+pub fn leaves_for(rows: u64) -> u64 {
+    let pages = u128::from(rows) * 100 / (66 * u128::from(ROWS_PER_PAGE));
+    u64::try_from(pages).unwrap_or(u64::MAX)
+}
+
+/// About how many pages above so many leaves, rather too many: one splits off for every `fanout` splits, by chance.
+#[must_use]
+pub const fn index_pages_for(leaves: u64, fanout: u64) -> u64 {
+    (leaves / fanout).saturating_mul(3) / 2 + 4
 }
 
 /// Pages that each file gets, whole extents: an equal share of what was asked for, or of what is left on the fullest drive.
@@ -142,7 +168,14 @@ fn pages_per_file(
             run.data_files, scenario.scale
         ));
     }
-    u32::try_from(extents * u64::from(EXTENT_PAGES)).map_err(|_| "a file has too many pages".to_owned())
+    let pages = extents * u64::from(EXTENT_PAGES);
+    if pages * u64::from(run.data_files) >= u64::from(super::tree::NO_LEAF) {
+        return Err(format!(
+            "{} files of {pages} pages have more than can be numbered in 32 bits: a larger scale, or smaller drives",
+            run.data_files
+        ));
+    }
+    u32::try_from(pages).map_err(|_| "a file has too many pages".to_owned())
 }
 
 /// One data file: how far it has been filled, and which leaf is on which of its pages.
@@ -191,6 +224,12 @@ impl Files {
     #[must_use]
     pub fn is_full(&self, file: u32) -> bool {
         self.each[file as usize].next_page >= self.pages_per_file
+    }
+
+    /// Whether no file has a page left.
+    #[must_use]
+    pub fn are_full(&self) -> bool {
+        (0..self.count()).all(|file| self.is_full(file))
     }
 
     /// Whether the next page of a file takes a new extent.

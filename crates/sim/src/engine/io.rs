@@ -6,10 +6,10 @@
 
 use super::pool::Victim;
 use super::tree::{NO_LEAF, State, flag};
-use super::{Engine, IO_DONE, IO_NOTICED, add};
+use super::{Engine, Failure, IO_DONE, IO_NOTICED, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
-use crate::flash::{Offline, Op};
+use crate::flash::{Drive, Op};
 use crate::kernel::{Action, Ns};
 use crate::sqlos::{LatchClass, Mode};
 
@@ -67,6 +67,24 @@ impl Slots {
     }
 }
 
+/// The flash pages that hold so many bytes from `offset` on: the first one, and how many.
+pub(super) fn flash_pages(drive: &Drive, offset: u64, bytes: u64) -> (u32, u32) {
+    let page_bytes = u64::from(drive.parameters().flash_page_bytes);
+    let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
+    let page = narrow(offset / page_bytes);
+    (page, narrow((offset + bytes).div_ceil(page_bytes)) - page)
+}
+
+fn read(drive: &Drive, offset: u64, bytes: u64) -> Op {
+    let (page, pages) = flash_pages(drive, offset, bytes);
+    Op::Read { page, pages }
+}
+
+fn write(drive: &Drive, offset: u64, bytes: u64) -> Op {
+    let (page, pages) = flash_pages(drive, offset, bytes);
+    Op::Write { page, pages }
+}
+
 /// How many frames the clock's hand passes at most in search of one victim: twice around.
 const ROUNDS: u32 = 2;
 
@@ -75,33 +93,22 @@ impl Engine<'_> {
         self.os.current_scheduler().unwrap_or(0)
     }
 
-    /// Hands bytes at a place to a drive; returns when it will be done, if the drive is on-line.
-    fn submit(&self, drive: usize, offset: u64, bytes: u64, write: bool) -> Option<Ns> {
+    /// Hands bytes at a place to a drive; returns when all of it will be done, if the drive is on-line.
+    fn submit(&self, drive: usize, offset: u64, bytes: u64, op: impl Fn(&Drive, u64, u64) -> Op) -> Option<Ns> {
         let now = self.os.now();
-        let mut drives = self.drives.borrow_mut();
-        let drive = &mut drives[drive];
-        let page_bytes = u64::from(drive.parameters().flash_page_bytes);
-        let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
-        let page = narrow(offset / page_bytes);
-        let pages = narrow((offset + bytes).div_ceil(page_bytes)) - page;
-        let op = if write {
-            Op::Write { page, pages }
-        } else {
-            Op::Read { page, pages }
-        };
-        let done = drive.submit(now, op);
-        self.or_failure(done)
-    }
-
-    fn or_failure(&self, done: Result<Ns, Offline>) -> Option<Ns> {
-        match done {
-            Ok(done_ns) => Some(done_ns),
-            Err(offline) => {
-                *self.failure.borrow_mut() = Some(offline);
-                self.os.kernel().stop();
-                None
+        let drive_there = &mut self.drives.borrow_mut()[drive];
+        let mut done_ns = now;
+        for (offset, bytes) in self.layout.pieces(drive, offset, bytes) {
+            let op = op(drive_there, offset, bytes);
+            match drive_there.submit(now, op) {
+                Ok(piece_ns) => done_ns = done_ns.max(piece_ns),
+                Err(offline) => {
+                    self.fail(Failure::Offline(offline));
+                    return None;
+                }
             }
         }
+        Some(done_ns)
     }
 
     fn schedule(&self, io: Io, home: u32, done_ns: Ns) {
@@ -202,7 +209,7 @@ impl Engine<'_> {
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
         let page = self.tree.borrow().leaves[leaf as usize].page;
         let (drive, offset) = self.layout.place(page);
-        if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, false) {
+        if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, read) {
             add(&self.counters.reads, 1);
             self.schedule(Io::Read { leaf, frame }, home, done_ns);
         }
@@ -258,13 +265,9 @@ impl Engine<'_> {
         let (first_page, pages) = self.gather(seed);
         let (drive, offset) = self.layout.place(first_page);
         let bytes = u64::from(pages) * PAGE_BYTES;
-        // Files that were moved over the end of the drive go on at its beginning.
-        let before_end = bytes.min(self.layout.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES - offset);
-        let mut done = self.submit(drive, offset, before_end, true);
-        if before_end < bytes {
-            done = done.max(self.submit(drive, 0, bytes - before_end, true));
-        }
-        let Some(done_ns) = done else { return pages };
+        let Some(done_ns) = self.submit(drive, offset, bytes, write) else {
+            return pages;
+        };
         add(&self.counters.writes, 1);
         add(&self.counters.written_pages, u64::from(pages));
         match why {
@@ -352,9 +355,12 @@ impl Engine<'_> {
         while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
             let (drive, base, _) = self.layout.log;
             let offset = self.layout.shifted(drive, base + offset);
-            let now = self.os.now();
-            let done = self.drives.borrow_mut()[drive].submit(now, Op::WriteBytes { offset, bytes });
-            let Some(done_ns) = self.or_failure(done) else { return };
+            let Some(done_ns) = self.submit(drive, offset, bytes, |_, offset, bytes| Op::WriteBytes {
+                offset,
+                bytes,
+            }) else {
+                return;
+            };
             self.schedule(Io::Log { up_to }, home, done_ns);
         }
     }

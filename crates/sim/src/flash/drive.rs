@@ -94,6 +94,14 @@ impl Drive {
         self.last_request = 0;
     }
 
+    /// All files have been deleted: a drive that is told of such things knows now that it holds nothing. Others, and one that is
+    /// off-line, stay as they are.
+    pub fn free_all(&mut self) {
+        if self.parameters.trim && self.offline.is_none() {
+            self.trim(0, 0, self.parameters.shape.logical_pages);
+        }
+    }
+
     /// Frees every address and erases every block. A drive that was off-line is on-line again.
     ///
     /// # Panics
