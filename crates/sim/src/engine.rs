@@ -21,6 +21,7 @@ pub mod files;
 pub mod geometry;
 mod io;
 pub mod log;
+mod look_ahead;
 pub mod pool;
 mod sample;
 mod session;
@@ -290,7 +291,7 @@ impl<'w> Engine<'w> {
             ));
         }
         let files = self.files.borrow();
-        for (number, leaf) in (0..).zip(&tree.leaves) {
+        for (number, leaf) in (0..).zip(&tree.states) {
             if files.owner(leaf.page) != number {
                 return Err(format!("leaf {number} lies on page {}, which is another's", leaf.page));
             }

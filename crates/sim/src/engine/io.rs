@@ -200,7 +200,7 @@ impl Engine<'_> {
     }
 
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
-        let page = self.tree.borrow().leaves[leaf as usize].page;
+        let page = self.tree.borrow().states[leaf as usize].page;
         let (drive, offset) = self.layout.place(page);
         if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, false) {
             add(&self.counters.reads, 1);
@@ -251,7 +251,7 @@ impl Engine<'_> {
 
     /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
     pub(super) fn start_write(&self, leaf: u32, why: Why, home: u32) -> u32 {
-        let seed = self.tree.borrow().leaves[leaf as usize].page;
+        let seed = self.tree.borrow().states[leaf as usize].page;
         if !self.latch_for_write(leaf) {
             return 0;
         }

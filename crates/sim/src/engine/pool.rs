@@ -134,7 +134,7 @@ impl Pool {
                 self.len()
             ));
         }
-        let mut seen = vec![false; tree.leaves.len()];
+        let mut seen = vec![false; tree.states.len()];
         for &leaf in self.frames.iter().filter(|&&leaf| leaf != NO_LEAF) {
             if std::mem::replace(&mut seen[leaf as usize], true) {
                 return Err(format!("leaf {leaf} is in two frames"));

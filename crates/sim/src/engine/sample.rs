@@ -165,7 +165,7 @@ impl Engine<'_> {
             }
             KEY_GAM => format!("GAM {DATABASE}:{file}:{}", Geometry::gam_page_number(index)),
             KEY_LEAF => {
-                let page = self.tree.borrow().leaves[index as usize].page;
+                let page = self.tree.borrow().states[index as usize].page;
                 let file = file_number(u64::from(page / self.layout.pages_per_file));
                 let number = self.geometry.page_number(page % self.layout.pages_per_file);
                 format!("data {DATABASE}:{file}:{number}")

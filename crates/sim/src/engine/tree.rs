@@ -39,22 +39,15 @@ pub mod flag {
     pub const IN_IO: u8 = READING | WRITING;
 }
 
-/// One leaf page.
+/// One leaf page: 16 bytes, so that whoever looks at one part has all of it in the processor's cache.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf {
-    /// The first key of its interval.
-    pub low: u32,
-    /// The last key of its interval.
-    pub high: u32,
+pub struct State {
+    /// The last key of its interval; the first follows the last of the leaf to its left.
+    high: u32,
     /// The leaf to the right, or [`NO_LEAF`].
-    pub next: u32,
+    next: u32,
     /// Its page, numbered over all files.
     pub page: u32,
-}
-
-/// What changes of a leaf all the time, apart from the rest so that more of it is near.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct State {
     /// Workers that wait for it, or were let in after a wait and have not gone yet.
     pub waiters: u16,
     /// Rows in it.
@@ -63,13 +56,15 @@ pub struct State {
     pub flags: u8,
 }
 
+const _: () = assert!(size_of::<State>() == 16);
+
 /// All leaves of the index, in the order of their making.
 #[derive(Debug)]
 pub struct Tree {
     /// By number. Leaf 0 exists from the beginning.
-    pub leaves: Vec<Leaf>,
-    /// The same leaves' states.
     pub states: Vec<State>,
+    /// The first key of each leaf, which only a split needs.
+    lows: Vec<u32>,
     /// For each cell the leaf in which its first key lies.
     cells: Vec<u32>,
     shift: u32,
@@ -80,19 +75,21 @@ impl Tree {
     /// An index of one empty leaf on `page`, in memory, with room set aside for about `leaves` of them.
     #[must_use]
     pub fn new(page: u32, leaves: usize) -> Self {
-        let root = Leaf {
-            low: 0,
+        let root = State {
             high: u32::MAX,
             next: NO_LEAF,
             page,
+            waiters: 0,
+            rows: 0,
+            flags: 0,
         };
-        let mut all = Vec::with_capacity(leaves);
-        all.push(root);
         let mut states = Vec::with_capacity(leaves);
-        states.push(State::default());
+        states.push(root);
+        let mut lows = Vec::with_capacity(leaves);
+        lows.push(0);
         Self {
-            leaves: all,
             states,
+            lows,
             cells: vec![0; 16],
             shift: 28,
             medians: Medians::new(),
@@ -104,17 +101,24 @@ impl Tree {
     #[must_use]
     pub fn find(&self, key: u32) -> u32 {
         let mut leaf = self.cells[(key >> self.shift) as usize];
-        while self.leaves[leaf as usize].high < key {
-            leaf = self.leaves[leaf as usize].next;
+        while self.states[leaf as usize].high < key {
+            leaf = self.states[leaf as usize].next;
         }
         leaf
     }
 
-    /// Touches what [`Tree::find`] will need for `key`, so that it is near by then.
+    /// The first half of [`Tree::find`]: reads the cell for `key`, and so brings it into the processor's cache.
     #[inline]
     #[must_use]
-    pub fn look_ahead(&self, key: u32) -> u32 {
-        self.leaves[self.cells[(key >> self.shift) as usize] as usize].high
+    pub fn touch_cell(&self, key: u32) -> u32 {
+        self.cells[(key >> self.shift) as usize]
+    }
+
+    /// The second half: reads the leaf to which that cell leads.
+    #[inline]
+    #[must_use]
+    pub fn touch_leaf(&self, key: u32) -> u32 {
+        self.states[self.touch_cell(key) as usize].high
     }
 
     /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf on `page`, in memory and changed.
@@ -124,31 +128,29 @@ impl Tree {
     /// # Panics
     /// If the leaf is not full.
     pub fn split(&mut self, left: u32, page: u32, rng: &mut Rng) -> u32 {
-        let right = u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits");
-        let old = self.leaves[left as usize];
-        let rows = &mut self.states[left as usize].rows;
-        assert!(*rows >= ROWS_PER_PAGE, "only a full leaf splits");
-        *rows -= ROWS_PER_PAGE / 2;
-        let width = u64::from(old.high - old.low) + 1;
+        let right = self.len();
+        let low = self.lows[left as usize];
+        let first = &mut self.states[left as usize];
+        let old = *first;
+        assert!(old.rows >= ROWS_PER_PAGE, "only a full leaf splits");
+        let width = u64::from(old.high - low) + 1;
         let at = (width * u64::from(self.medians.draw(rng))) >> 32;
         #[expect(clippy::cast_possible_truncation, reason = "a part of an interval of 32 bits")]
-        let middle = old.low + at.clamp(1, width.max(2) - 1) as u32;
-        self.leaves.push(Leaf {
-            low: middle,
+        let middle = low + at.clamp(1, width.max(2) - 1) as u32;
+        first.rows -= ROWS_PER_PAGE / 2;
+        first.high = middle - 1;
+        first.next = right;
+        self.lows.push(middle);
+        self.states.push(State {
             high: old.high.max(middle),
             next: old.next,
             page,
-        });
-        self.states.push(State {
             waiters: 0,
             rows: ROWS_PER_PAGE / 2,
             flags: flag::DIRTY | flag::REFERENCED,
         });
-        let first = &mut self.leaves[left as usize];
-        first.high = middle - 1;
-        first.next = right;
         self.redirect(middle, old.high, right);
-        if self.cells.len() < 2 * self.leaves.len() && self.shift > 0 {
+        if self.cells.len() < 2 * self.states.len() && self.shift > 0 {
             self.refine();
         }
         right
@@ -170,8 +172,8 @@ impl Tree {
         let mut leaf = 0;
         for (cell, entry) in (0_u64..).zip(&mut cells) {
             let key = cell << self.shift;
-            while u64::from(self.leaves[leaf as usize].high) < key {
-                leaf = self.leaves[leaf as usize].next;
+            while u64::from(self.states[leaf as usize].high) < key {
+                leaf = self.states[leaf as usize].next;
             }
             *entry = leaf;
         }
@@ -190,7 +192,7 @@ impl Tree {
     /// If there are 2^32 of them.
     #[must_use]
     pub fn len(&self) -> u32 {
-        u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits")
+        u32::try_from(self.states.len()).expect("leaves are numbered in 32 bits")
     }
 
     /// Never: there is always a leaf.
@@ -206,9 +208,8 @@ impl Tree {
     pub fn check(&self) -> Result<(), String> {
         let (mut leaf, mut seen, mut low) = (0, 0_u64, 0_u64);
         while leaf != NO_LEAF {
-            let Leaf {
-                low: own, high, next, ..
-            } = self.leaves[leaf as usize];
+            let own = self.lows[leaf as usize];
+            let State { high, next, .. } = self.states[leaf as usize];
             if u64::from(own) != low || high < own {
                 return Err(format!(
                     "leaf {leaf} covers {own} to {high}, the one before ends at {low}"
@@ -218,7 +219,7 @@ impl Tree {
             seen += 1;
             leaf = next;
         }
-        let all = self.leaves.len() as u64;
+        let all = self.states.len() as u64;
         if seen != all || low != 1 << 32 {
             return Err(format!("{seen} of {all} leaves are in the chain, which ends at {low}"));
         }
@@ -327,8 +328,8 @@ mod tests {
         let mut rng = Rng::stream(1, "probes");
         for _ in 0..10_000 {
             let key = (rng.next_u64() >> 32) as u32;
-            let leaf = tree.leaves[tree.find(key) as usize];
-            assert!((leaf.low..=leaf.high).contains(&key));
+            let leaf = tree.find(key) as usize;
+            assert!((tree.lows[leaf]..=tree.states[leaf].high).contains(&key));
         }
     }
 
