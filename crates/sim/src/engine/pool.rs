@@ -140,7 +140,13 @@ impl Pool {
                 return Err(format!("leaf {leaf} is in two frames"));
             }
         }
-        for (number, (leaf, seen)) in tree.states.iter().zip(&seen).enumerate() {
+        for (number, (leaf, seen)) in tree
+            .states
+            .iter()
+            .zip(&seen)
+            .enumerate()
+            .filter(|(_, (leaf, _))| leaf.is_leaf())
+        {
             let there = leaf.flags & (flag::ABSENT | flag::READING) == 0;
             if there != *seen && leaf.flags & flag::READING == 0 {
                 return Err(format!(

@@ -197,7 +197,7 @@ impl<'w> Engine<'w> {
 
     /// CPU time for a read.
     fn read_cpu_ns(&self, leaf: u32) -> Ns {
-        let page = self.tree.borrow().states[leaf as usize].page;
+        let page = self.files.borrow().page_of(leaf);
         let (drive, _) = self.layout.place(page);
         self.costs.read_cpu_ns.value + self.drive_cpu_ns[drive]
     }
@@ -294,11 +294,16 @@ impl<'w> Engine<'w> {
     async fn add_leaf(&self, leaf: u32, page: u32) {
         let free = self.pool.borrow_mut().take_free();
         let right = self
-            .tree
-            .borrow_mut()
-            .split(leaf, page, &mut self.split_rng.borrow_mut());
-        self.files.borrow_mut().set_owner(page, right);
-        self.count_upper_pages(right + 1);
+            .files
+            .borrow()
+            .leaf_on(page)
+            .expect("a page is taken with its extent");
+        let leaves = {
+            let mut tree = self.tree.borrow_mut();
+            tree.split(leaf, right, &mut self.split_rng.borrow_mut());
+            tree.len()
+        };
+        self.count_upper_pages(leaves);
         let left_was_clean = {
             let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
             let clean = *flags & flag::DIRTY == 0;
