@@ -106,7 +106,9 @@ impl Layout {
     #[must_use]
     pub fn shifted(&self, drive: usize, offset: u64) -> u64 {
         let usable = self.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES;
-        (offset + self.shift_bytes[drive]) % usable
+        let place = offset + self.shift_bytes[drive];
+        // Both are less than `usable`, so this is the remainder, without a division.
+        if place < usable { place } else { place - usable }
     }
 }
 

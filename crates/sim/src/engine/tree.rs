@@ -147,6 +147,13 @@ impl Tree {
         self.states[self.touch_cell(key) as usize].high
     }
 
+    /// Reads what is known of a leaf, if it is one.
+    #[inline]
+    #[must_use]
+    pub fn touch_state(&self, leaf: u32) -> u32 {
+        self.states.get(leaf as usize).map_or(0, |state| state.high)
+    }
+
     /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf, number `right`, in memory and changed.
     ///
     /// # Panics
