@@ -198,7 +198,8 @@ impl<'w> Engine<'w> {
     /// CPU time for a read.
     fn read_cpu_ns(&self, leaf: u32) -> Ns {
         let page = self.files.borrow().page_of(leaf);
-        let (drive, _) = self.layout.place(page);
+        let (drive, offset) = self.layout.place(page);
+        self.drives.borrow()[drive].look_ahead(offset);
         self.costs.read_cpu_ns.value + self.drive_cpu_ns[drive]
     }
 
