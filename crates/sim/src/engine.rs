@@ -21,6 +21,7 @@ pub mod files;
 pub mod geometry;
 mod io;
 pub mod log;
+mod look_ahead;
 pub mod pool;
 mod sample;
 mod session;
@@ -168,11 +169,11 @@ impl<'w> Engine<'w> {
         let mut files = Files::new(geometry, &layout);
         files.take_extent(0);
         let root_page = files.take_page(0);
-        files.set_owner(root_page, 0);
+        let root = files.leaf_on(root_page).expect("its extent was taken");
         let frames = u32::try_from(scenario.pool_pages()).expect("the scenario was checked");
         let mut pool = Pool::new(frames);
         let frame = pool.take_free().expect("a pool has frames");
-        pool.fill(frame, 0);
+        pool.fill(frame, root);
         let rows_per_connection = run.workload.rows_per_connection / u64::from(scenario.scale);
         let leaves = files::leaves_for(rows_per_connection * u64::from(run.workload.connections));
         let (log_drive, _, log_bytes) = layout.log;
@@ -199,7 +200,7 @@ impl<'w> Engine<'w> {
             stock: Cell::new(rows_per_connection * u64::from(run.workload.connections)),
             rows_per_transaction: run.workload.rows_per_transaction,
             run_seed: run.seed,
-            tree: RefCell::new(Tree::new(root_page, usize::try_from(leaves).unwrap_or(0))),
+            tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
             files: RefCell::new(files),
             drive_cpu_ns: drives
@@ -317,12 +318,13 @@ impl<'w> Engine<'w> {
             ));
         }
         let (files, drives) = (self.files.borrow(), self.drives.borrow());
-        for ((number, leaf), state) in (0..).zip(&tree.leaves).zip(&tree.states) {
-            if files.owner(leaf.page) != number {
-                return Err(format!("leaf {number} lies on page {}, which is another's", leaf.page));
+        for (number, state) in (0..).zip(&tree.states).filter(|(_, leaf)| leaf.is_leaf()) {
+            let page = files.page_of(number);
+            if files.leaf_on(page) != Some(number) {
+                return Err(format!("leaf {number} lies on page {page}, which is another's"));
             }
             let in_memory = state.flags & tree::flag::ABSENT == 0;
-            if !in_memory && !self.is_on_drive(leaf.page, &drives) {
+            if !in_memory && !self.is_on_drive(page, &drives) {
                 return Err(format!("leaf {number} is neither in memory nor on its drive"));
             }
         }

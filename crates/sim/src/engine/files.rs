@@ -105,7 +105,10 @@ impl Layout {
     /// Where an address is after the shift.
     #[must_use]
     pub fn shifted(&self, drive: usize, offset: u64) -> u64 {
-        (offset + self.shift_bytes[drive]) % self.whole_pages(drive)
+        let usable = self.whole_pages(drive);
+        let place = offset + self.shift_bytes[drive];
+        // Both are less than `usable`, so this is the remainder, without a division.
+        if place < usable { place } else { place - usable }
     }
 
     /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the drive, since files
@@ -178,21 +181,29 @@ fn pages_per_file(
     u32::try_from(pages).map_err(|_| "a file has too many pages".to_owned())
 }
 
-/// One data file: how far it has been filled, and which leaf is on which of its pages.
+/// One data file: how far it has been filled, and the numbers of its extents.
 #[derive(Clone, Debug)]
 struct File {
     next_page: u32,
     extent_end: u32,
-    /// For each page so far the leaf on it, or [`super::tree::NO_LEAF`].
-    owners: Vec<u32>,
+    /// The number of each extent so far, or [`NO_EXTENT`].
+    extents: Vec<u32>,
 }
 
+/// An extent without a page of the table.
+const NO_EXTENT: u32 = u32::MAX;
+
 /// All data files: extents are taken one after the other in each.
+///
+/// Extents are numbered over all files in the order of their taking, and leaves by the page they are on: eight for each
+/// extent. So leaves that are neighbours on disk have neighbouring numbers, and there are hardly more numbers than leaves.
 #[derive(Debug)]
 pub struct Files {
     geometry: Geometry,
     pages_per_file: u32,
     each: Vec<File>,
+    /// The first page of each extent, by its number.
+    first_pages: Vec<u32>,
 }
 
 impl Files {
@@ -202,12 +213,13 @@ impl Files {
         let file = File {
             next_page: EXTENT_PAGES,
             extent_end: EXTENT_PAGES,
-            owners: vec![super::tree::NO_LEAF; EXTENT_PAGES as usize],
+            extents: vec![NO_EXTENT],
         };
         Self {
             geometry,
             pages_per_file: layout.pages_per_file,
             each: vec![file; layout.files.len()],
+            first_pages: Vec::new(),
         }
     }
 
@@ -240,12 +252,18 @@ impl Files {
     }
 
     /// Takes the next extent of a file for the table. The allocation pages at its head are left out.
+    ///
+    /// # Panics
+    /// If there are 2^29 extents already.
     pub fn take_extent(&mut self, file: u32) {
+        let number = u32::try_from(self.first_pages.len()).expect("extents are numbered in 32 bits");
+        let first_page = file * self.pages_per_file;
         let file = &mut self.each[file as usize];
+        self.first_pages.push(first_page + file.extent_end);
+        file.extents.push(number);
         file.extent_end += EXTENT_PAGES;
         while self.geometry.kind(file.next_page) != PageKind::Data && file.next_page + 1 < file.extent_end {
             file.next_page += 1;
-            file.owners.push(super::tree::NO_LEAF);
         }
     }
 
@@ -282,33 +300,54 @@ impl Files {
         assert!(file.next_page < self.pages_per_file, "a file with room was picked");
         let page = file.next_page;
         file.next_page += 1;
-        file.owners.push(super::tree::NO_LEAF);
         // An allocation page in the middle of an extent is no page of the table.
         while file.next_page < file.extent_end && geometry.kind(file.next_page) != PageKind::Data {
             file.next_page += 1;
-            file.owners.push(super::tree::NO_LEAF);
         }
         number + page
     }
 
-    /// Notes which leaf is on a page.
-    pub fn set_owner(&mut self, page: u32, leaf: u32) {
-        self.each[(page / self.pages_per_file) as usize].owners[(page % self.pages_per_file) as usize] = leaf;
+    /// The number of the leaf on a page, numbered over all files; nothing if its extent was not taken.
+    #[must_use]
+    pub fn leaf_on(&self, page: u32) -> Option<u32> {
+        let extents = &self.each[(page / self.pages_per_file) as usize].extents;
+        let page = page % self.pages_per_file;
+        let extent = extents
+            .get((page / EXTENT_PAGES) as usize)
+            .filter(|&&extent| extent != NO_EXTENT);
+        extent.map(|extent| extent * EXTENT_PAGES + page % EXTENT_PAGES)
     }
 
-    /// The leaf on a page, or [`super::tree::NO_LEAF`].
+    /// The page that a leaf is on, numbered over all files.
     #[must_use]
-    pub fn owner(&self, page: u32) -> u32 {
-        let owners = &self.each[(page / self.pages_per_file) as usize].owners;
-        let owner = owners.get((page % self.pages_per_file) as usize);
-        owner.copied().unwrap_or(super::tree::NO_LEAF)
+    #[inline]
+    pub fn page_of(&self, leaf: u32) -> u32 {
+        self.first_pages[(leaf / EXTENT_PAGES) as usize] + leaf % EXTENT_PAGES
     }
 
-    /// The first and the last page of the file that `page` is in, numbered over all files.
+    /// The leaf on the page after, if the file goes on there.
     #[must_use]
-    pub fn bounds(&self, page: u32) -> (u32, u32) {
-        let first = page / self.pages_per_file * self.pages_per_file;
-        (first, first + self.pages_per_file - 1)
+    #[inline]
+    pub fn after(&self, leaf: u32) -> Option<u32> {
+        let next = leaf + 1;
+        if next % EXTENT_PAGES > 0 {
+            return Some(next);
+        }
+        let page = self.page_of(leaf) + 1;
+        let same_file = page % self.pages_per_file > 0;
+        same_file.then(|| self.leaf_on(page)).flatten()
+    }
+
+    /// The leaf on the page before, if the file's table begins before that.
+    #[must_use]
+    #[inline]
+    pub fn before(&self, leaf: u32) -> Option<u32> {
+        if leaf % EXTENT_PAGES > 0 {
+            return Some(leaf - 1);
+        }
+        let page = self.page_of(leaf);
+        let same_file = page % self.pages_per_file > 0;
+        same_file.then(|| self.leaf_on(page - 1)).flatten()
     }
 
     /// Pages taken so far in each file, system pages included.

@@ -5,7 +5,7 @@
 //! that is dirty it must be written first: all of this is part of the wait for the page that is to be read.
 
 use super::pool::Victim;
-use super::tree::{NO_LEAF, State, flag};
+use super::tree::{State, Tree, flag};
 use super::{Engine, Failure, IO_DONE, IO_NOTICED, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
@@ -27,7 +27,7 @@ pub(super) enum Why {
 #[derive(Clone, Copy, Debug)]
 enum Io {
     Read { leaf: u32, frame: u32 },
-    Write { first_page: u32, pages: u32, why: Why },
+    Write { first_leaf: u32, pages: u32, why: Why },
     Log { up_to: u64 },
 }
 
@@ -132,7 +132,7 @@ impl Engine<'_> {
                 self.read_done(leaf, frame, took_ns);
                 self.serve_frames(home);
             }
-            Io::Write { first_page, pages, why } => self.write_done(first_page, pages, why, took_ns, home),
+            Io::Write { first_leaf, pages, why } => self.write_done(first_leaf, pages, why, took_ns, home),
             Io::Log { up_to } => {
                 self.log.written(up_to);
                 self.write_log(home);
@@ -207,7 +207,7 @@ impl Engine<'_> {
     }
 
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
-        let page = self.tree.borrow().leaves[leaf as usize].page;
+        let page = self.files.borrow().page_of(leaf);
         let (drive, offset) = self.layout.place(page);
         if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, read) {
             add(&self.counters.reads, 1);
@@ -258,12 +258,10 @@ impl Engine<'_> {
 
     /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
     pub(super) fn start_write(&self, leaf: u32, why: Why, home: u32) -> u32 {
-        let seed = self.tree.borrow().leaves[leaf as usize].page;
-        if !self.latch_for_write(leaf) {
+        let Some((first_leaf, pages)) = self.gather(leaf) else {
             return 0;
-        }
-        let (first_page, pages) = self.gather(seed);
-        let (drive, offset) = self.layout.place(first_page);
+        };
+        let (drive, offset) = self.layout.place(self.files.borrow().page_of(first_leaf));
         let bytes = u64::from(pages) * PAGE_BYTES;
         let Some(done_ns) = self.submit(drive, offset, bytes, write) else {
             return pages;
@@ -275,14 +273,16 @@ impl Engine<'_> {
             Why::Lazy(_) => add(&self.counters.lazy_pages, u64::from(pages)),
             Why::Evict(_) => add(&self.counters.evicted_dirty, 1),
         }
-        self.schedule(Io::Write { first_page, pages, why }, home, done_ns);
+        self.schedule(Io::Write { first_leaf, pages, why }, home, done_ns);
         pages
     }
 
     /// Takes a leaf's latch for a write, if it is dirty and nobody is at it.
-    fn latch_for_write(&self, leaf: u32) -> bool {
-        let mut tree = self.tree.borrow_mut();
-        let State { flags, waiters, .. } = &mut tree.states[leaf as usize];
+    fn latch_for_write(&self, tree: &mut Tree, leaf: u32) -> bool {
+        // Not every page of an extent has a leaf yet.
+        let Some(State { flags, waiters, .. }) = tree.states.get_mut(leaf as usize) else {
+            return false;
+        };
         if *flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY || *waiters > 0 {
             return false;
         }
@@ -291,29 +291,36 @@ impl Engine<'_> {
         true
     }
 
-    /// Latches dirty pages on both sides of `seed`; returns the first page and how many there are, `seed` included.
-    fn gather(&self, seed: u32) -> (u32, u32) {
+    /// Latches a dirty page, and dirty pages on both sides of it; returns the leaf on the first and how many there are. Nothing
+    /// if somebody is at it.
+    fn gather(&self, seed: u32) -> Option<(u32, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
-        let files = self.files.borrow();
-        let (lowest, highest) = files.bounds(seed);
-        let take = |page: u32| {
-            let leaf = files.owner(page);
-            leaf != NO_LEAF && self.latch_for_write(leaf)
-        };
-        let (mut first, mut last) = (seed, seed);
-        while last < highest && last - first + 1 < most && take(last + 1) {
-            last += 1;
+        let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
+        let mut take = |leaf: u32| self.latch_for_write(&mut tree, leaf).then_some(leaf);
+        let mut last = take(seed)?;
+        let mut first = last;
+        let mut pages = 1;
+        while pages < most
+            && let Some(leaf) = files.after(last).and_then(&mut take)
+        {
+            last = leaf;
+            pages += 1;
         }
-        while first > lowest && last - first + 1 < most && take(first - 1) {
-            first -= 1;
+        while pages < most
+            && let Some(leaf) = files.before(first).and_then(&mut take)
+        {
+            first = leaf;
+            pages += 1;
         }
-        (first, last - first + 1)
+        Some((first, pages))
     }
 
-    fn write_done(&self, first_page: u32, pages: u32, why: Why, took_ns: Ns, home: u32) {
+    fn write_done(&self, first_leaf: u32, pages: u32, why: Why, took_ns: Ns, home: u32) {
         add(&self.counters.write_ns, took_ns);
-        for page in first_page..first_page + pages {
-            let leaf = self.files.borrow().owner(page);
+        let mut next = Some(first_leaf);
+        for _ in 0..pages {
+            let leaf = next.expect("pages that were written together lie side by side");
+            next = self.files.borrow().after(leaf);
             let was_latched = {
                 let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
                 let was_latched = *flags & flag::LATCHED != 0;
