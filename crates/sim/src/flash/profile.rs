@@ -125,6 +125,10 @@ pub struct DriverFigures {
     pub ram_divisor: Figure<u32>,
 }
 
+fn flash() -> String {
+    "flash".to_owned()
+}
+
 /// A flash drive as its profile's file has it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +138,7 @@ pub struct DriveProfile {
     /// What people call it.
     pub title: String,
     /// What kind of drive it is: `flash`.
+    #[serde(default = "flash", skip_serializing)]
     pub kind: String,
     /// What it is built of.
     pub geometry: Geometry,

@@ -2,7 +2,6 @@
 
 use super::{Refusal, RunPlan, Scenario};
 use crate::engine::geometry::PAGE_BYTES;
-use crate::flash::Parameters;
 
 /// Limits of what a scenario may ask for.
 const MOST_CORES: u32 = 256;
@@ -15,7 +14,7 @@ const FRAMES_PER_CONNECTION: u64 = 4;
 /// Beyond it a PFS page would cover less than an extent.
 const LARGEST_SCALE: u32 = 1000;
 
-fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         place: place.into(),
         what: what.into(),
@@ -39,29 +38,13 @@ impl Scenario {
             return refuse("sample_every_s", "must be a positive number of seconds");
         }
         self.check_server()?;
-        for name in self.drives.keys() {
-            self.drive_parameters(name)?;
-        }
-        self.check_volumes()?;
+        super::hardware::check(&self.drives, &self.volumes, self.scale)?;
         if self.runs.is_empty() {
             return refuse("runs", "there are none: a scenario needs at least one");
         }
         (0..)
             .zip(&self.runs)
             .try_for_each(|(index, run)| self.check_run(index, run))
-    }
-
-    /// The parameters of a drive at the scenario's scale.
-    ///
-    /// # Errors
-    /// If its profile lacks what is chosen, or can't be at all.
-    pub fn drive_parameters(&self, name: &str) -> Result<Parameters, Refusal> {
-        let place = || format!("drives.{name}");
-        let Some(choice) = self.drives.get(name) else {
-            return refuse(place(), "there is no such drive");
-        };
-        let parameters = choice.profile.parameters(&choice.setup(self.scale));
-        parameters.map_err(|what| Refusal { place: place(), what })
     }
 
     /// Pages of the buffer pool at the scenario's scale.
@@ -110,34 +93,6 @@ impl Scenario {
                 self.scale
             );
             return refuse("server.memory_bytes", what);
-        }
-        Ok(())
-    }
-
-    fn check_volumes(&self) -> Result<(), Refusal> {
-        for (name, volume) in &self.volumes {
-            let place = format!("volumes.{name}");
-            let [drive] = volume.drives.as_slice() else {
-                let count = volume.drives.len();
-                return refuse(
-                    place,
-                    format!("has {count} drives: a simulated volume is one drive so far"),
-                );
-            };
-            if !self.drives.contains_key(drive) {
-                let known: Vec<&str> = self.drives.keys().map(String::as_str).collect();
-                return refuse(place, format!("no drive '{drive}'; there is: {}", known.join(", ")));
-            }
-            let other = self
-                .volumes
-                .iter()
-                .find(|(other, volume)| *other != name && volume.drives.contains(drive));
-            if let Some((other, _)) = other {
-                return refuse(
-                    place,
-                    format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume"),
-                );
-            }
         }
         Ok(())
     }

@@ -1,0 +1,516 @@
+//! A volume in time: requests on their way through link, cache and drives.
+//!
+//! A request that can be reckoned through at once never becomes more than a function call. Any other becomes an *operation*:
+//! it waits for so many *parts*, each a request to one drive, and goes on when the last of them is done. What is due when
+//! stands in a list of events of the volume's own; a disk has at most one in it, since it serves one request at a time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::cache::{Cache, Run};
+use super::config::{CacheChoice, LinkChoice};
+use super::device::{Device, Kind, Request, ask_flash};
+use super::failure::Failure;
+use super::link::Link;
+use super::parity::{self, Part};
+use super::stripe::{Level, StripeMap};
+use crate::kernel::Ns;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// It will be done at this time; nothing more is heard of it.
+    Done(Ns),
+    /// [`Volume::advance`] will give its token.
+    Pending,
+}
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Requests that came.
+    pub submitted: u64,
+    /// Requests whose completion is known, or was given.
+    pub completed: u64,
+    /// Requests to drives.
+    pub parts: u64,
+    /// Writes that the cache took.
+    pub cached: u64,
+    /// Writes that went through, as it was full.
+    pub through: u64,
+    /// Reads that it had.
+    pub cache_hits: u64,
+    /// Writes from the cache to the drives, and their bytes.
+    pub destaged: u64,
+    /// See there.
+    pub destaged_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    device: Device,
+    /// When a flash drive will have done all that it was asked.
+    until: Ns,
+    lost: bool,
+}
+
+/// Whom an operation is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum For {
+    Host,
+    Cache,
+    Nobody,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    whom: For,
+    request: Request,
+    token: u32,
+    /// Parts, or blocks of the cache, that it waits for.
+    waits_for: u32,
+    /// RAID-5: what is waited for are the reads before the writes.
+    reads_first: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// A disk is done with what it serves.
+    Disk(u32),
+    /// A part of an operation is done.
+    Part(u32),
+    /// A request has come over the link.
+    Arrived(u32),
+    /// A reply has come over the link.
+    Replied(u32),
+    /// A drive fails.
+    Lost(u32),
+}
+
+#[derive(Clone, Debug)]
+struct Destage {
+    cache: Cache,
+    mirror: Link,
+    in_progress: u32,
+    most_in_progress: u32,
+}
+
+/// How requests are served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// By the one flash drive there is.
+    Alone,
+    /// By flash drives that can be reckoned through at once.
+    AtOnce,
+    /// With a list of events.
+    InEvents,
+}
+
+/// A volume of drives.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    name: String,
+    map: StripeMap,
+    offset_bytes: u64,
+    members: Vec<Member>,
+    way: Way,
+    link: Option<Link>,
+    destage: Option<Destage>,
+    operations: Vec<Operation>,
+    free: Vec<u32>,
+    events: BinaryHeap<Reverse<(Ns, u64, Event)>>,
+    sequence: u64,
+    /// Turns, so that equal halves of a mirror are read in turn.
+    turn: u32,
+    failure: Option<Failure>,
+    served: Vec<u32>,
+    counters: Counters,
+}
+
+/// Sector bits of a block of the cache, and what goes to the drives at once at most.
+const CACHE_BLOCK_BYTES: u64 = 8192;
+const CACHE_RUN_BYTES: u64 = 262_144;
+
+impl Volume {
+    /// A volume over drives at rest, as `map` says, from `offset_bytes` on.
+    ///
+    /// # Panics
+    /// If there are not as many drives as the map has.
+    #[must_use]
+    pub fn new(name: &str, map: StripeMap, offset_bytes: u64, devices: Vec<Device>) -> Self {
+        assert_eq!(devices.len(), map.drives() as usize, "the map is of these drives");
+        let member = |device| Member {
+            device,
+            until: 0,
+            lost: false,
+        };
+        let mut volume = Self {
+            name: name.to_owned(),
+            map,
+            offset_bytes,
+            members: devices.into_iter().map(member).collect(),
+            way: Way::InEvents,
+            link: None,
+            destage: None,
+            operations: Vec::new(),
+            free: Vec::new(),
+            events: BinaryHeap::new(),
+            sequence: 0,
+            turn: 0,
+            failure: None,
+            served: Vec::new(),
+            counters: Counters::default(),
+        };
+        volume.find_way();
+        volume
+    }
+
+    /// The same behind a controller's cache, in a world so many times smaller.
+    #[must_use]
+    pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
+        let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
+        self.destage = Some(Destage {
+            cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES),
+            mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns),
+            in_progress: 0,
+            most_in_progress: choice.writes_per_drive.saturating_mul(self.map.drives()),
+        });
+        self.find_way();
+        self
+    }
+
+    /// The same behind a network.
+    #[must_use]
+    pub fn with_link(mut self, choice: &LinkChoice) -> Self {
+        self.link = Some(Link::new(choice.bytes_per_s, choice.latency_ns));
+        self.find_way();
+        self
+    }
+
+    /// Lets a drive fail at a time; requests that it serves by then are still done.
+    pub fn lose_at(&mut self, at_ns: Ns, drive: u32) {
+        self.way = Way::InEvents;
+        if at_ns == 0 {
+            self.lose(drive);
+        } else {
+            self.push(at_ns, Event::Lost(drive));
+        }
+    }
+
+    fn find_way(&mut self) {
+        let flash = self.members.iter().all(|member| member.device.flash().is_some());
+        self.way = if !flash || self.link.is_some() || self.destage.is_some() || self.map.level() == Level::Raid5 {
+            Way::InEvents
+        } else if self.members.len() == 1 {
+            Way::Alone
+        } else {
+            Way::AtOnce
+        };
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.map.bytes() - self.offset_bytes
+    }
+
+    /// The least that can be written.
+    #[must_use]
+    pub fn sector_bytes(&self) -> u64 {
+        let sectors = self.members.iter().map(|member| member.device.sector_bytes());
+        sectors.max().unwrap_or(512)
+    }
+
+    /// CPU time of the host for a request of so many bytes.
+    #[must_use]
+    pub fn host_cpu_for(&self, bytes: u64) -> Ns {
+        let each = self.members.iter().map(|member| member.device.host_cpu_for(bytes));
+        each.max().unwrap_or(0)
+    }
+
+    /// Its drives.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.members.iter().map(|member| &member.device)
+    }
+
+    /// Gives the drives back. What was on its way, or in the cache, is taken to be on them: put them to rest before further use.
+    #[must_use]
+    pub fn into_devices(self) -> Vec<Device> {
+        self.members.into_iter().map(|member| member.device).collect()
+    }
+
+    /// What happened since it was made. A volume of one flash drive doesn't count: the drive does.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Whether nothing but its drives' own figures is worth telling of it.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.way == Way::Alone
+    }
+
+    /// Time that data took on its link, both directions.
+    #[must_use]
+    pub fn link_busy_ns(&self) -> Ns {
+        self.link.as_ref().map_or(0, |link| link.busy_ns)
+    }
+
+    /// How many of its drives are gone.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        let lost = self.members.iter().filter(|member| member.lost);
+        u32::try_from(lost.count()).expect("drives are few")
+    }
+
+    /// Takes a request at time `now`. Requests come in the order of their times, none before an event that is due.
+    ///
+    /// # Errors
+    /// If the volume can't answer any more.
+    ///
+    /// # Panics
+    /// If the request goes beyond the last byte, or is for no bytes.
+    #[inline]
+    pub fn submit(&mut self, now: Ns, mut request: Request, token: u32) -> Result<Answer, Failure> {
+        request.offset += self.offset_bytes;
+        if self.way == Way::Alone {
+            if let Device::Flash(drive) = &mut self.members[0].device {
+                return Ok(Answer::Done(ask_flash(drive, now, request)?));
+            }
+        }
+        self.submit_to_array(now, request, token)
+    }
+
+    fn submit_to_array(&mut self, now: Ns, request: Request, token: u32) -> Result<Answer, Failure> {
+        assert!(
+            request.bytes > 0 && request.offset + request.bytes <= self.map.bytes(),
+            "{request:?} on a volume of {} bytes",
+            self.map.bytes()
+        );
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        self.counters.submitted += 1;
+        if self.way == Way::AtOnce {
+            self.counters.completed += 1;
+            return self.at_once(now, request).map(Answer::Done);
+        }
+        let number = self.begin(For::Host, request, token);
+        if let Some(link) = &mut self.link {
+            let data_bytes = if request.kind.writes() { request.bytes } else { 0 };
+            let arrived_ns = link.to_array(now, data_bytes);
+            self.push(arrived_ns, Event::Arrived(number));
+            return Ok(Answer::Pending);
+        }
+        let replied_ns = self.arrive(now, number);
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        Ok(match replied_ns {
+            Some(done_ns) => {
+                self.end(number);
+                self.counters.completed += 1;
+                Answer::Done(done_ns)
+            }
+            None => Answer::Pending,
+        })
+    }
+
+    /// When [`Volume::advance`] is to be called next; `Ns::MAX` if nothing is due.
+    #[must_use]
+    #[inline]
+    pub fn next_event(&self) -> Ns {
+        self.events.peek().map_or(Ns::MAX, |&Reverse((at_ns, ..))| at_ns)
+    }
+
+    /// Lets happen what is due up to `now`; the tokens of what is done go to `done`, in the order in which it was.
+    ///
+    /// # Errors
+    /// If the volume can't answer any more.
+    pub fn advance(&mut self, now: Ns, done: &mut Vec<u32>) -> Result<(), Failure> {
+        while self.next_event() <= now {
+            let Some(Reverse((at_ns, _, event))) = self.events.pop() else {
+                break;
+            };
+            match event {
+                Event::Disk(drive) => self.disk_done(at_ns, drive, done),
+                Event::Part(number) => self.part_done(at_ns, number, done),
+                Event::Arrived(number) => {
+                    if let Some(replied_ns) = self.arrive(at_ns, number) {
+                        self.reply(replied_ns, number);
+                    }
+                }
+                Event::Replied(number) => {
+                    done.push(self.end(number).token);
+                    self.counters.completed += 1;
+                }
+                Event::Lost(drive) => self.lose(drive),
+            }
+        }
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn push(&mut self, at_ns: Ns, event: Event) {
+        self.events.push(Reverse((at_ns, self.sequence, event)));
+        self.sequence += 1;
+    }
+
+    fn begin(&mut self, whom: For, request: Request, token: u32) -> u32 {
+        let operation = Operation {
+            whom,
+            request,
+            token,
+            waits_for: 0,
+            reads_first: false,
+        };
+        if let Some(number) = self.free.pop() {
+            self.operations[number as usize] = operation;
+            return number;
+        }
+        self.operations.push(operation);
+        u32::try_from(self.operations.len() - 1).expect("operations are numbered in 32 bits")
+    }
+
+    fn end(&mut self, number: u32) -> Operation {
+        self.free.push(number);
+        let operation = &mut self.operations[number as usize];
+        debug_assert!(operation.whom != For::Nobody, "an operation ends once");
+        std::mem::replace(
+            operation,
+            Operation {
+                whom: For::Nobody,
+                ..*operation
+            },
+        )
+    }
+
+    /// A request is at the controller; returns when the reply leaves it, if that is known.
+    fn arrive(&mut self, now: Ns, number: u32) -> Option<Ns> {
+        let request = self.operations[number as usize].request;
+        let Request { kind, offset, bytes } = request;
+        let Some(destage) = &mut self.destage else {
+            self.ask_drives(now, number);
+            return None;
+        };
+        if !kind.writes() {
+            if destage.cache.holds(offset, bytes) {
+                self.counters.cache_hits += 1;
+                return Some(now);
+            }
+            self.ask_drives(now, number);
+            return None;
+        }
+        if destage.cache.take(offset, bytes) {
+            let mirrored_ns = destage.mirror.to_array(now, bytes);
+            self.counters.cached += 1;
+            self.destage(now);
+            return Some(mirrored_ns);
+        }
+        self.counters.through += 1;
+        self.operations[number as usize].waits_for = destage.cache.take_through(offset, bytes, number);
+        self.destage(now);
+        None
+    }
+
+    /// Sends dirty blocks on their way, as many as may be.
+    fn destage(&mut self, now: Ns) {
+        while let Some(run) = self.next_run() {
+            let request = Request {
+                kind: Kind::Write,
+                offset: run.offset,
+                bytes: run.bytes,
+            };
+            self.counters.destaged += 1;
+            self.counters.destaged_bytes += run.bytes;
+            let number = self.begin(For::Cache, request, 0);
+            self.ask_drives(now, number);
+        }
+    }
+
+    fn next_run(&mut self) -> Option<Run> {
+        let Destage {
+            cache,
+            in_progress,
+            most_in_progress,
+            ..
+        } = self.destage.as_mut()?;
+        let urgent = cache.next_urgent();
+        let may = *in_progress < *most_in_progress;
+        let run = urgent.or_else(|| if may { cache.next_run() } else { None })?;
+        *in_progress += 1;
+        Some(run)
+    }
+
+    fn disk_done(&mut self, now: Ns, drive: u32, done: &mut Vec<u32>) {
+        let Device::Disk(disk) = &mut self.members[drive as usize].device else {
+            unreachable!("only disks have such events")
+        };
+        let number = disk.finish();
+        let next_ns = disk.next_event();
+        if next_ns < Ns::MAX {
+            self.push(next_ns, Event::Disk(drive));
+        }
+        self.part_done(now, number, done);
+    }
+
+    fn part_done(&mut self, now: Ns, number: u32, done: &mut Vec<u32>) {
+        let operation = &mut self.operations[number as usize];
+        operation.waits_for -= 1;
+        if operation.waits_for > 0 {
+            return;
+        }
+        let Operation {
+            whom,
+            request,
+            reads_first,
+            ..
+        } = *operation;
+        if reads_first {
+            operation.reads_first = false;
+            let steps = parity::write(&self.map, request.offset, request.bytes, self.first_lost());
+            return self.ask_all(now, number, request.kind, &steps.writes);
+        }
+        match whom {
+            For::Host if self.link.is_some() => self.reply(now, number),
+            For::Host => {
+                done.push(self.end(number).token);
+                self.counters.completed += 1;
+            }
+            For::Cache => self.destaged(now, number, done),
+            For::Nobody => unreachable!("parts belong to an operation in progress"),
+        }
+    }
+
+    /// A run has reached the drives.
+    fn destaged(&mut self, now: Ns, number: u32, done: &mut Vec<u32>) {
+        let request = self.end(number).request;
+        let mut served = std::mem::take(&mut self.served);
+        if let Some(destage) = &mut self.destage {
+            let run = Run {
+                offset: request.offset,
+                bytes: request.bytes,
+            };
+            destage.cache.finish(run, &mut served);
+            destage.in_progress -= 1;
+        }
+        for waiter in served.drain(..) {
+            self.part_done(now, waiter, done);
+        }
+        self.served = served;
+        self.destage(now);
+    }
+
+    /// The controller replies at `at_ns`.
+    fn reply(&mut self, at_ns: Ns, number: u32) {
+        let request = self.operations[number as usize].request;
+        let data_bytes = if request.kind.writes() { 0 } else { request.bytes };
+        let there_ns = self.link.as_mut().map_or(at_ns, |link| link.to_host(at_ns, data_bytes));
+        self.push(there_ns, Event::Replied(number));
+    }
+}
+
+mod drives;
+
+#[cfg(test)]
+mod tests;
