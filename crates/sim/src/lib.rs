@@ -10,6 +10,7 @@ pub mod flash;
 pub mod kernel;
 pub mod outcome;
 mod rack;
+pub mod raw_io;
 pub mod rng;
 pub mod run;
 pub mod scenario;

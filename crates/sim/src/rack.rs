@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::disk;
-use crate::flash;
+use crate::flash::{self, Age};
 use crate::outcome::{DiskOutcome, DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
 use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
@@ -159,14 +159,22 @@ impl Rack {
             .collect()
     }
 
-    /// The flash drives of a volume, one after the other.
-    pub(crate) fn flash_of(&mut self, volume: &str) -> impl Iterator<Item = &mut flash::Drive> {
-        let members = &self.volumes[volume].drives;
-        let drives = self.choices.keys().zip(&mut self.drives);
-        drives.filter_map(|(name, drive)| match drive {
-            Some(Device::Flash(drive)) if members.contains(name) => Some(drive),
-            _ => None,
-        })
+    /// Formats flash drives and makes them as old as asked.
+    pub(crate) fn prepare(
+        &mut self,
+        seed: u64,
+        age: impl Fn(&flash::Parameters) -> Option<Age>,
+    ) -> Result<(), Refusal> {
+        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+            let Some(Device::Flash(drive)) = drive else { continue };
+            let Some(age) = age(drive.parameters()) else { continue };
+            let mut rng = Rng::stream(seed, &format!("age {name}"));
+            drive.age(age, &mut rng).map_err(|what| Refusal {
+                place: format!("drives.{name}"),
+                what,
+            })?;
+        }
+        Ok(())
     }
 }
 

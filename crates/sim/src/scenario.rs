@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use hardware::map_of;
 pub use hardware::{DriveChoice, Profile};
+pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 
 pub use crate::volume::VolumeChoice;

@@ -171,7 +171,8 @@ impl Volume {
         let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
         self.destage = Some(Destage {
             cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES),
-            mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns),
+            mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns)
+                .with_request_ns(choice.mirror_request_ns),
             in_progress: 0,
             most_in_progress: choice.writes_per_drive.saturating_mul(self.map.drives()),
         });
