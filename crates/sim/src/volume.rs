@@ -23,6 +23,8 @@ pub mod device;
 pub mod failure;
 pub mod link;
 pub mod parity;
+#[cfg(test)]
+pub(crate) mod repeat;
 pub mod stripe;
 
 pub use array::{Answer, Counters, Volume};

@@ -1,6 +1,6 @@
 //! A disk in time: what waits, what is served, where the arm is and how far the platters have turned.
 //!
-//! A request costs: command overhead, the seek, a moment more to settle before a write, the turn until its first byte is
+//! A request costs: command overhead (unless it waited longer than that anyway), the seek, a moment more to settle before a write, the turn until its first byte is
 //! under the head, and the passing of its bytes. Three things spare some of that:
 //! - a write that begins where the last one ended, and was waiting by then, goes on without a pause;
 //! - so does a read, and reads also find what has passed under the head since the last read ended, as the disk reads ahead;
@@ -232,6 +232,11 @@ impl Disk {
         next.expect("the queue is not empty")
     }
 
+    /// When arm or buffer can begin: the disk takes in commands while it serves others.
+    fn begin(&self, now: Ns, request: &Request) -> Ns {
+        now.max(request.arrived_ns + self.parameters.command_ns)
+    }
+
     /// How long until the first byte of a request is under the head, its command aside.
     fn positioning(&self, now: Ns, request: &Request) -> Ns {
         if self.goes_on(now, request).is_some() {
@@ -251,7 +256,7 @@ impl Disk {
             0
         };
         let arm_ns = self.curve.time_ns(from.cylinder.abs_diff(to.cylinder)) + settle_ns;
-        let there = (now + self.parameters.command_ns + arm_ns + self.phase_ns) % revolution_ns;
+        let there = (self.begin(now, request) + arm_ns + self.phase_ns) % revolution_ns;
         (arm_ns, (to.angle_ns + revolution_ns - there) % revolution_ns)
     }
 
@@ -265,7 +270,7 @@ impl Disk {
         } = self.stream?;
         let last = request.byte + request.bytes;
         if write || request.write {
-            let waiting = request.arrived_ns <= at_ns && now <= at_ns;
+            let waiting = request.arrived_ns + self.parameters.command_ns <= at_ns && now <= at_ns;
             let passed_ns = || at_ns + self.places.passing_ns(end, request.bytes);
             return (write && request.write && request.byte == end && waiting).then(passed_ns);
         }
@@ -273,7 +278,7 @@ impl Disk {
             return None;
         }
         let passed_ns = |byte: u64| at_ns + self.places.passing_ns(end, byte.saturating_sub(end));
-        let begin = now + self.parameters.command_ns;
+        let begin = self.begin(now, request);
         if passed_ns(request.byte) > begin {
             return None;
         }
@@ -300,7 +305,7 @@ impl Disk {
             let (arm_ns, turn_ns) = self.reach(now, &request);
             self.counters.seek_ns += arm_ns;
             self.counters.turn_ns += turn_ns;
-            let begin = now + self.parameters.command_ns + arm_ns + turn_ns;
+            let begin = self.begin(now, &request) + arm_ns + turn_ns;
             let done_ns = begin + self.places.passing_ns(request.byte, request.bytes);
             (request.byte, done_ns, done_ns)
         };
