@@ -219,6 +219,9 @@ impl RawBlock {
     ///
     /// # Errors
     /// [`BlockError::Interrupted`] if it did; the block is of no use then. A test that failed is an outcome, not an error.
+    ///
+    /// # Panics
+    /// Never: the scenario was checked.
     pub fn run_next(
         &mut self,
         mut progress: impl FnMut(RawStep) -> ControlFlow<()>,

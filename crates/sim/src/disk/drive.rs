@@ -16,7 +16,7 @@ use crate::flash::state::{Reader, Writer};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
 
-/// "DISKDR", a zero, then the version of this layout.
+/// "DISKDR" and a zero, then the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"DISKDR\0\x01");
 
 #[derive(Clone, Copy, Debug)]
@@ -324,6 +324,8 @@ impl Disk {
     pub fn save(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.word(MAGIC);
+        out.word(self.parameters.usable_bytes);
+        out.word(self.parameters.revolution_ns);
         out.word(self.head);
         let mut counters = self.counters;
         for count in counters.all() {
@@ -339,14 +341,16 @@ impl Disk {
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         let mut disk = Self::new(parameters, rng).map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;
+        let of_disk = (input.word()?, input.word()?);
         disk.head = input.word()?;
         for count in disk.counters.all() {
             *count = input.word()?;
         }
-        if disk.head >= disk.parameters.usable_bytes {
+        let wanted = (disk.parameters.usable_bytes, disk.parameters.revolution_ns);
+        if of_disk != wanted || disk.head >= of_disk.0 {
             return Err(StateError::Impossible(format!(
-                "its arm is at byte {}, and the scenario's disk has {}",
-                disk.head, disk.parameters.usable_bytes
+                "it is of a disk of {} bytes that turns in {} ns, and the scenario's has {} bytes and turns in {} ns",
+                of_disk.0, of_disk.1, wanted.0, wanted.1
             )));
         }
         Ok(disk)

@@ -17,7 +17,7 @@ pub struct SeekCurve {
     root_ns: i64,
     line_ns: i64,
     /// Cylinders from the first to the last, less one: the longest way beyond a single track.
-    span: u64,
+    span: i64,
 }
 
 impl SeekCurve {
@@ -48,7 +48,10 @@ impl SeekCurve {
             track_ns: track,
             root_ns,
             line_ns,
-            span: cylinders.saturating_sub(2).max(1),
+            span: i64::try_from(cylinders)
+                .unwrap_or(i64::MAX >> 32)
+                .saturating_sub(2)
+                .max(1),
         })
     }
 
@@ -58,11 +61,11 @@ impl SeekCurve {
         if distance == 0 {
             return 0;
         }
-        let far = (distance - 1).min(self.span);
+        let far = i64::try_from(distance - 1).unwrap_or(self.span).min(self.span);
         // The root of far / span, times 2^16.
-        let root = ((far << 32) / self.span).isqrt().cast_signed();
+        let root = ((far << 32) / self.span).isqrt();
         let line = (far << 16) / self.span;
-        let added = (self.root_ns * root + self.line_ns * line.cast_signed()) >> 16;
+        let added = (self.root_ns * root + self.line_ns * line) >> 16;
         (self.track_ns + added).unsigned_abs()
     }
 }

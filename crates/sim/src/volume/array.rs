@@ -170,7 +170,7 @@ impl Volume {
     pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
         let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
         self.destage = Some(Destage {
-            cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES),
+            cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES, choice.keep_per_mille),
             mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns)
                 .with_request_ns(choice.mirror_request_ns),
             in_progress: 0,
@@ -261,8 +261,7 @@ impl Volume {
     /// How many of its drives are gone.
     #[must_use]
     pub fn lost(&self) -> u32 {
-        let lost = self.members.iter().filter(|member| member.lost);
-        u32::try_from(lost.count()).expect("drives are few")
+        self.members.iter().map(|member| u32::from(member.lost)).sum()
     }
 
     /// Takes a request at time `now`. Requests come in the order of their times, none before an event that is due.

@@ -43,6 +43,9 @@ pub struct Cache {
     room_blocks: usize,
     /// Blocks at most in one write.
     run_blocks: u64,
+    /// Dirty blocks that are left in peace.
+    kept_blocks: usize,
+    on_their_way: usize,
     blocks: BTreeMap<u64, Block>,
     /// Where the elevator is.
     hand: u64,
@@ -50,9 +53,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of `bytes`, in blocks of `block_bytes` (1 to 64 sectors), written in runs of at most `run_bytes`.
+    /// An empty cache of `bytes`, in blocks of `block_bytes` (1 to 64 sectors), written in runs of at most `run_bytes` while more
+    /// than `keep_per_mille` of it is dirty.
     #[must_use]
-    pub fn new(bytes: u64, block_bytes: u64, run_bytes: u64) -> Self {
+    pub fn new(bytes: u64, block_bytes: u64, run_bytes: u64, keep_per_mille: u32) -> Self {
         debug_assert!(
             (1..=64).contains(&(block_bytes / SECTOR_BYTES)),
             "a block is 1 to 64 sectors"
@@ -61,6 +65,8 @@ impl Cache {
             block_bytes,
             room_blocks: usize::try_from(bytes / block_bytes).unwrap_or(usize::MAX),
             run_blocks: (run_bytes / block_bytes).max(1),
+            kept_blocks: usize::try_from(bytes / block_bytes * u64::from(keep_per_mille) / 1000).unwrap_or(usize::MAX),
+            on_their_way: 0,
             blocks: BTreeMap::new(),
             hand: 0,
             urgent: VecDeque::new(),
@@ -142,8 +148,11 @@ impl Cache {
         None
     }
 
-    /// What the elevator comes to next, if anything: it is on its way from now on.
+    /// What the elevator comes to next, if there is enough that is dirty: it is on its way from now on.
     pub fn next_run(&mut self) -> Option<Run> {
+        if self.blocks.len() - self.on_their_way <= self.kept_blocks {
+            return None;
+        }
         let ahead = self.blocks.range(self.hand..).chain(self.blocks.range(..self.hand));
         let number = ahead
             .into_iter()
@@ -172,6 +181,7 @@ impl Cache {
             let sent = bits(u64::from(start), u64::from(start + length));
             block.dirty &= !sent;
             block.writing = sent;
+            self.on_their_way += 1;
             if block.dirty == 0 {
                 block.served = std::mem::take(&mut block.waiters);
             }
@@ -197,6 +207,7 @@ impl Cache {
             let block = self.blocks.get_mut(&number).expect("what is on its way is here");
             debug_assert_eq!(block.writing, sectors, "what was sent has arrived");
             block.writing = 0;
+            self.on_their_way -= 1;
             served.append(&mut block.served);
             if block.dirty == 0 {
                 self.blocks.remove(&number);

@@ -55,6 +55,10 @@ pub struct CacheChoice {
     /// What a write waits beside that, without keeping others waiting; an assumption.
     #[serde(default = "mirror_latency_ns")]
     pub mirror_latency_ns: Ns,
+    /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or gets
+    /// neighbours. An assumption.
+    #[serde(default = "keep_per_mille")]
+    pub keep_per_mille: u32,
     /// Writes in progress from cache to drives at most, for each drive; an assumption.
     #[serde(default = "writes_per_drive")]
     pub writes_per_drive: u32,
@@ -70,6 +74,10 @@ const fn mirror_request_ns() -> Ns {
 
 const fn mirror_latency_ns() -> Ns {
     50_000
+}
+
+const fn keep_per_mille() -> u32 {
+    500
 }
 
 const fn writes_per_drive() -> u32 {
@@ -153,6 +161,12 @@ impl VolumeChoice {
             return Err(
                 "has a cache whose mirror_bytes_per_s or writes_per_drive is 0: both must be positive".to_owned(),
             );
+        }
+        if let Some(cache) = self.cache.as_ref().filter(|cache| cache.keep_per_mille > 1000) {
+            return Err(format!(
+                "has a cache whose keep_per_mille is {}: at most 1000",
+                cache.keep_per_mille
+            ));
         }
         if self.link.as_ref().is_some_and(|link| link.bytes_per_s == 0) {
             return Err("has a link of 0 bytes_per_s: it must be positive".to_owned());

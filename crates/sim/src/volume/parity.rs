@@ -69,11 +69,11 @@ fn write_in_row(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>, ste
         .collect();
     // Parity of all that is touched, from the first to the last byte of it within a stripe.
     let first = data.iter().map(|part| part.offset).min().unwrap_or(0);
-    let last = data.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0);
+    let end = data.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0);
     let parity = Part {
         drive: map.parity_drive(first).unwrap_or(0),
         offset: first,
-        bytes: last - first,
+        bytes: end - first,
     };
     let all = data.iter().copied().chain([parity]);
     steps.writes.extend(all.clone().filter(|part| lost != Some(part.drive)));

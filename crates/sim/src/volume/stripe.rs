@@ -157,6 +157,7 @@ impl StripeMap {
     }
 
     /// The drives of a group.
+    #[must_use]
     pub fn members(&self, group: u32) -> std::ops::Range<u32> {
         group * self.copies..(group + 1) * self.copies
     }

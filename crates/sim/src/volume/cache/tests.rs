@@ -6,10 +6,10 @@ use super::{Cache, Run, SECTOR_BYTES};
 use crate::volume::repeat::holds;
 
 const BLOCK: u64 = 8192;
-const SECTORS: u64 = 400;
+const SECTORS: u64 = 160;
 
 fn cache(blocks: u64) -> Cache {
-    Cache::new(blocks * BLOCK, BLOCK, 4 * BLOCK)
+    Cache::new(blocks * BLOCK, BLOCK, 4 * BLOCK, 0)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ fn sectors_of(run: Run) -> std::ops::Range<usize> {
 
 #[test]
 fn nothing_dirty_is_lost_and_nothing_older_wins() {
-    holds(300, "volume::cache", &steps(), |(blocks, steps)| {
+    holds(150, "volume::cache", &steps(), |(blocks, steps)| {
         let mut truth = Truth {
             cache: cache(blocks),
             written: vec![0; index(SECTORS)],
@@ -193,4 +193,19 @@ fn a_write_through_goes_before_the_others_and_is_told_once_a_block() {
     let mut served = Vec::new();
     cache.finish(run, &mut served);
     assert_eq!(served, [7, 7]);
+}
+
+#[test]
+fn what_is_kept_waits_for_neighbours() {
+    let mut cache = Cache::new(8 * BLOCK, BLOCK, 4 * BLOCK, 500);
+    for block in [2, 0, 3, 1] {
+        assert!(
+            cache.take(block * BLOCK, BLOCK) && cache.next_run().is_none(),
+            "half of it may stay"
+        );
+    }
+    assert!(cache.take(20 * BLOCK, BLOCK));
+    let run = cache.next_run().expect("more than half is dirty");
+    assert_eq!((run.offset, run.bytes), (0, 4 * BLOCK), "all of the neighbours at once");
+    assert!(cache.next_run().is_none(), "what is on its way is no longer counted");
 }
