@@ -141,3 +141,68 @@ impl DiskProfile {
         Ok(parameters)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DiskProfile;
+    use crate::disk::Order;
+
+    const SHIPPED: [(&str, &str); 2] = [
+        (
+            "scsi-15k-300",
+            include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml"),
+        ),
+        (
+            "sata-7k2-1000",
+            include_str!("../../../../src/storagelab/profiles/sata-7k2-1000.toml"),
+        ),
+    ];
+
+    #[test]
+    fn every_shipped_disk_works_in_each_order_at_every_scale() {
+        for (name, text) in SHIPPED {
+            let profile: DiskProfile = toml::from_str(text).expect("a shipped profile");
+            assert_eq!((profile.name.as_str(), profile.kind.as_str()), (name, "disk"));
+            for scale in [1, 16, 64, 512, 1000] {
+                for order in [Order::Fifo, Order::Elevator, Order::Shortest] {
+                    let parameters = profile.parameters(scale, Some(order)).expect("a shipped profile");
+                    let lost = profile.platters.usable_bytes.value / u64::from(scale) - parameters.usable_bytes;
+                    assert!(lost < 512, "whole sectors, and all of them");
+                }
+            }
+            let refusal = profile.parameters(0, None).expect_err("no scale");
+            assert!(refusal.contains(name), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn every_figure_of_a_shipped_disk_has_a_source_and_a_fitted_one_its_bounds() {
+        for (name, text) in SHIPPED {
+            let table: toml::Table = text.parse().expect("it is TOML");
+            let groups = table
+                .iter()
+                .filter_map(|(group, figures)| Some((group, figures.as_table()?)));
+            let mut count = 0;
+            for (group, figures) in groups {
+                for (figure, content) in figures {
+                    let source = content["source"].as_str().expect("a source is text");
+                    let bounded = source.starts_with("Bounds") || source.starts_with("Not published");
+                    let fitted = content["label"].as_str() == Some("fitted");
+                    assert!(
+                        source.len() > 8 && (!fitted || bounded),
+                        "{name}: {group}.{figure}: {source}"
+                    );
+                    count += 1;
+                }
+            }
+            assert_eq!(count, 18, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_there_is_not_is_refused_by_name() {
+        let text = SHIPPED[0].1.replace("[arm.full_stroke_ns]", "[arm.speed]");
+        let error = toml::from_str::<DiskProfile>(&text).expect_err("no such figure");
+        assert!(error.to_string().contains("unknown field `speed`"), "{error}");
+    }
+}
