@@ -48,6 +48,8 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted figures"),
         ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
         ("name = ", "name ", "can't be used"),
+        ('kind = "flash"', 'kind = "tape"', "kind: 'tape', must be flash or disk"),
+        ('kind = "flash"', "", "kind: is missing, must be flash or disk"),
     ],
 )
 def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, words):
@@ -56,6 +58,28 @@ def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, wo
     with pytest.raises(PreflightError) as caught:
         profiles.load("mine.toml", tmp_path, "drives.ssd.profile")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[arm.full_stroke_ns]", "[arm.longest_ns]", "arm.full_stroke_ns: is missing"),
+        ("[trim_of_none]", "[trim]\nvalue = true\n", "trim: is not a figure"),
+        ('label = "fitted"', 'label = "guessed"', "label: must be derived, published or fitted"),
+    ],
+)
+def test_what_is_wrong_in_the_profile_of_a_disk_is_named_too(tmp_path, old, new, words):
+    text = resources.files("storagelab.profiles").joinpath("scsi-15k-300.toml").read_text() + "\n[trim_of_none]\n"
+    text = text.replace(old, new, 1).replace("[trim_of_none]", "")
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(PreflightError) as caught:
+        profiles.load("mine.toml", tmp_path, "drives.hdd.profile")
+    assert words in str(caught.value)
+
+
+def test_a_disk_has_neither_formats_nor_drivers():
+    disk = profiles.load("sata-7k2-1000", Path())
+    assert (disk.kind, dict(disk.formats), dict(disk.drivers), disk.sectors) == ("disk", {}, {}, (512,))
 
 
 def test_a_file_that_is_not_there_is_refused_in_plain_words(tmp_path):

@@ -69,6 +69,9 @@ class DriveConfig(Frozen):
     sector_bytes: int | None = Field(None, ge=1, le=2**20)
     trim: bool | None = Field(None, description="freed addresses are told to the drive; default: as in the profile")
     host_ram_bytes: int | None = Field(None, ge=1, lt=2**63, description="memory that the drive's map may take")
+    order: Literal["fifo", "elevator", "shortest"] | None = Field(
+        None, description="of a disk's queue; default: as in the profile"
+    )
 
 
 class VolumeConfig(Frozen):

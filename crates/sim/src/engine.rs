@@ -4,7 +4,7 @@
 //! - [`geometry`]: pages, extents and allocation pages; [`files`]: where they lie on the drives, and the next free one;
 //! - [`tree`]: the leaves of the index, as counts and key intervals; [`pool`]: which of them are in memory;
 //! - [`log`]: blocks, flushes and commits;
-//! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the drives of [`crate::flash`]: `io` (reads, writes and what
+//! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the volumes of [`crate::volume`]: `io` (reads, writes and what
 //!   follows from them), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts),
 //!   `background` (checkpoint, lazy writer), `sample` (what is going on just now).
 //!
@@ -30,11 +30,11 @@ pub mod tree;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use crate::flash::{Drive, Offline};
 use crate::kernel::{Ns, Port};
 use crate::rng::Rng;
 use crate::scenario::{Costs, RunPlan, Scenario, Switches};
 use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
+use crate::volume::{self, Volume};
 
 use files::{Files, Layout};
 use geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
@@ -48,6 +48,8 @@ pub use sample::{Decoded, Reading};
 const IO_DONE: Port = Port::new(5);
 /// The scheduler has noticed it; the token is its slot.
 const IO_NOTICED: Port = Port::new(6);
+/// Something is due in a volume; the token is its number.
+const VOLUME_DUE: Port = Port::new(7);
 
 /// Labels of events, for samples of waiting tasks.
 const LABEL_LOG: u64 = 1;
@@ -111,9 +113,14 @@ pub struct Engine<'w> {
     tree: RefCell<Tree>,
     pool: RefCell<Pool>,
     files: RefCell<Files>,
-    drives: RefCell<Vec<Drive>>,
+    volumes: RefCell<Vec<Volume>>,
+    /// CPU time that the driver of a volume's drives takes for a page.
     drive_cpu_ns: Vec<Ns>,
+    /// When each volume will be called next.
+    due_ns: Vec<Cell<Ns>>,
     ios: RefCell<io::Slots>,
+    /// I/Os that a volume has just done: always empty, but not for nothing.
+    done: RefCell<Vec<u32>>,
     /// Leaves to be read once there is a frame, and the scheduler that wants it.
     waiting_for_frames: RefCell<VecDeque<(u32, u32)>>,
     evictions: Cell<u32>,
@@ -137,10 +144,10 @@ pub struct Engine<'w> {
 }
 
 /// Why a run could not go on, though its scenario could begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A drive answers no more.
-    Offline(Offline),
+    /// A volume answers no more.
+    Volume(volume::Failure),
     /// The table found no page: it came out larger than expected.
     FilesFull,
 }
@@ -148,7 +155,7 @@ pub enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Offline(offline) => offline.fmt(formatter),
+            Self::Volume(failure) => failure.fmt(formatter),
             Self::FilesFull => write!(
                 formatter,
                 "the data files are full: fewer rows, larger files, a larger drive or another format would help"
@@ -158,12 +165,12 @@ impl std::fmt::Display for Failure {
 }
 
 impl<'w> Engine<'w> {
-    /// An engine with an empty table, on drives in the order of `layout.drives`.
+    /// An engine with an empty table, on volumes in the order of `layout.volumes`.
     ///
     /// # Panics
     /// If the scenario was not checked.
     #[must_use]
-    pub fn new(os: &'w Sqlos, scenario: &Scenario, run: &RunPlan, layout: Layout, drives: Vec<Drive>) -> Self {
+    pub fn new(os: &'w Sqlos, scenario: &Scenario, run: &RunPlan, layout: Layout, volumes: Vec<Volume>) -> Self {
         let costs = scenario.server.costs.clone();
         let geometry = Geometry::new(scenario.scale);
         let mut files = Files::new(geometry, &layout);
@@ -176,8 +183,8 @@ impl<'w> Engine<'w> {
         pool.fill(frame, root);
         let rows_per_connection = run.workload.rows_per_connection / u64::from(scenario.scale);
         let leaves = files::leaves_for(rows_per_connection * u64::from(run.workload.connections));
-        let (log_drive, _, log_bytes) = layout.log;
-        let sector_bytes = u64::from(drives[log_drive].parameters().mapping.sector_bytes);
+        let (log_volume, _, log_bytes) = layout.log;
+        let sector_bytes = volumes[log_volume].sector_bytes();
         let reach_ns = costs.row_cpu_ns.value * costs.cpu_jitter_per_mille.value / 1000;
         let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
@@ -203,12 +210,11 @@ impl<'w> Engine<'w> {
             tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
             files: RefCell::new(files),
-            drive_cpu_ns: drives
-                .iter()
-                .map(|drive| drive.parameters().host_cpu_for(PAGE_BYTES))
-                .collect(),
-            drives: RefCell::new(drives),
+            drive_cpu_ns: volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect(),
+            due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
+            volumes: RefCell::new(volumes),
             ios: RefCell::default(),
+            done: RefCell::default(),
             waiting_for_frames: RefCell::default(),
             evictions: Cell::new(0),
             upper_latches: Default::default(),
@@ -232,6 +238,8 @@ impl<'w> Engine<'w> {
     {
         machine.on(IO_DONE, |slot| self.io_done(slot));
         machine.on(IO_NOTICED, |slot| self.io_noticed(slot));
+        machine.on(VOLUME_DUE, |volume| self.volume_due(volume));
+        self.arm_all();
         if self.switches.checkpoints {
             machine.spawn_background(self.checkpoint());
         }
@@ -252,7 +260,7 @@ impl<'w> Engine<'w> {
     /// Why the run failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
-        *self.failure.borrow()
+        self.failure.borrow().clone()
     }
 
     /// Ends the run, which has failed; the first reason counts.
@@ -261,10 +269,10 @@ impl<'w> Engine<'w> {
         self.os.kernel().stop();
     }
 
-    /// Gives the drives back.
+    /// Gives the volumes back.
     #[must_use]
-    pub fn take_drives(&self) -> Vec<Drive> {
-        std::mem::take(&mut self.drives.borrow_mut())
+    pub fn take_volumes(&self) -> Vec<Volume> {
+        self.volumes.take()
     }
 
     fn leaf_latch(&self, leaf: u32, class: LatchClass) -> Latch<'w> {
@@ -317,14 +325,14 @@ impl<'w> Engine<'w> {
                 self.counters.rows.get()
             ));
         }
-        let (files, drives) = (self.files.borrow(), self.drives.borrow());
+        let (files, volumes) = (self.files.borrow(), self.volumes.borrow());
         for (number, state) in (0..).zip(&tree.states).filter(|(_, leaf)| leaf.is_leaf()) {
             let page = files.page_of(number);
             if files.leaf_on(page) != Some(number) {
                 return Err(format!("leaf {number} lies on page {page}, which is another's"));
             }
             let in_memory = state.flags & tree::flag::ABSENT == 0;
-            if !in_memory && !self.is_on_drive(page, &drives) {
+            if !in_memory && !self.is_written(page, &volumes) {
                 return Err(format!("leaf {number} is neither in memory nor on its drive"));
             }
         }
@@ -344,11 +352,10 @@ impl<'w> Engine<'w> {
 }
 
 impl Engine<'_> {
-    /// Whether all of a page has been written to its drive, this run or before.
-    fn is_on_drive(&self, page: u32, drives: &[Drive]) -> bool {
-        let (drive, offset) = self.layout.place(page);
-        let (first, pages) = io::flash_pages(&drives[drive], offset, PAGE_BYTES);
-        (first..first + pages).all(|page| drives[drive].ftl().flash_page(page).is_some())
+    /// Whether all of a page has been written to its volume, this run or before, as far as that can tell.
+    fn is_written(&self, page: u32, volumes: &[Volume]) -> bool {
+        let (volume, offset) = self.layout.place(page);
+        volumes[volume].is_written(offset, PAGE_BYTES)
     }
 
     /// Asserts what must hold, beside [`Engine::check`], once all sessions have ended: nobody waits, nothing is held.

@@ -4,11 +4,15 @@
 //! or a release build, in this process or in another.
 #![forbid(unsafe_code)]
 
+pub mod disk;
 pub mod engine;
 pub mod flash;
 pub mod kernel;
 pub mod outcome;
+mod rack;
+pub mod raw_io;
 pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod sqlos;
+pub mod volume;

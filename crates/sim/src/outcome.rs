@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use crate::disk;
+use crate::volume::Volume;
+
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunOutcome {
@@ -33,6 +36,9 @@ pub struct RunOutcome {
     pub waiting_tasks: Vec<WaitingSample>,
     /// The drives at the end.
     pub drives: Vec<DriveOutcome>,
+    /// Volumes that are more than a flash drive.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeOutcome>,
 }
 
 /// Waits of one type.
@@ -167,4 +173,93 @@ pub struct DriveOutcome {
     pub die_busy_ns: u64,
     /// How often cleaning began to take turns with the host.
     pub cleaning_bursts: u64,
+    /// Of a disk: what it did. The figures of flash are 0 then, or 1 for write amplification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskOutcome>,
+}
+
+/// What a disk did in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DiskOutcome {
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests that needed neither arm nor turn.
+    pub in_order: u64,
+    /// Time that the arm moved and settled.
+    pub seek_ns: u64,
+    /// Time until the first byte came by.
+    pub turn_ns: u64,
+    /// Time that requests were served.
+    pub busy_ns: u64,
+    /// Time that requests waited before, in sum.
+    pub queued_ns: u64,
+}
+
+impl DiskOutcome {
+    /// From what it counted.
+    #[must_use]
+    pub const fn of(counters: disk::Counters) -> Self {
+        Self {
+            reads: counters.reads,
+            writes: counters.writes,
+            read_bytes: counters.read_bytes,
+            written_bytes: counters.written_bytes,
+            in_order: counters.in_order,
+            seek_ns: counters.seek_ns,
+            turn_ns: counters.turn_ns,
+            busy_ns: counters.busy_ns,
+            queued_ns: counters.queued_ns,
+        }
+    }
+}
+
+/// What a volume did in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VolumeOutcome {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Requests that came.
+    pub requests: u64,
+    /// Requests to its drives that came of them.
+    pub drive_requests: u64,
+    /// Writes that its cache took.
+    pub cached_writes: u64,
+    /// Writes that went through, as the cache was full.
+    pub through_writes: u64,
+    /// Reads that the cache had.
+    pub cache_hits: u64,
+    /// Writes from the cache to the drives.
+    pub destaged_writes: u64,
+    /// Bytes of these.
+    pub destaged_bytes: u64,
+    /// Time that data took on its link, both directions.
+    pub link_busy_ns: u64,
+    /// Drives that are gone.
+    pub lost_drives: u32,
+}
+
+impl VolumeOutcome {
+    /// From what it counted.
+    #[must_use]
+    pub fn of(name: &str, volume: &Volume) -> Self {
+        let counters = volume.counters();
+        Self {
+            name: name.to_owned(),
+            requests: counters.submitted,
+            drive_requests: counters.parts,
+            cached_writes: counters.cached,
+            through_writes: counters.through,
+            cache_hits: counters.cache_hits,
+            destaged_writes: counters.destaged,
+            destaged_bytes: counters.destaged_bytes,
+            link_busy_ns: volume.link_busy_ns(),
+            lost_drives: volume.lost(),
+        }
+    }
 }

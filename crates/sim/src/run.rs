@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use crate::engine::files::Layout;
 use crate::engine::{Engine, Reading};
-use crate::flash::{Counters, Drive};
 use crate::kernel::{Ns, SEC};
-use crate::outcome::{CounterTable, DriveOutcome, RunOutcome, Series, WaitRow, WaitingSample, WaitingTask};
+use crate::outcome::{CounterTable, RunOutcome, Series, WaitRow, WaitingSample, WaitingTask};
+use crate::rack::Rack;
 use crate::rng::Rng;
 use crate::scenario::{Refusal, RunPlan, Scenario};
 use crate::sqlos::{Account, Config, Machine, Notice, Progress, Sqlos, WaitType};
@@ -59,8 +59,7 @@ impl From<Refusal> for BlockError {
 #[derive(Debug)]
 pub struct Block {
     scenario: Scenario,
-    /// In the order of their names.
-    drives: Vec<Drive>,
+    rack: Rack,
     next_run: usize,
 }
 
@@ -71,18 +70,10 @@ impl Block {
     /// What [`Scenario::check`] says.
     pub fn new(scenario: Scenario) -> Result<Self, Refusal> {
         scenario.check()?;
-        let mut drives = Vec::new();
-        for name in scenario.drives.keys() {
-            let parameters = scenario.drive_parameters(name)?;
-            let drive = Drive::new(parameters, Rng::stream(scenario.seed, name));
-            drives.push(drive.map_err(|what| Refusal {
-                place: format!("drives.{name}"),
-                what,
-            })?);
-        }
+        let rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
         Ok(Self {
             scenario,
-            drives,
+            rack,
             next_run: 0,
         })
     }
@@ -93,30 +84,16 @@ impl Block {
     /// What [`Scenario::check`] says, or that the bytes are not such drives.
     pub fn resume(scenario: Scenario, runs_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
         scenario.check()?;
-        if saved.len() != scenario.drives.len() {
-            let what = format!(
-                "{} drives were saved, and the scenario has {}",
-                saved.len(),
-                scenario.drives.len()
-            );
-            return Err(Refusal {
-                place: "drives".to_owned(),
-                what,
-            });
-        }
-        let mut drives = Vec::new();
-        for (name, bytes) in scenario.drives.keys().zip(saved) {
-            let parameters = scenario.drive_parameters(name)?;
-            let drive = Drive::load(parameters, bytes, Rng::stream(scenario.seed, name));
-            let refusal = |error: crate::flash::StateError| Refusal {
-                place: format!("drives.{name}"),
-                what: error.to_string(),
-            };
-            drives.push(drive.map_err(refusal)?);
-        }
+        let rack = Rack::load(
+            &scenario.drives,
+            &scenario.volumes,
+            scenario.scale,
+            scenario.seed,
+            saved,
+        )?;
         Ok(Self {
             scenario,
-            drives,
+            rack,
             next_run: runs_done,
         })
     }
@@ -124,7 +101,7 @@ impl Block {
     /// All drives, in the order of their names, as bytes: with them a block can be resumed.
     #[must_use]
     pub fn save_drives(&self) -> Vec<Vec<u8>> {
-        self.drives.iter().map(Drive::save).collect()
+        self.rack.save()
     }
 
     /// Says what is wrong with the maps of the drives, if anything is; see [`crate::flash::Ftl::check`].
@@ -132,7 +109,7 @@ impl Block {
     /// # Errors
     /// The first thing that does not hold.
     pub fn check_drives(&self) -> Result<(), String> {
-        self.drives.iter().try_for_each(|drive| drive.ftl().check())
+        self.rack.check()
     }
 
     /// How many runs have been made.
@@ -154,30 +131,20 @@ impl Block {
             return Ok(None);
         };
         self.next_run += 1;
-        for (name, drive) in self.scenario.drives.keys().zip(&mut self.drives) {
-            drive.rest(Rng::stream(plan.seed, &format!("drive {name}")));
-            if plan.format_before {
-                drive.format();
-            } else {
-                drive.free_all();
-            }
-        }
+        self.rack.rest(plan.seed, plan.format_before);
         let mut layout = Layout::of(&self.scenario, &plan).map_err(BlockError::Defect)?;
         if plan.files_shift {
             layout.shift(&mut Rng::stream(plan.seed, "file system"));
         }
-        let before: Vec<Counters> = self.drives.iter().map(Drive::counters).collect();
+        let before = self.rack.counters();
         let os = Sqlos::new(self.sqlos_config());
-        let drives = std::mem::take(&mut self.drives);
-        let engine = Engine::new(&os, &self.scenario, &plan, layout, drives);
+        let volumes = self.rack.lend()?;
+        let engine = Engine::new(&os, &self.scenario, &plan, layout, volumes);
         let result = Run::new(index, &self.scenario, &plan, &os, &engine).make(&mut progress);
-        self.drives = engine.take_drives();
+        let volumes = self.rack.take_back(engine.take_volumes());
         let mut outcome = result?;
-        let names = self.scenario.drives.keys();
-        let drives = names.zip(&self.drives).zip(&before);
-        outcome.drives = drives
-            .map(|((name, drive), before)| drive_outcome(name, drive, before))
-            .collect();
+        outcome.drives = self.rack.outcomes(&before);
+        outcome.volumes = volumes;
         Ok(Some(outcome))
     }
 
@@ -331,6 +298,7 @@ impl<'r, 'w> Run<'r, 'w> {
             series: self.series,
             waiting_tasks: self.waiting,
             drives: Vec::new(),
+            volumes: Vec::new(),
         }
     }
 
@@ -383,20 +351,6 @@ fn write_amplification(now: &Reading, before: &Reading) -> f64 {
     if host == 0 { 1.0 } else { ratio(host + moved, host) }
 }
 
-fn drive_outcome(name: &str, drive: &Drive, before: &Counters) -> DriveOutcome {
-    let since = drive.counters().since(before);
-    DriveOutcome {
-        name: name.to_owned(),
-        utilisation: drive.ftl().utilisation(),
-        write_amplification: since.ftl.write_amplification(),
-        host_pages: since.ftl.host_pages,
-        moved_pages: since.ftl.moved_pages,
-        host_ram_bytes: drive.host_ram_bytes(),
-        die_busy_ns: since.die_busy_ns,
-        cleaning_bursts: since.cleaning_bursts,
-    }
-}
-
 #[expect(
     clippy::cast_precision_loss,
     reason = "figures for people; counts stay as they are elsewhere"
@@ -416,7 +370,7 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../../src/storagelab/profiles/iodrive-320.toml"
         ));
-        let profile: crate::flash::DriveProfile = toml::from_str(profile).expect("a profile");
+        let profile: crate::scenario::Profile = toml::from_str(profile).expect("a profile");
         let run = |rows: u64| {
             serde_json::json!({
                 "data_files": 3, "data_volumes": ["a"], "log_volume": "a", "seed": 1, "data_bytes": 3_000_000_000_u64,

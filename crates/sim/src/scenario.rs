@@ -4,15 +4,18 @@
 //! shrinks them, rows and periods included, when the world is built. [`Scenario::check`] says what is wrong before anything runs.
 
 mod check;
+mod hardware;
 mod server;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use hardware::{DriveChoice, Profile};
+pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 
-use crate::flash::{DriveProfile, Setup};
+pub use crate::volume::VolumeChoice;
 
 /// One block: runs on one set of drives, whose state carries over from run to run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -27,7 +30,7 @@ pub struct Scenario {
     /// Drives by name.
     pub drives: BTreeMap<String, DriveChoice>,
     /// Volumes by name.
-    pub volumes: BTreeMap<String, Volume>,
+    pub volumes: BTreeMap<String, VolumeChoice>,
     /// What is run, in order.
     pub runs: Vec<RunPlan>,
     /// How often the time series has a point, in seconds at life-size.
@@ -37,49 +40,6 @@ pub struct Scenario {
 
 const fn one() -> f64 {
     1.0
-}
-
-/// A drive: its profile, and what is chosen of it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct DriveChoice {
-    /// All about the drive.
-    pub profile: DriveProfile,
-    /// One of the profile's formats.
-    pub format: String,
-    /// One of the profile's drivers.
-    pub driver: String,
-    /// One of the profile's sector sizes.
-    pub sector_bytes: u32,
-    /// Whether freed addresses are told to the drive; nothing for what the profile says.
-    #[serde(default)]
-    pub trim: Option<bool>,
-    /// Memory of the host that the drive's map may take; nothing for as much as it likes.
-    #[serde(default)]
-    pub host_ram_bytes: Option<u64>,
-}
-
-impl DriveChoice {
-    /// The choice as the profile wants it, at a scale.
-    #[must_use]
-    pub fn setup(&self, scale: u32) -> Setup {
-        Setup {
-            format: self.format.clone(),
-            driver: self.driver.clone(),
-            sector_bytes: self.sector_bytes,
-            scale,
-            trim: self.trim,
-            host_ram_bytes: self.host_ram_bytes,
-        }
-    }
-}
-
-/// One address space for files. So far a volume is one drive; striping and mirroring over several have their room here.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Volume {
-    /// Names of its drives.
-    pub drives: Vec<String>,
 }
 
 /// One run: a layout of files and a load.

@@ -262,7 +262,7 @@ fn files_that_were_moved_over_the_end_of_the_drive_go_on_at_its_beginning_and_so
 fn pieces_of_what_goes_over_the_end_of_the_drive_are_all_of_it() {
     let scenario = read(&article_a(SMALL, &[run(1)]));
     let mut layout = Layout::of(&scenario, &scenario.runs[0]).expect("it fits");
-    layout.drive_bytes = vec![10 * 8192 + 4096];
+    layout.volume_bytes = vec![10 * 8192 + 4096];
     layout.shift_bytes = vec![9 * 8192];
     let pieces = |offset, bytes| layout.pieces(0, layout.shifted(0, offset), bytes).collect::<Vec<_>>();
     assert_eq!(pieces(0, 8192), [(9 * 8192, 8192)]);

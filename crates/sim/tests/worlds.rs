@@ -14,11 +14,12 @@ mod world;
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use storagelab_sim::flash::{Age, Drive};
+use storagelab_sim::flash::{Age, Drive, Parameters};
 use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::rng::Rng;
 use storagelab_sim::run::Block;
 use storagelab_sim::scenario::{RunPlan, Scenario};
+use storagelab_sim::volume::DeviceParameters;
 use world::random::{Draw, ODD, World, world};
 
 /// In a debug build some seconds.
@@ -132,13 +133,17 @@ fn live(seed: u64, world: &World, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
+/// The parameters of a drive, all of which are flash here.
+fn flash(scenario: &Scenario, name: &str) -> Result<Parameters, String> {
+    match scenario.drives[name].parameters(scenario.scale)? {
+        DeviceParameters::Flash(parameters) => Ok(parameters),
+        DeviceParameters::Disk(_) => Err(format!("{name} is a disk")),
+    }
+}
+
 /// Whether a world that may be run would take long.
 fn too_large(scenario: &Scenario) -> bool {
-    let flash_pages = |name| {
-        scenario
-            .drive_parameters(name)
-            .map_or(0, |drive| drive.shape.flash_pages())
-    };
+    let flash_pages = |name| flash(scenario, name).map_or(0, |drive| drive.shape.flash_pages());
     let rows = |run: &RunPlan| {
         run.workload.rows_per_connection / u64::from(scenario.scale) * u64::from(run.workload.connections)
     };
@@ -150,7 +155,7 @@ fn too_large(scenario: &Scenario) -> bool {
 /// The drives of the scenario, aged, as bytes.
 fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Vec<u8>>, String> {
     let old = |(name, &per_mille): (&String, &u64)| {
-        let parameters = scenario.drive_parameters(name).map_err(|refusal| refusal.to_string())?;
+        let parameters = flash(scenario, name)?;
         let (pages, free_blocks) = (parameters.shape.logical_pages, parameters.cleaning.stop_blocks.max(3));
         let mut drive = Drive::new(parameters, Rng::stream(scenario.seed, name))?;
         let addresses = u64::from(pages) * per_mille / 1000;

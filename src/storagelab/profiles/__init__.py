@@ -74,11 +74,45 @@ class Driver(Frozen):
     programmed_per_mille: Figure | None = None
 
 
-class Profile(Frozen):
-    """A flash drive; crates/sim/src/flash/profile.rs says what each figure means, and refuses values that can't be."""
+class Platters(Frozen):
+    usable_bytes: Figure
+    sector_bytes: Figure
+    revolutions_per_minute: Figure
+    surfaces: Figure
+    outer_bytes_per_s: Figure
+    inner_bytes_per_s: Figure
+    track_switch_ns: Figure
 
+
+class Arm(Frozen):
+    track_to_track_ns: Figure
+    average_read_ns: Figure
+    average_write_ns: Figure
+    full_stroke_ns: Figure
+
+
+class Electronics(Frozen):
+    command_ns: Figure
+    interface_bytes_per_s: Figure
+    read_ahead_bytes: Figure
+    order: Figure
+    queue_depth: Figure
+    patience_ns: Figure
+    host_cpu_ns: Figure
+
+
+class _Drive(Frozen):
     name: str
     title: str
+
+    def figures(self) -> Iterator[tuple[str, Figure]]:
+        """Every figure under its path, as in the file."""
+        yield from _figures(self, ())
+
+
+class FlashProfile(_Drive):
+    """A flash drive; crates/sim/src/flash/profile.rs says what each figure means, and refuses values that can't be."""
+
     kind: Literal["flash"]
     geometry: Geometry
     formats: dict[str, Figure] = Field(min_length=1)
@@ -93,9 +127,33 @@ class Profile(Frozen):
         """Sizes of sector that it can have, in bytes."""
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
-    def figures(self) -> Iterator[tuple[str, Figure]]:
-        """Every figure under its path, as in the file."""
-        yield from _figures(self, ())
+
+class DiskProfile(_Drive):
+    """A disk; crates/sim/src/disk/profile.rs says what each figure means, and refuses values that can't be."""
+
+    kind: Literal["disk"]
+    platters: Platters
+    arm: Arm
+    electronics: Electronics
+
+    @property
+    def formats(self) -> dict[str, Figure]:
+        """None: a disk has one way to be used."""
+        return {}
+
+    @property
+    def drivers(self) -> dict[str, Driver]:
+        """None that matter."""
+        return {}
+
+    @property
+    def sectors(self) -> tuple[int, ...]:
+        """The size of its sectors, in bytes."""
+        return (int(self.platters.sector_bytes.value),)
+
+
+Profile = FlashProfile | DiskProfile
+_KINDS: dict[str, type[FlashProfile] | type[DiskProfile]] = {"flash": FlashProfile, "disk": DiskProfile}
 
 
 def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
@@ -133,14 +191,19 @@ def load(name: str, folder: Path, key: str | None = None) -> Profile:
 
 def _checked(content: dict[str, object]) -> Profile:
     """Raises ValueError, in plain words, for the first thing that is wrong."""
+    kind = content.get("kind")
+    if kind not in _KINDS:
+        raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(_KINDS)}")
     try:
-        profile = Profile.model_validate(content)
+        profile: Profile = _KINDS[str(kind)].model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{dotted(first['loc'])}: {_PLAIN.get(first['type'], first['msg'].lower())}") from None
     for name, figure in profile.figures():
         if wrong_bounds := _wrong_bounds(figure):
             raise ValueError(f"{name}.bounds: {wrong_bounds}")
+    if not isinstance(profile, FlashProfile):
+        return profile
     if wrong := [size for size in profile.mapping.worst_case_bytes if not size.isdigit()]:
         raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is no size of a sector in bytes")
     return profile
@@ -163,7 +226,7 @@ def _wrong_bounds(figure: Figure) -> str:
 _PLAIN = {
     "missing": "is missing",
     "extra_forbidden": "is not a figure that a profile has",
-    "literal_error": "must be derived, published or fitted; kind must be flash",
+    "literal_error": "must be derived, published or fitted",
     "string_too_short": "is empty: every figure says where it comes from",
     "model_type": "must be a table with value, label and source",
 }

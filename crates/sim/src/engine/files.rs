@@ -7,18 +7,18 @@ use crate::scenario::{RunPlan, Scenario};
 /// Where the files of a run lie, in bytes of the scaled world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Drives by number, in the order of their names.
-    pub drives: Vec<String>,
-    /// For each data file its drive and its first byte there.
+    /// Volumes by number, in the order of their names.
+    pub volumes: Vec<String>,
+    /// For each data file its volume and its first byte there.
     pub files: Vec<(usize, u64)>,
     /// Pages of each data file.
     pub pages_per_file: u32,
-    /// The log's drive, its first byte there, and its length.
+    /// The log's volume, its first byte there, and its length.
     pub log: (usize, u64, u64),
-    /// How far everything is moved on each drive, round and round, in bytes.
+    /// How far everything is moved on each volume, round and round, in bytes.
     pub shift_bytes: Vec<u64>,
-    /// The size of each drive.
-    pub drive_bytes: Vec<u64>,
+    /// The size of each volume.
+    pub volume_bytes: Vec<u64>,
 }
 
 impl Layout {
@@ -27,54 +27,50 @@ impl Layout {
     /// # Errors
     /// A sentence that says what does not fit.
     pub fn of(scenario: &Scenario, run: &RunPlan) -> Result<Self, String> {
-        let drives: Vec<String> = scenario.drives.keys().cloned().collect();
-        let drive_of = |volume: &String| {
-            let drive = &scenario.volumes[volume].drives[0];
-            drives
-                .iter()
-                .position(|name| name == drive)
-                .ok_or_else(|| format!("no drive '{drive}'"))
+        let volumes: Vec<String> = scenario.volumes.keys().cloned().collect();
+        let number_of = |volume: &String| {
+            let number = volumes.iter().position(|name| name == volume);
+            number.ok_or_else(|| format!("no volume '{volume}'"))
         };
-        let mut drive_bytes = Vec::new();
-        for name in &drives {
-            let parameters = scenario.drive_parameters(name).map_err(|refusal| refusal.to_string())?;
-            drive_bytes.push(parameters.usable_bytes());
+        let mut volume_bytes = Vec::new();
+        for name in &volumes {
+            volume_bytes.push(scenario.volume_bytes(name).map_err(|refusal| refusal.to_string())?);
         }
-        let log_drive = drive_of(&run.log_volume)?;
+        let log_volume = number_of(&run.log_volume)?;
         let log_bytes = (run.log_bytes / u64::from(scenario.scale))
             .checked_next_multiple_of(PAGE_BYTES)
             .unwrap_or(u64::MAX)
             .max(64 * PAGE_BYTES);
-        let mut used = vec![0; drives.len()];
-        used[log_drive] = log_bytes;
-        if log_bytes > drive_bytes[log_drive] {
-            let there = drive_bytes[log_drive];
+        let mut used = vec![0; volumes.len()];
+        used[log_volume] = log_bytes;
+        if log_bytes > volume_bytes[log_volume] {
+            let there = volume_bytes[log_volume];
             return Err(format!(
                 "a log of {log_bytes} bytes does not fit the {there} bytes of '{}'",
-                drives[log_drive]
+                volumes[log_volume]
             ));
         }
-        let data_drives = run.data_volumes.iter().map(drive_of).collect::<Result<Vec<_>, _>>()?;
-        let pages_per_file = pages_per_file(scenario, run, &data_drives, &drive_bytes, &used)?;
+        let data_volumes = run.data_volumes.iter().map(number_of).collect::<Result<Vec<_>, _>>()?;
+        let pages_per_file = pages_per_file(scenario, run, &data_volumes, &volume_bytes, &used)?;
         let mut files = Vec::new();
         for file in 0..run.data_files as usize {
-            let drive = data_drives[file % data_drives.len()];
-            files.push((drive, used[drive]));
-            used[drive] += u64::from(pages_per_file) * PAGE_BYTES;
+            let volume = data_volumes[file % data_volumes.len()];
+            files.push((volume, used[volume]));
+            used[volume] += u64::from(pages_per_file) * PAGE_BYTES;
         }
         Ok(Self {
-            shift_bytes: vec![0; drives.len()],
-            drives,
+            shift_bytes: vec![0; volumes.len()],
+            volumes,
             files,
             pages_per_file,
-            log: (log_drive, 0, log_bytes),
-            drive_bytes,
+            log: (log_volume, 0, log_bytes),
+            volume_bytes,
         })
     }
 
     /// Moves everything to a random place, as a file system may that has deleted the files of the run before.
     pub fn shift(&mut self, rng: &mut Rng) {
-        for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.drive_bytes) {
+        for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.volume_bytes) {
             *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
         }
     }
@@ -92,36 +88,37 @@ impl Layout {
         u64::from(self.pages_per_file).saturating_sub(own) * self.files.len() as u64
     }
 
-    /// The drive and the byte there of a page, numbered over all files.
+    /// The volume and the byte there of a page, numbered over all files.
     #[must_use]
     pub fn place(&self, page: u32) -> (usize, u64) {
-        let (drive, base) = self.files[(page / self.pages_per_file) as usize];
+        let (volume, base) = self.files[(page / self.pages_per_file) as usize];
         (
-            drive,
-            self.shifted(drive, base + u64::from(page % self.pages_per_file) * PAGE_BYTES),
+            volume,
+            self.shifted(volume, base + u64::from(page % self.pages_per_file) * PAGE_BYTES),
         )
     }
 
     /// Where an address is after the shift.
     #[must_use]
-    pub fn shifted(&self, drive: usize, offset: u64) -> u64 {
-        let usable = self.whole_pages(drive);
-        let place = offset + self.shift_bytes[drive];
+    pub fn shifted(&self, volume: usize, offset: u64) -> u64 {
+        let usable = self.usable_bytes(volume);
+        let place = offset + self.shift_bytes[volume];
         // Both are less than `usable`, so this is the remainder, without a division.
         if place < usable { place } else { place - usable }
     }
 
-    /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the drive, since files
+    /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the volume, since files
     /// that were moved over it go on at its beginning. Each piece is its first byte and its length.
-    pub fn pieces(&self, drive: usize, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let before_end = bytes.min(self.whole_pages(drive) - offset);
+    pub fn pieces(&self, volume: usize, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let before_end = bytes.min(self.usable_bytes(volume) - offset);
         let pieces = [(offset, before_end), (0, bytes - before_end)];
         pieces.into_iter().filter(|&(_, bytes)| bytes > 0)
     }
 
-    /// The bytes of a drive that whole database pages can be put on.
-    fn whole_pages(&self, drive: usize) -> u64 {
-        self.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES
+    /// Whole pages of a volume, in bytes.
+    #[must_use]
+    pub fn usable_bytes(&self, volume: usize) -> u64 {
+        self.volume_bytes[volume] / PAGE_BYTES * PAGE_BYTES
     }
 }
 
@@ -139,20 +136,20 @@ pub const fn index_pages_for(leaves: u64, fanout: u64) -> u64 {
     (leaves / fanout).saturating_mul(3) / 2 + 4
 }
 
-/// Pages that each file gets, whole extents: an equal share of what was asked for, or of what is left on the fullest drive.
+/// Pages that each file gets, whole extents: an equal share of what was asked for, or of what is left on the fullest volume.
 fn pages_per_file(
     scenario: &Scenario,
     run: &RunPlan,
-    data_drives: &[usize],
-    drive_bytes: &[u64],
+    data_volumes: &[usize],
+    volume_bytes: &[u64],
     used: &[u64],
 ) -> Result<u32, String> {
-    let mut files_on = vec![0_u64; drive_bytes.len()];
+    let mut files_on = vec![0_u64; volume_bytes.len()];
     for file in 0..run.data_files as usize {
-        files_on[data_drives[file % data_drives.len()]] += 1;
+        files_on[data_volumes[file % data_volumes.len()]] += 1;
     }
-    let room = |drive: usize| drive_bytes[drive].saturating_sub(used[drive]) / files_on[drive];
-    let loaded = (0..drive_bytes.len()).filter(|&drive| files_on[drive] > 0);
+    let room = |volume: usize| volume_bytes[volume].saturating_sub(used[volume]) / files_on[volume];
+    let loaded = (0..volume_bytes.len()).filter(|&volume| files_on[volume] > 0);
     let most = loaded.map(room).min().unwrap_or(0);
     let wanted = run
         .data_bytes

@@ -6,12 +6,12 @@
 
 use super::pool::Victim;
 use super::tree::{State, Tree, flag};
-use super::{Engine, Failure, IO_DONE, IO_NOTICED, add};
+use super::{Engine, Failure, IO_DONE, IO_NOTICED, VOLUME_DUE, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
-use crate::flash::{Drive, Op};
 use crate::kernel::{Action, Ns};
 use crate::sqlos::{LatchClass, Mode};
+use crate::volume::{self, Answer, Kind, Request, Volume};
 
 /// Why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ struct Slot {
     /// The scheduler that notices its end.
     home: u32,
     begun_ns: Ns,
+    /// Requests to the volume that it waits for.
+    waits_for: u32,
 }
 
 /// I/Os in progress.
@@ -67,24 +69,6 @@ impl Slots {
     }
 }
 
-/// The flash pages that hold so many bytes from `offset` on: the first one, and how many.
-pub(super) fn flash_pages(drive: &Drive, offset: u64, bytes: u64) -> (u32, u32) {
-    let page_bytes = u64::from(drive.parameters().flash_page_bytes);
-    let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
-    let page = narrow(offset / page_bytes);
-    (page, narrow((offset + bytes).div_ceil(page_bytes)) - page)
-}
-
-fn read(drive: &Drive, offset: u64, bytes: u64) -> Op {
-    let (page, pages) = flash_pages(drive, offset, bytes);
-    Op::Read { page, pages }
-}
-
-fn write(drive: &Drive, offset: u64, bytes: u64) -> Op {
-    let (page, pages) = flash_pages(drive, offset, bytes);
-    Op::Write { page, pages }
-}
-
 /// How many frames the clock's hand passes at most in search of one victim: twice around.
 const ROUNDS: u32 = 2;
 
@@ -93,39 +77,110 @@ impl Engine<'_> {
         self.os.current_scheduler().unwrap_or(0)
     }
 
-    /// Hands bytes at a place to a drive; returns when all of it will be done, if the drive is on-line.
-    fn submit(&self, drive: usize, offset: u64, bytes: u64, op: impl Fn(&Drive, u64, u64) -> Op) -> Option<Ns> {
-        let now = self.os.now();
-        let drive_there = &mut self.drives.borrow_mut()[drive];
-        let mut done_ns = now;
-        for (offset, bytes) in self.layout.pieces(drive, offset, bytes) {
-            let op = op(drive_there, offset, bytes);
-            match drive_there.submit(now, op) {
-                Ok(piece_ns) => done_ns = done_ns.max(piece_ns),
-                Err(offline) => {
-                    self.fail(Failure::Offline(offline));
-                    return None;
-                }
-            }
-        }
-        Some(done_ns)
-    }
-
-    fn schedule(&self, io: Io, home: u32, done_ns: Ns) {
+    /// Hands bytes at a place to a volume; false if it answers no more. What goes over its end goes on at its beginning.
+    fn submit(&self, io: Io, home: u32, volume: usize, (kind, offset, bytes): (Kind, u64, u64)) -> bool {
         let begun_ns = self.os.now();
-        let slot = self.ios.borrow_mut().put(Slot { io, home, begun_ns });
-        self.os.kernel().at(done_ns, Action::call(IO_DONE, slot));
+        let slot = self.ios.borrow_mut().put(Slot {
+            io,
+            home,
+            begun_ns,
+            waits_for: 1,
+        });
+        let mut pieces = self.layout.pieces(volume, offset, bytes);
+        let (offset, bytes) = pieces.next().expect("an I/O is of some bytes");
+        let mut answer = self.ask(volume, kind, offset, bytes, slot);
+        if let Some((offset, bytes)) = pieces.next() {
+            let rest = self.ask(volume, kind, offset, bytes, slot);
+            answer = self.both(answer, rest, slot);
+        }
+        match answer {
+            Some(Answer::Done(done_ns)) => self.os.kernel().at(done_ns, Action::call(IO_DONE, slot)),
+            Some(Answer::Pending) => {}
+            None => drop(self.ios.borrow_mut().take(slot)),
+        }
+        answer.is_some()
     }
 
-    /// The drive is done: its scheduler will notice.
+    fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Option<Answer> {
+        let request = Request { kind, offset, bytes };
+        let (answer, due_ns) = {
+            let mut volumes = self.volumes.borrow_mut();
+            let answer = volumes[volume].submit(self.os.now(), request, slot);
+            (answer, volumes[volume].next_event())
+        };
+        self.arm(volume, due_ns);
+        self.or_failure(answer)
+    }
+
+    /// What becomes of an I/O that was cut in two.
+    fn both(&self, one: Option<Answer>, other: Option<Answer>, slot: u32) -> Option<Answer> {
+        let answer = match (one?, other?) {
+            (Answer::Done(one_ns), Answer::Done(other_ns)) => Answer::Done(one_ns.max(other_ns)),
+            (answer, Answer::Pending) | (Answer::Pending, answer) => {
+                self.ios.borrow_mut().slots[slot as usize].waits_for = 2;
+                answer
+            }
+        };
+        Some(answer)
+    }
+
+    fn or_failure<T>(&self, answer: Result<T, volume::Failure>) -> Option<T> {
+        answer.map_err(|failure| self.fail(Failure::Volume(failure))).ok()
+    }
+
+    /// Lets a volume be called at `due_ns`, unless it will be called before that.
+    fn arm(&self, volume: usize, due_ns: Ns) {
+        if due_ns < self.due_ns[volume].get() {
+            self.due_ns[volume].set(due_ns);
+            let volume = u32::try_from(volume).expect("volumes are few");
+            self.os.kernel().at(due_ns, Action::call(VOLUME_DUE, volume));
+        }
+    }
+
+    /// Lets volumes be called for what is due in them without any request.
+    pub(super) fn arm_all(&self) {
+        let due: Vec<Ns> = self.volumes.borrow().iter().map(Volume::next_event).collect();
+        for (volume, due_ns) in due.into_iter().enumerate() {
+            self.arm(volume, due_ns);
+        }
+    }
+
+    /// Something is due in a volume.
+    pub(super) fn volume_due(&self, number: u32) {
+        let (now, volume) = (self.os.now(), number as usize);
+        if self.due_ns[volume].get() == now {
+            self.due_ns[volume].set(Ns::MAX);
+        }
+        let mut done = self.done.take();
+        let (advanced, due_ns) = {
+            let mut volumes = self.volumes.borrow_mut();
+            let advanced = volumes[volume].advance(now, &mut done);
+            (advanced, volumes[volume].next_event())
+        };
+        self.arm(volume, due_ns);
+        for slot in done.drain(..) {
+            self.io_done(slot);
+        }
+        self.done.replace(done);
+        self.or_failure(advanced);
+    }
+
+    /// The volume is done: its scheduler will notice.
     pub(super) fn io_done(&self, slot: u32) {
-        let home = self.ios.borrow().slots[slot as usize].home;
+        let home = {
+            let slot = &mut self.ios.borrow_mut().slots[slot as usize];
+            slot.waits_for -= 1;
+            if slot.waits_for > 0 {
+                return;
+            }
+            slot.home
+        };
         self.os.arrive(home, Action::call(IO_NOTICED, slot));
     }
 
     /// The scheduler has noticed: what was waited for is there.
     pub(super) fn io_noticed(&self, slot: u32) {
-        let Slot { io, home, begun_ns } = self.ios.borrow_mut().take(slot);
+        let Slot { io, home, begun_ns, .. } = self.ios.borrow_mut().take(slot);
         let took_ns = self.os.now() - begun_ns;
         match io {
             Io::Read { leaf, frame } => {
@@ -208,10 +263,9 @@ impl Engine<'_> {
 
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
         let page = self.files.borrow().page_of(leaf);
-        let (drive, offset) = self.layout.place(page);
-        if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, read) {
+        let (volume, offset) = self.layout.place(page);
+        if self.submit(Io::Read { leaf, frame }, home, volume, (Kind::Read, offset, PAGE_BYTES)) {
             add(&self.counters.reads, 1);
-            self.schedule(Io::Read { leaf, frame }, home, done_ns);
         }
     }
 
@@ -261,11 +315,12 @@ impl Engine<'_> {
         let Some((first_leaf, pages)) = self.gather(leaf) else {
             return 0;
         };
-        let (drive, offset) = self.layout.place(self.files.borrow().page_of(first_leaf));
+        let (volume, offset) = self.layout.place(self.files.borrow().page_of(first_leaf));
         let bytes = u64::from(pages) * PAGE_BYTES;
-        let Some(done_ns) = self.submit(drive, offset, bytes, write) else {
+        let io = Io::Write { first_leaf, pages, why };
+        if !self.submit(io, home, volume, (Kind::Write, offset, bytes)) {
             return pages;
-        };
+        }
         add(&self.counters.writes, 1);
         add(&self.counters.written_pages, u64::from(pages));
         match why {
@@ -273,7 +328,6 @@ impl Engine<'_> {
             Why::Lazy(_) => add(&self.counters.lazy_pages, u64::from(pages)),
             Why::Evict(_) => add(&self.counters.evicted_dirty, 1),
         }
-        self.schedule(Io::Write { first_leaf, pages, why }, home, done_ns);
         pages
     }
 
@@ -360,15 +414,11 @@ impl Engine<'_> {
     /// Writes what of the log is due.
     pub(super) fn write_log(&self, home: u32) {
         while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
-            let (drive, base, _) = self.layout.log;
-            let offset = self.layout.shifted(drive, base + offset);
-            let Some(done_ns) = self.submit(drive, offset, bytes, |_, offset, bytes| Op::WriteBytes {
-                offset,
-                bytes,
-            }) else {
+            let (volume, base, _) = self.layout.log;
+            let offset = self.layout.shifted(volume, base + offset);
+            if !self.submit(Io::Log { up_to }, home, volume, (Kind::Append, offset, bytes)) {
                 return;
-            };
-            self.schedule(Io::Log { up_to }, home, done_ns);
+            }
         }
     }
 }

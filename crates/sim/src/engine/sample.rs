@@ -7,6 +7,7 @@ use super::{
     Engine, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY, LABEL_LOG,
 };
 use crate::sqlos::{Resource, WaitType};
+use crate::volume::{Device, Volume};
 
 /// All that is counted, up to now; differences of two readings make a time series.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +110,8 @@ impl Engine<'_> {
             write_ns: counters.write_ns.get(),
             ..Reading::default()
         };
-        for drive in self.drives.borrow().iter() {
+        let volumes = self.volumes.borrow();
+        for drive in volumes.iter().flat_map(Volume::devices).filter_map(Device::flash) {
             let counts = drive.counters().ftl;
             reading.host_flash_pages += counts.host_pages;
             reading.moved_flash_pages += counts.moved_pages;

@@ -198,9 +198,9 @@ impl<'w> Engine<'w> {
     /// CPU time for a read.
     fn read_cpu_ns(&self, leaf: u32) -> Ns {
         let page = self.files.borrow().page_of(leaf);
-        let (drive, offset) = self.layout.place(page);
-        self.drives.borrow()[drive].look_ahead(offset);
-        self.costs.read_cpu_ns.value + self.drive_cpu_ns[drive]
+        let (volume, offset) = self.layout.place(page);
+        self.volumes.borrow()[volume].look_ahead(offset);
+        self.costs.read_cpu_ns.value + self.drive_cpu_ns[volume]
     }
 
     /// Reads a leaf, unless somebody else has begun to.

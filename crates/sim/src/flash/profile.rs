@@ -144,6 +144,10 @@ fn nothing_but_data() -> Figure<u64> {
     }
 }
 
+fn flash() -> String {
+    "flash".to_owned()
+}
+
 /// A flash drive as its profile's file has it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -153,6 +157,7 @@ pub struct DriveProfile {
     /// What people call it.
     pub title: String,
     /// What kind of drive it is: `flash`.
+    #[serde(default = "flash", skip_serializing)]
     pub kind: String,
     /// What it is built of.
     pub geometry: Geometry,

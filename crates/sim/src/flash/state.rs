@@ -57,12 +57,12 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
 
 /// Appends words to bytes, and its checksum at the end.
 #[derive(Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn word(&mut self, word: u64) {
+    pub(crate) fn word(&mut self, word: u64) {
         self.bytes.extend_from_slice(&word.to_le_bytes());
     }
 
@@ -80,7 +80,7 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         let sum = checksum(&self.bytes);
         self.word(sum);
         self.bytes
@@ -88,12 +88,12 @@ impl Writer {
 }
 
 /// Reads such words back; made only if the checksum holds.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8], magic: u64) -> Result<Self, StateError> {
+    pub(crate) fn new(bytes: &'a [u8], magic: u64) -> Result<Self, StateError> {
         if bytes.first_chunk() != Some(&magic.to_le_bytes()) {
             return Err(StateError::Foreign);
         }
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(Self { rest })
     }
 
-    pub(super) fn word(&mut self) -> Result<u64, StateError> {
+    pub(crate) fn word(&mut self) -> Result<u64, StateError> {
         let (word, rest) = self.rest.split_first_chunk().ok_or(StateError::Length)?;
         self.rest = rest;
         Ok(u64::from_le_bytes(*word))

@@ -3,7 +3,6 @@
 use super::{Refusal, RunPlan, Scenario, Server};
 use crate::engine::files::{Layout, index_pages_for, leaves_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
-use crate::flash::Parameters;
 use crate::kernel::{MS, SEC, TIME_LIMIT_NS, US};
 
 /// Limits of what a scenario may ask for.
@@ -34,7 +33,7 @@ const SHORTEST_PERIOD_NS: u64 = MS;
 /// The longest that the rows of a run may take by their CPU time: about 200 days.
 const LONGEST_RUN_NS: u64 = TIME_LIMIT_NS / 4;
 
-fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         place: place.into(),
         what: what.into(),
@@ -58,29 +57,13 @@ impl Scenario {
             return refuse("sample_every_s", "must be a positive number of seconds");
         }
         self.check_server()?;
-        for name in self.drives.keys() {
-            self.drive_parameters(name)?;
-        }
-        self.check_volumes()?;
+        super::hardware::check(&self.drives, &self.volumes, self.scale)?;
         if self.runs.is_empty() {
             return refuse("runs", "there are none: a scenario needs at least one");
         }
         (0..)
             .zip(&self.runs)
             .try_for_each(|(index, run)| self.check_run(index, run))
-    }
-
-    /// The parameters of a drive at the scenario's scale.
-    ///
-    /// # Errors
-    /// If its profile lacks what is chosen, or can't be at all.
-    pub fn drive_parameters(&self, name: &str) -> Result<Parameters, Refusal> {
-        let place = || format!("drives.{name}");
-        let Some(choice) = self.drives.get(name) else {
-            return refuse(place(), "there is no such drive");
-        };
-        let parameters = choice.profile.parameters(&choice.setup(self.scale));
-        parameters.map_err(|what| Refusal { place: place(), what })
     }
 
     /// Pages of the buffer pool at the scenario's scale.
@@ -121,34 +104,6 @@ impl Scenario {
                 self.scale
             );
             return refuse("server.memory_bytes", what);
-        }
-        Ok(())
-    }
-
-    fn check_volumes(&self) -> Result<(), Refusal> {
-        for (name, volume) in &self.volumes {
-            let place = format!("volumes.{name}");
-            let [drive] = volume.drives.as_slice() else {
-                let count = volume.drives.len();
-                return refuse(
-                    place,
-                    format!("has {count} drives: a simulated volume is one drive so far"),
-                );
-            };
-            if !self.drives.contains_key(drive) {
-                let known: Vec<&str> = self.drives.keys().map(String::as_str).collect();
-                return refuse(place, format!("no drive '{drive}'; there is: {}", known.join(", ")));
-            }
-            let other = self
-                .volumes
-                .iter()
-                .find(|(other, volume)| *other != name && volume.drives.contains(drive));
-            if let Some((other, _)) = other {
-                return refuse(
-                    place,
-                    format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume"),
-                );
-            }
         }
         Ok(())
     }
@@ -284,10 +239,9 @@ impl Scenario {
         Ok(())
     }
 
-    /// The longest block of log, padded to the sectors of its drive.
+    /// The longest block of log, padded to the sectors of its volume.
     fn log_block_bytes(&self, layout: &Layout) -> Result<u64, Refusal> {
-        let drive = self.drive_parameters(&layout.drives[layout.log.0])?;
-        let sector_bytes = u64::from(drive.mapping.sector_bytes);
+        let sector_bytes = self.sector_bytes(&layout.volumes[layout.log.0])?;
         Ok(self.server.costs.log_block_bytes.value.next_multiple_of(sector_bytes))
     }
 }

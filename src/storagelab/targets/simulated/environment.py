@@ -31,6 +31,14 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
 
 def _drive(drive: Mapping[str, Any]) -> dict[str, object]:
     profile = drive["profile"]
+    if profile["kind"] == "disk":
+        return {
+            "title": profile["title"],
+            "profile": profile["name"],
+            "usable_bytes": profile["platters"]["usable_bytes"]["value"],
+            "sector_bytes": profile["platters"]["sector_bytes"]["value"],
+            "order": drive["order"] or profile["electronics"]["order"]["value"],
+        }
     return {
         "title": profile["title"],
         "profile": profile["name"],

@@ -113,6 +113,9 @@ def _counters(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, flo
         "simulation": {"events": table["events"]},
     }
     for drive in outcome["drives"]:
+        if disk := drive.get("disk"):
+            groups[f"drive {drive['name']}"] = _counted(disk, scale)
+            continue
         groups[f"drive {drive['name']}"] = {
             "utilisation": drive["utilisation"],
             "write_amplification": drive["write_amplification"],
@@ -122,7 +125,18 @@ def _counters(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, flo
             "dies_busy_s": drive["die_busy_ns"] * scale * NS,
             "cleaning_bursts": drive["cleaning_bursts"],
         }
+    for volume in outcome.get("volumes", ()):
+        counts = {name: value for name, value in volume.items() if name not in {"name", "lost_drives"}}
+        groups[f"volume {volume['name']}"] = {**_counted(counts, scale), "lost_drives": volume["lost_drives"]}
     return groups
+
+
+def _counted(counts: Mapping[str, float], scale: int) -> dict[str, float]:
+    """Sums over the scaled world, life-size; times in seconds."""
+    return {
+        (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): _life_size(name, value, scale)
+        for name, value in counts.items()
+    }
 
 
 def _life_size(name: str, value: float, scale: int) -> float:

@@ -84,7 +84,7 @@ def _listed(values: Iterable[object]) -> str:
 
 def memory_bytes(content: Mapping[str, Any]) -> int:
     """What the world of a scenario takes of this machine's memory, about."""
-    drives = content["drives"].values()
+    drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
     flash = sum(_value(drive, "raw_bytes") // _value(drive, "flash_page_bytes") for drive in drives)
     rows = max(run["workload"]["rows_per_connection"] * run["workload"]["connections"] for run in content["runs"])
     frames = content["server"]["memory_bytes"] // 8192

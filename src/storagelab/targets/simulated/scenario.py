@@ -10,7 +10,7 @@ from typing import TypeVar
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Config, DriveConfig, PlannedRun
-from storagelab.profiles import Profile
+from storagelab.profiles import DiskProfile, Profile
 
 T = TypeVar("T", str, int)
 
@@ -74,6 +74,11 @@ def _sample_every_s(rows: int, cores: int) -> float:
 def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
+    if isinstance(profile, DiskProfile):
+        return _disk(key, drive, profile)
+    if drive.order is not None:
+        hint = "Leave it out: a flash drive has no queue to put in order."
+        raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
     return {
         "profile": profile.model_dump(exclude_none=True),
         "format": _choice(f"{key}.format", drive.format, tuple(profile.formats), profile),
@@ -82,6 +87,14 @@ def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
         "trim": drive.trim,
         "host_ram_bytes": drive.host_ram_bytes,
     }
+
+
+def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, object]:
+    for name in ("format", "driver", "sector_bytes", "trim", "host_ram_bytes"):
+        if getattr(drive, name) is not None:
+            hint = f"Leave it out: {profile.title} is a disk."
+            raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
+    return {"profile": profile.model_dump(), "order": drive.order}
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile) -> T:

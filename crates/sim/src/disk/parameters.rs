@@ -1,0 +1,99 @@
+//! How one disk behaves, as plain integers: what is left of a profile once the scale is chosen.
+
+use serde::{Deserialize, Serialize};
+
+use super::places::Places;
+use super::seek::SeekCurve;
+use crate::kernel::Ns;
+
+/// In which order a disk serves what waits in its queue.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// As it came.
+    Fifo,
+    /// The arm goes inwards from request to request, and from the last one back to the outermost (C-LOOK).
+    Elevator,
+    /// What the head reaches soonest, seek and turn together, as a disk with command queueing can tell.
+    Shortest,
+}
+
+/// All that [`super::Disk`] needs to know of a disk.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Parameters {
+    /// What the host can write into.
+    pub usable_bytes: u64,
+    /// The least that can be written.
+    pub sector_bytes: u32,
+    /// One turn.
+    pub revolution_ns: Ns,
+    /// Surfaces with a head each.
+    pub surfaces: u64,
+    /// Bytes of a track outside and inside.
+    pub track_bytes: (u64, u64),
+    /// From one track to the next, while data pass.
+    pub track_switch_ns: Ns,
+    /// The arm, for reads, settling included: from track to track, on average, over the full stroke.
+    pub seek_ns: [Ns; 3],
+    /// How much longer the head settles before a write.
+    pub write_settle_ns: Ns,
+    /// What a request costs beside arm and platters.
+    pub command_ns: Ns,
+    /// From the disk's buffer to the host.
+    pub interface_bytes_per_s: u64,
+    /// How far it reads ahead while nobody wants it elsewhere.
+    pub read_ahead_bytes: u64,
+    /// In which order it serves.
+    pub order: Order,
+    /// Requests that it chooses among: the oldest so many; the others wait outside.
+    pub queue_depth: usize,
+    /// A request that has waited so long goes first, whatever the order.
+    pub patience_ns: Ns,
+    /// CPU time of the host for each request.
+    pub host_cpu_ns: Ns,
+}
+
+impl Parameters {
+    /// Says what is wrong with these parameters, if anything is.
+    ///
+    /// # Errors
+    /// A sentence for the person who wrote the figures.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = [
+            ("usable_bytes", self.usable_bytes),
+            ("sector_bytes", u64::from(self.sector_bytes)),
+            ("revolutions_per_minute", self.revolution_ns),
+            ("surfaces", self.surfaces),
+            ("inner_bytes_per_s", self.track_bytes.1),
+            ("interface_bytes_per_s", self.interface_bytes_per_s),
+            ("queue_depth", self.queue_depth as u64),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{name} is 0: it must be positive"));
+        }
+        if self.track_bytes.0 < self.track_bytes.1 {
+            return Err(
+                "outer_bytes_per_s is less than inner_bytes_per_s: outer tracks are the longer ones".to_owned(),
+            );
+        }
+        if self.track_switch_ns >= self.revolution_ns {
+            return Err("track_switch_ns is longer than a turn".to_owned());
+        }
+        self.curve(self.places().cylinders()).map(drop)
+    }
+
+    pub(super) fn places(&self) -> Places {
+        Places::new(
+            self.usable_bytes,
+            self.surfaces,
+            self.track_bytes,
+            self.revolution_ns,
+            self.track_switch_ns,
+        )
+    }
+
+    pub(super) fn curve(&self, cylinders: u64) -> Result<SeekCurve, String> {
+        let [track, average, full] = self.seek_ns;
+        SeekCurve::through(track, average, full, cylinders)
+    }
+}

@@ -1,0 +1,208 @@
+//! A disk as data: every figure with its label and its source, as a profile's file has it.
+//!
+//! Scale shrinks the disk and not the clock: there are fewer cylinders, and the arm takes as long over the same part of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::parameters::{Order, Parameters};
+use crate::flash::Figure;
+use crate::kernel::SEC;
+
+/// What the disk is built of.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Platters {
+    /// What the host can write into.
+    pub usable_bytes: Figure<u64>,
+    /// The least that can be written.
+    pub sector_bytes: Figure<u32>,
+    /// How fast the platters turn.
+    pub revolutions_per_minute: Figure<u64>,
+    /// Surfaces with a head each.
+    pub surfaces: Figure<u64>,
+    /// Sustained over many tracks, outside.
+    pub outer_bytes_per_s: Figure<u64>,
+    /// The same, inside.
+    pub inner_bytes_per_s: Figure<u64>,
+    /// From one track to the next, while data pass.
+    pub track_switch_ns: Figure<u64>,
+}
+
+/// The arm. Times include settling, and no command overhead.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// To the next track, for a read.
+    pub track_to_track_ns: Figure<u64>,
+    /// Over all pairs of tracks, for a read.
+    pub average_read_ns: Figure<u64>,
+    /// The same for a write.
+    pub average_write_ns: Figure<u64>,
+    /// From one end to the other, for a read.
+    pub full_stroke_ns: Figure<u64>,
+}
+
+/// Electronics, queue and buffer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Electronics {
+    /// What a request costs beside arm and platters.
+    pub command_ns: Figure<u64>,
+    /// From the disk's buffer to the host.
+    pub interface_bytes_per_s: Figure<u64>,
+    /// How far it reads ahead.
+    pub read_ahead_bytes: Figure<u64>,
+    /// In which order it serves.
+    pub order: Figure<Order>,
+    /// Requests that it chooses among.
+    pub queue_depth: Figure<u32>,
+    /// A request that has waited so long goes first.
+    pub patience_ns: Figure<u64>,
+    /// CPU time of the host for each request.
+    pub host_cpu_ns: Figure<u64>,
+}
+
+/// A disk as its profile's file has it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskProfile {
+    /// What specs call it.
+    pub name: String,
+    /// What people call it.
+    pub title: String,
+    /// What kind of drive it is: `disk`.
+    #[serde(default = "disk", skip_serializing)]
+    pub kind: String,
+    /// What it is built of.
+    pub platters: Platters,
+    /// How it moves.
+    pub arm: Arm,
+    /// What is around it.
+    pub electronics: Electronics,
+}
+
+fn disk() -> String {
+    "disk".to_owned()
+}
+
+impl DiskProfile {
+    /// The disk's parameters in a world so many times smaller, served in `order` or as the profile says.
+    ///
+    /// # Errors
+    /// A sentence that names the profile and what can't be.
+    pub fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
+        let named = |what: String| format!("drive profile '{}': {what}", self.name);
+        let Platters {
+            usable_bytes,
+            sector_bytes,
+            revolutions_per_minute,
+            surfaces,
+            outer_bytes_per_s,
+            inner_bytes_per_s,
+            track_switch_ns,
+        } = &self.platters;
+        if scale == 0 || revolutions_per_minute.value == 0 {
+            return Err(named("scale and revolutions_per_minute must be positive".to_owned()));
+        }
+        let revolution_ns = 60 * SEC / revolutions_per_minute.value;
+        // A sustained rate has the switches between tracks in it.
+        let track_bytes = |rate: u64| {
+            let bytes = u128::from(rate) * u128::from(revolution_ns + track_switch_ns.value) / u128::from(SEC);
+            u64::try_from(bytes).map_err(|_| named(format!("{rate} bytes a second are too many")))
+        };
+        let (arm, electronics) = (&self.arm, &self.electronics);
+        let settle = arm.average_write_ns.value.checked_sub(arm.average_read_ns.value);
+        let parameters = Parameters {
+            usable_bytes: usable_bytes.value / u64::from(scale) / u64::from(sector_bytes.value.max(1))
+                * u64::from(sector_bytes.value),
+            sector_bytes: sector_bytes.value,
+            revolution_ns,
+            surfaces: surfaces.value,
+            track_bytes: (
+                track_bytes(outer_bytes_per_s.value)?,
+                track_bytes(inner_bytes_per_s.value)?,
+            ),
+            track_switch_ns: track_switch_ns.value,
+            seek_ns: [
+                arm.track_to_track_ns.value,
+                arm.average_read_ns.value,
+                arm.full_stroke_ns.value,
+            ],
+            write_settle_ns: settle.ok_or_else(|| named("average_write_ns is less than average_read_ns".to_owned()))?,
+            command_ns: electronics.command_ns.value,
+            interface_bytes_per_s: electronics.interface_bytes_per_s.value,
+            read_ahead_bytes: electronics.read_ahead_bytes.value,
+            order: order.unwrap_or(electronics.order.value),
+            queue_depth: electronics.queue_depth.value as usize,
+            patience_ns: electronics.patience_ns.value,
+            host_cpu_ns: electronics.host_cpu_ns.value,
+        };
+        parameters.check().map_err(named)?;
+        Ok(parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DiskProfile;
+    use crate::disk::Order;
+
+    const SHIPPED: [(&str, &str); 2] = [
+        (
+            "scsi-15k-300",
+            include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml"),
+        ),
+        (
+            "sata-7k2-1000",
+            include_str!("../../../../src/storagelab/profiles/sata-7k2-1000.toml"),
+        ),
+    ];
+
+    #[test]
+    fn every_shipped_disk_works_in_each_order_at_every_scale() {
+        for (name, text) in SHIPPED {
+            let profile: DiskProfile = toml::from_str(text).expect("a shipped profile");
+            assert_eq!((profile.name.as_str(), profile.kind.as_str()), (name, "disk"));
+            for scale in [1, 16, 64, 512, 1000] {
+                for order in [Order::Fifo, Order::Elevator, Order::Shortest] {
+                    let parameters = profile.parameters(scale, Some(order)).expect("a shipped profile");
+                    let lost = profile.platters.usable_bytes.value / u64::from(scale) - parameters.usable_bytes;
+                    assert!(lost < 512, "whole sectors, and all of them");
+                }
+            }
+            let refusal = profile.parameters(0, None).expect_err("no scale");
+            assert!(refusal.contains(name), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn every_figure_of_a_shipped_disk_has_a_source_and_a_fitted_one_its_bounds() {
+        for (name, text) in SHIPPED {
+            let table: toml::Table = text.parse().expect("it is TOML");
+            let groups = table
+                .iter()
+                .filter_map(|(group, figures)| Some((group, figures.as_table()?)));
+            let mut count = 0;
+            for (group, figures) in groups {
+                for (figure, content) in figures {
+                    let source = content["source"].as_str().expect("a source is text");
+                    let bounded = source.starts_with("Bounds") || source.starts_with("Not published");
+                    let fitted = content["label"].as_str() == Some("fitted");
+                    assert!(
+                        source.len() > 8 && (!fitted || bounded),
+                        "{name}: {group}.{figure}: {source}"
+                    );
+                    count += 1;
+                }
+            }
+            assert_eq!(count, 18, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_there_is_not_is_refused_by_name() {
+        let text = SHIPPED[0].1.replace("[arm.full_stroke_ns]", "[arm.speed]");
+        let error = toml::from_str::<DiskProfile>(&text).expect_err("no such figure");
+        assert!(error.to_string().contains("unknown field `speed`"), "{error}");
+    }
+}

@@ -1,0 +1,233 @@
+//! All drives of a block, in the order of their names: put to rest between runs, lent to volumes for each, put away as bytes.
+
+use std::collections::BTreeMap;
+
+use crate::disk;
+use crate::flash::{self, Age};
+use crate::outcome::{DiskOutcome, DriveOutcome, VolumeOutcome};
+use crate::rng::Rng;
+use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
+use crate::volume::{Device, DeviceParameters, Volume};
+
+/// What a drive has counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DriveCounters {
+    Flash(flash::Counters),
+    Disk(disk::Counters),
+}
+
+/// The drives.
+#[derive(Debug)]
+pub(crate) struct Rack {
+    scale: u32,
+    choices: BTreeMap<String, DriveChoice>,
+    volumes: BTreeMap<String, VolumeChoice>,
+    /// In the order of their names; nothing where one is lent.
+    drives: Vec<Option<Device>>,
+}
+
+impl Rack {
+    /// New drives, freshly formatted.
+    pub(crate) fn new(
+        choices: &BTreeMap<String, DriveChoice>,
+        volumes: &BTreeMap<String, VolumeChoice>,
+        scale: u32,
+        seed: u64,
+    ) -> Result<Self, Refusal> {
+        Self::made_by(choices, volumes, scale, |name, parameters| {
+            parameters.make(Rng::stream(seed, name))
+        })
+    }
+
+    /// Drives as [`Rack::save`] wrote them.
+    pub(crate) fn load(
+        choices: &BTreeMap<String, DriveChoice>,
+        volumes: &BTreeMap<String, VolumeChoice>,
+        scale: u32,
+        seed: u64,
+        saved: &[Vec<u8>],
+    ) -> Result<Self, Refusal> {
+        if saved.len() != choices.len() {
+            let what = format!(
+                "{} drives were saved, and the scenario has {}",
+                saved.len(),
+                choices.len()
+            );
+            return Err(Refusal {
+                place: "drives".to_owned(),
+                what,
+            });
+        }
+        let mut bytes = saved.iter();
+        Self::made_by(choices, volumes, scale, |name, parameters| {
+            let bytes = bytes.next().expect("there are as many");
+            let drive = parameters.load(bytes, Rng::stream(seed, name));
+            drive.map_err(|error| error.to_string())
+        })
+    }
+
+    fn made_by(
+        choices: &BTreeMap<String, DriveChoice>,
+        volumes: &BTreeMap<String, VolumeChoice>,
+        scale: u32,
+        mut make: impl FnMut(&str, DeviceParameters) -> Result<Device, String>,
+    ) -> Result<Self, Refusal> {
+        let mut drives = Vec::new();
+        for (name, choice) in choices {
+            let drive = choice.parameters(scale).and_then(|parameters| make(name, parameters));
+            drives.push(Some(drive.map_err(|what| Refusal {
+                place: format!("drives.{name}"),
+                what,
+            })?));
+        }
+        Ok(Self {
+            scale,
+            choices: choices.clone(),
+            volumes: volumes.clone(),
+            drives,
+        })
+    }
+
+    /// The drives as bytes.
+    pub(crate) fn save(&self) -> Vec<Vec<u8>> {
+        self.drives.iter().flatten().map(Device::save).collect()
+    }
+
+    /// Says what is wrong with the maps of the flash drives, if anything is.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut flash = self.drives.iter().flatten().filter_map(Device::flash);
+        flash.try_for_each(|drive| drive.ftl().check())
+    }
+
+    /// Puts all drives to rest before a run, and formats them if asked; if not, they are told that the files of the run before
+    /// are gone, which those that trim take notice of.
+    pub(crate) fn rest(&mut self, seed: u64, format: bool) {
+        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+            let Some(drive) = drive else { continue };
+            drive.rest(Rng::stream(seed, &format!("drive {name}")));
+            if format {
+                drive.format();
+            } else {
+                drive.free_all();
+            }
+        }
+    }
+
+    /// Lends the drives to the volumes, in the order of their names.
+    pub(crate) fn lend(&mut self) -> Result<Vec<Volume>, Refusal> {
+        let mut lent = Vec::new();
+        for (name, choice) in &self.volumes {
+            let map = crate::scenario::map_of(&self.choices, name, choice, self.scale)?;
+            let places = choice.drives.iter().map(|drive| place(&self.choices, drive));
+            let devices = places.map(|place| self.drives[place].take().expect("a drive has one volume"));
+            let mut volume = Volume::new(name, map, choice.offset_bytes, devices.collect());
+            if let Some(cache) = &choice.cache {
+                volume = volume.with_cache(cache, self.scale);
+            }
+            if let Some(link) = &choice.link {
+                volume = volume.with_link(link);
+            }
+            for (number, drive) in (0..).zip(&choice.drives) {
+                for loss in choice.lost.iter().filter(|loss| loss.drive == *drive) {
+                    volume.lose_at(scaled_ns(loss.after_s, self.scale), number);
+                }
+            }
+            lent.push(volume);
+        }
+        Ok(lent)
+    }
+
+    /// Takes the drives back, and says what is worth telling of the volumes.
+    pub(crate) fn take_back(&mut self, volumes: Vec<Volume>) -> Vec<VolumeOutcome> {
+        let mut outcomes = Vec::new();
+        for ((name, choice), volume) in self.volumes.iter().zip(volumes) {
+            if !volume.is_plain() {
+                outcomes.push(VolumeOutcome::of(name, &volume));
+            }
+            for (drive, device) in choice.drives.iter().zip(volume.into_devices()) {
+                self.drives[place(&self.choices, drive)] = Some(device);
+            }
+        }
+        outcomes
+    }
+
+    /// What each drive has counted up to now.
+    pub(crate) fn counters(&self) -> Vec<DriveCounters> {
+        let all = self.drives.iter().flatten().map(|drive| match drive {
+            Device::Flash(drive) => DriveCounters::Flash(drive.counters()),
+            Device::Disk(disk) => DriveCounters::Disk(disk.counters()),
+        });
+        all.collect()
+    }
+
+    /// What became of each drive since it had counted `before`.
+    pub(crate) fn outcomes(&self, before: &[DriveCounters]) -> Vec<DriveOutcome> {
+        let drives = self.choices.keys().zip(self.drives.iter().flatten()).zip(before);
+        drives
+            .map(|((name, drive), before)| drive_outcome(name, drive, before))
+            .collect()
+    }
+
+    /// Formats flash drives and makes them as old as asked.
+    pub(crate) fn prepare(
+        &mut self,
+        seed: u64,
+        age: impl Fn(&flash::Parameters) -> Option<Age>,
+    ) -> Result<(), Refusal> {
+        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+            let Some(Device::Flash(drive)) = drive else { continue };
+            let Some(age) = age(drive.parameters()) else { continue };
+            let mut rng = Rng::stream(seed, &format!("age {name}"));
+            drive.age(age, &mut rng).map_err(|what| Refusal {
+                place: format!("drives.{name}"),
+                what,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn place(choices: &BTreeMap<String, DriveChoice>, drive: &str) -> usize {
+    let place = choices.keys().position(|name| name == drive);
+    place.expect("the scenario was checked")
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it was checked: positive and small"
+)]
+fn scaled_ns(seconds: f64, scale: u32) -> u64 {
+    (seconds * 1e9) as u64 / u64::from(scale)
+}
+
+fn drive_outcome(name: &str, drive: &Device, before: &DriveCounters) -> DriveOutcome {
+    match (drive, before) {
+        (Device::Flash(drive), DriveCounters::Flash(before)) => {
+            let since = drive.counters().since(before);
+            DriveOutcome {
+                name: name.to_owned(),
+                utilisation: drive.ftl().utilisation(),
+                write_amplification: since.ftl.write_amplification(),
+                host_pages: since.ftl.host_pages,
+                moved_pages: since.ftl.moved_pages,
+                host_ram_bytes: drive.host_ram_bytes(),
+                die_busy_ns: since.die_busy_ns,
+                cleaning_bursts: since.cleaning_bursts,
+                disk: None,
+            }
+        }
+        (Device::Disk(disk), DriveCounters::Disk(before)) => DriveOutcome {
+            name: name.to_owned(),
+            utilisation: 0.0,
+            write_amplification: 1.0,
+            host_pages: 0,
+            moved_pages: 0,
+            host_ram_bytes: 0,
+            die_busy_ns: 0,
+            cleaning_bursts: 0,
+            disk: Some(DiskOutcome::of(disk.counters().since(*before))),
+        },
+        _ => unreachable!("a drive stays of its kind"),
+    }
+}

@@ -1,0 +1,491 @@
+//! Raw I/O on volumes, without a database: how many requests a second, how many bytes, and how long each takes.
+//!
+//! The terms are those of the SQLIO tool: so many threads keep so many requests of one size outstanding each, at random or in
+//! order, reading or writing, for a while. A scenario ([`RawScenario`], read from JSON with serde) has drives and volumes as an
+//! engine's scenario has, and tests that are made on them one after the other; what drives remember carries over. [`RawBlock`]
+//! makes them.
+//!
+//! Random requests go anywhere in the file, aligned with its blocks. In order, each thread has a part of the file of its own
+//! and begins again at its end. The host's CPU time is left out: nothing waits for a core.
+
+mod latency;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::flash::Age;
+use crate::kernel::{Action, EventList, Ns, Port};
+use crate::outcome::{DriveOutcome, VolumeOutcome};
+use crate::rack::Rack;
+use crate::rng::Rng;
+use crate::run::BlockError;
+use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
+use crate::volume::{Answer, Failure, Kind, Request, Volume};
+
+pub use latency::{Latencies, LatencyTable};
+
+/// Tests on one set of drives, whose state carries over from one to the next.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawScenario {
+    /// How many times smaller the world is, durations included; 1 is life-size. Rates and times of requests stay.
+    pub scale: u32,
+    /// Seeds what belongs to the block and not to a test: the drives.
+    pub seed: u64,
+    /// Drives by name.
+    pub drives: BTreeMap<String, DriveChoice>,
+    /// Volumes by name.
+    pub volumes: BTreeMap<String, VolumeChoice>,
+    /// What flash drives have been through before the first test. Disks are none the worse for it.
+    #[serde(default)]
+    pub prepared: Prepared,
+    /// What is tested, in order.
+    pub tests: Vec<RawTest>,
+}
+
+/// What flash drives have been through.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prepared {
+    /// Nothing: all they hold was freed. Reads find nothing then, and are faster than any data could be.
+    Formatted,
+    /// Every address written once, in order.
+    #[default]
+    Filled,
+    /// Years of writes at random.
+    Aged,
+}
+
+/// Whether a test reads or writes.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Anywhere.
+    Random,
+    /// One after the other.
+    Sequential,
+}
+
+/// One test.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawTest {
+    /// The volume.
+    pub volume: String,
+    /// What is done.
+    pub access: Access,
+    /// Where.
+    pub pattern: Pattern,
+    /// Bytes of a request.
+    pub block_bytes: u64,
+    /// How many threads.
+    #[serde(default = "one")]
+    pub threads: u32,
+    /// Requests that each of them keeps outstanding.
+    #[serde(default = "one")]
+    pub outstanding: u32,
+    /// How long, in seconds at life-size, warming up included.
+    pub duration_s: f64,
+    /// How long nothing is counted at the beginning, in seconds at life-size.
+    #[serde(default)]
+    pub warm_up_s: f64,
+    /// Bytes of the file, from the volume's beginning on; nothing for all of it.
+    #[serde(default)]
+    pub file_bytes: Option<u64>,
+    /// Seeds all that is random in the test.
+    pub seed: u64,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// What came of a test. Times are simulated nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RawOutcome {
+    /// Its place in the scenario.
+    pub test: usize,
+    /// Nothing if it succeeded; else why it did not, for people.
+    pub failure: Option<String>,
+    /// What was counted: from the end of warming up to the end.
+    pub elapsed_ns: Ns,
+    /// Requests done in that time.
+    pub ios: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Requests a second.
+    pub ios_per_s: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// How long they took.
+    pub latency: LatencyTable,
+    /// Requests submitted in all, warming up included; each of them was done in the end.
+    pub submitted: u64,
+    /// The drives, over the whole test.
+    pub drives: Vec<DriveOutcome>,
+    /// Volumes that are more than a flash drive.
+    pub volumes: Vec<VolumeOutcome>,
+}
+
+/// How far a test has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RawStep {
+    /// Which test of the block.
+    pub test: usize,
+    /// Simulated time so far.
+    pub at_ns: Ns,
+    /// Simulated time at its end.
+    pub until_ns: Ns,
+}
+
+/// A scenario in progress.
+#[derive(Debug)]
+pub struct RawBlock {
+    scenario: RawScenario,
+    rack: Rack,
+    next_test: usize,
+}
+
+impl RawBlock {
+    /// New drives, prepared as the scenario says.
+    ///
+    /// # Errors
+    /// What [`RawScenario::check`] says.
+    pub fn new(scenario: RawScenario) -> Result<Self, Refusal> {
+        scenario.check()?;
+        let mut rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
+        rack.prepare(scenario.seed, |parameters| match scenario.prepared {
+            Prepared::Formatted => None,
+            Prepared::Filled => Some(Age::Filled {
+                addresses: parameters.shape.logical_pages,
+            }),
+            Prepared::Aged => Some(Age::Steady {
+                addresses: parameters.shape.logical_pages,
+                free_blocks: parameters.cleaning.stop_blocks,
+            }),
+        })?;
+        Ok(Self {
+            scenario,
+            rack,
+            next_test: 0,
+        })
+    }
+
+    /// Takes up a block after its first `tests_done` tests, with its drives as [`RawBlock::save_drives`] wrote them.
+    ///
+    /// # Errors
+    /// What [`RawScenario::check`] says, or that the bytes are not such drives.
+    pub fn resume(scenario: RawScenario, tests_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
+        scenario.check()?;
+        let rack = Rack::load(
+            &scenario.drives,
+            &scenario.volumes,
+            scenario.scale,
+            scenario.seed,
+            saved,
+        )?;
+        Ok(Self {
+            scenario,
+            rack,
+            next_test: tests_done,
+        })
+    }
+
+    /// All drives, in the order of their names, as bytes: with them a block can be resumed.
+    #[must_use]
+    pub fn save_drives(&self) -> Vec<Vec<u8>> {
+        self.rack.save()
+    }
+
+    /// How many tests have been made.
+    #[must_use]
+    pub const fn tests_done(&self) -> usize {
+        self.next_test
+    }
+
+    /// Makes the next test; nothing if all have been made. `progress` is called now and then, and may stop the test.
+    ///
+    /// # Errors
+    /// [`BlockError::Interrupted`] if it did; the block is of no use then. A test that failed is an outcome, not an error.
+    ///
+    /// # Panics
+    /// Never: the scenario was checked.
+    pub fn run_next(
+        &mut self,
+        mut progress: impl FnMut(RawStep) -> ControlFlow<()>,
+    ) -> Result<Option<RawOutcome>, BlockError> {
+        let index = self.next_test;
+        let Some(test) = self.scenario.tests.get(index).cloned() else {
+            return Ok(None);
+        };
+        self.next_test += 1;
+        self.rack.rest(test.seed, false);
+        let before = self.rack.counters();
+        let mut volumes = self.rack.lend()?;
+        let number = self.scenario.volumes.keys().position(|name| *name == test.volume);
+        let volume = &mut volumes[number.expect("the scenario was checked")];
+        let mut running = Running::new(&test, self.scenario.scale, volume);
+        let made = running.make(|at_ns, until_ns| {
+            progress(RawStep {
+                test: index,
+                at_ns,
+                until_ns,
+            })
+        });
+        let mut outcome = running.outcome(index, made)?;
+        outcome.volumes = self.rack.take_back(volumes);
+        outcome.drives = self.rack.outcomes(&before);
+        Ok(Some(outcome))
+    }
+}
+
+/// Why a test ended early.
+enum Early {
+    Failed(Failure),
+    Interrupted,
+}
+
+/// A test in progress.
+struct Running<'t, 'v> {
+    test: &'t RawTest,
+    volume: &'v mut Volume,
+    rng: Rng,
+    blocks: u64,
+    /// For each thread the next block, and the first and the last of its part.
+    cursors: Vec<(u64, u64, u64)>,
+    /// For each request outstanding, when it was submitted.
+    begun_ns: Vec<Ns>,
+    due: EventList,
+    now_ns: Ns,
+    warm_ns: Ns,
+    end_ns: Ns,
+    submitted: u64,
+    done: u64,
+    latencies: Latencies,
+}
+
+/// Requests between two looks at progress.
+const LOOK_EVERY: u64 = 4096;
+
+impl<'t, 'v> Running<'t, 'v> {
+    fn new(test: &'t RawTest, scale: u32, volume: &'v mut Volume) -> Self {
+        let blocks = test.blocks(scale, volume.bytes());
+        let each = blocks / u64::from(test.threads);
+        let part = |thread: u64| (thread * each, thread * each, (thread + 1) * each - 1);
+        Self {
+            test,
+            rng: Rng::stream(test.seed, "raw I/O"),
+            blocks,
+            cursors: (0..u64::from(test.threads)).map(part).collect(),
+            begun_ns: vec![0; (test.threads * test.outstanding) as usize],
+            due: EventList::new(),
+            now_ns: 0,
+            warm_ns: scaled_ns(test.warm_up_s, scale),
+            end_ns: scaled_ns(test.duration_s, scale),
+            submitted: 0,
+            done: 0,
+            latencies: Latencies::default(),
+            volume,
+        }
+    }
+
+    fn make(&mut self, mut progress: impl FnMut(Ns, Ns) -> ControlFlow<()>) -> Result<(), Early> {
+        for token in 0..u32::try_from(self.begun_ns.len()).expect("it was checked") {
+            self.submit(token)?;
+        }
+        let mut done = Vec::new();
+        let mut looked = 0;
+        while self.done < self.submitted {
+            let (alone_ns, volume_ns) = (self.due.next_time_ns(), self.volume.next_event());
+            self.now_ns = alone_ns.min(volume_ns);
+            if alone_ns <= volume_ns {
+                if let Some((_, action)) = self.due.pop_until(alone_ns) {
+                    done.push(action.token());
+                }
+            } else {
+                self.volume.advance(self.now_ns, &mut done).map_err(Early::Failed)?;
+            }
+            for token in done.drain(..) {
+                self.complete(token)?;
+            }
+            if self.done >= looked + LOOK_EVERY {
+                looked = self.done;
+                if progress(self.now_ns, self.end_ns).is_break() {
+                    return Err(Early::Interrupted);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, token: u32) -> Result<(), Early> {
+        let kind = match self.test.access {
+            Access::Read => Kind::Read,
+            Access::Write => Kind::Write,
+        };
+        let block = match self.test.pattern {
+            Pattern::Random => self.rng.below(self.blocks),
+            Pattern::Sequential => {
+                let (next, first, last) = &mut self.cursors[(token / self.test.outstanding) as usize];
+                let block = *next;
+                *next = if block == *last { *first } else { block + 1 };
+                block
+            }
+        };
+        let request = Request {
+            kind,
+            offset: block * self.test.block_bytes,
+            bytes: self.test.block_bytes,
+        };
+        self.begun_ns[token as usize] = self.now_ns;
+        self.submitted += 1;
+        if let Answer::Done(done_ns) = self.volume.submit(self.now_ns, request, token).map_err(Early::Failed)? {
+            self.due.push(done_ns, Action::call(DONE, token));
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, token: u32) -> Result<(), Early> {
+        self.done += 1;
+        if self.now_ns > self.warm_ns && self.now_ns <= self.end_ns {
+            self.latencies.add(self.now_ns - self.begun_ns[token as usize]);
+        }
+        if self.now_ns < self.end_ns {
+            self.submit(token)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn outcome(self, index: usize, made: Result<(), Early>) -> Result<RawOutcome, BlockError> {
+        let failure = match made {
+            Ok(()) => None,
+            Err(Early::Failed(failure)) => Some(failure.to_string()),
+            Err(Early::Interrupted) => return Err(BlockError::Interrupted),
+        };
+        let latency = self.latencies.table();
+        let elapsed_ns = self.end_ns.min(self.now_ns).saturating_sub(self.warm_ns);
+        let bytes = latency.count * self.test.block_bytes;
+        Ok(RawOutcome {
+            test: index,
+            failure,
+            elapsed_ns,
+            ios: latency.count,
+            bytes,
+            ios_per_s: per_s(latency.count, elapsed_ns),
+            bytes_per_s: per_s(bytes, elapsed_ns),
+            latency,
+            submitted: self.submitted,
+            drives: Vec::new(),
+            volumes: Vec::new(),
+        })
+    }
+}
+
+/// A request is done; the token is its place among those outstanding.
+const DONE: Port = Port::new(1);
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn per_s(count: u64, elapsed_ns: Ns) -> f64 {
+    if elapsed_ns == 0 {
+        0.0
+    } else {
+        count as f64 * 1e9 / elapsed_ns as f64
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it was checked: positive and small"
+)]
+fn scaled_ns(seconds: f64, scale: u32) -> Ns {
+    (seconds * 1e9) as Ns / u64::from(scale)
+}
+
+impl RawTest {
+    /// Whole blocks of the file, in a volume of so many bytes.
+    fn blocks(&self, scale: u32, volume_bytes: u64) -> u64 {
+        let file_bytes = self.file_bytes.map_or(volume_bytes, |bytes| bytes / u64::from(scale));
+        file_bytes / self.block_bytes
+    }
+
+    fn check(&self, scale: u32, volume_bytes: u64) -> Result<(), (&'static str, String)> {
+        const MOST: u32 = 1024;
+        if self.block_bytes == 0 || self.block_bytes % 512 != 0 {
+            let what = format!("{}: must be whole sectors of 512 bytes", self.block_bytes);
+            return Err(("block_bytes", what));
+        }
+        for (field, count) in [("threads", self.threads), ("outstanding", self.outstanding)] {
+            if !(1..=MOST).contains(&count) {
+                return Err((field, format!("{count}: must be 1 to {MOST}")));
+            }
+        }
+        if !(self.duration_s > self.warm_up_s && self.duration_s < 1e6 && self.warm_up_s >= 0.0) {
+            let what = format!(
+                "{} with {} of warming up: must be longer than that, and less than 1,000,000",
+                self.duration_s, self.warm_up_s
+            );
+            return Err(("duration_s", what));
+        }
+        let blocks = self.blocks(scale, volume_bytes);
+        if blocks > volume_bytes / self.block_bytes {
+            let what =
+                format!("a file of {blocks} blocks does not fit the {volume_bytes} bytes of the volume, at this scale");
+            return Err(("file_bytes", what));
+        }
+        if blocks < u64::from(self.threads) {
+            let what = format!(
+                "leaves {blocks} blocks for {} threads, at this scale: a larger file",
+                self.threads
+            );
+            return Err(("file_bytes", what));
+        }
+        Ok(())
+    }
+}
+
+impl RawScenario {
+    /// Says what can't be run, and the way out.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let refuse = |place: String, what: String| Err(Refusal { place, what });
+        if self.scale == 0 {
+            return refuse("scale".to_owned(), "is 0: 1 is life-size, more is smaller".to_owned());
+        }
+        crate::scenario::check_hardware(&self.drives, &self.volumes, self.scale)?;
+        if self.tests.is_empty() {
+            return refuse(
+                "tests".to_owned(),
+                "there are none: a scenario needs at least one".to_owned(),
+            );
+        }
+        for (index, test) in self.tests.iter().enumerate() {
+            let place = |field: &str| format!("tests[{index}].{field}");
+            let Some(choice) = self.volumes.get(&test.volume) else {
+                let known: Vec<&str> = self.volumes.keys().map(String::as_str).collect();
+                let what = format!("no volume '{}'; there is: {}", test.volume, known.join(", "));
+                return refuse(place("volume"), what);
+            };
+            let map = crate::scenario::map_of(&self.drives, &test.volume, choice, self.scale)?;
+            if let Err((field, what)) = test.check(self.scale, map.bytes() - choice.offset_bytes) {
+                return refuse(place(field), what);
+            }
+        }
+        Ok(())
+    }
+}

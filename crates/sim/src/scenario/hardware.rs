@@ -1,0 +1,174 @@
+//! Drives and the volumes over them, as a scenario has them. Runs of the engine and of raw I/O share them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::refuse;
+use super::{Refusal, Scenario};
+use crate::disk::{DiskProfile, Order};
+use crate::flash::{DriveProfile, Setup};
+use crate::volume::{DeviceParameters, StripeMap, VolumeChoice};
+
+/// A drive's profile, by what kind of drive it is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Profile {
+    /// Flash.
+    Flash(Box<DriveProfile>),
+    /// Turning platters.
+    Disk(Box<DiskProfile>),
+}
+
+/// A drive: its profile, and what is chosen of it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveChoice {
+    /// All about the drive.
+    pub profile: Profile,
+    /// Flash: one of the profile's formats.
+    #[serde(default)]
+    pub format: Option<String>,
+    /// Flash: one of the profile's drivers.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// Flash: one of the profile's sector sizes.
+    #[serde(default)]
+    pub sector_bytes: Option<u32>,
+    /// Flash: whether freed addresses are told to the drive; nothing for what the profile says.
+    #[serde(default)]
+    pub trim: Option<bool>,
+    /// Flash: memory of the host that the drive's map may take; nothing for as much as it likes.
+    #[serde(default)]
+    pub host_ram_bytes: Option<u64>,
+    /// Disk: in which order it serves its queue; nothing for what the profile says.
+    #[serde(default)]
+    pub order: Option<Order>,
+}
+
+impl DriveChoice {
+    /// The drive's parameters in a world so many times smaller.
+    ///
+    /// # Errors
+    /// If its profile lacks what is chosen, or can't be at all.
+    pub fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
+        match &self.profile {
+            Profile::Flash(profile) => {
+                if self.order.is_some() {
+                    return Err("has an order of its queue, which is for disks: a flash drive has none".to_owned());
+                }
+                let setup = Setup {
+                    format: self.format.clone().unwrap_or_default(),
+                    driver: self.driver.clone().unwrap_or_default(),
+                    sector_bytes: self.sector_bytes.unwrap_or_default(),
+                    scale,
+                    trim: self.trim,
+                    host_ram_bytes: self.host_ram_bytes,
+                };
+                profile.parameters(&setup).map(DeviceParameters::Flash)
+            }
+            Profile::Disk(profile) => {
+                let flash_only = [
+                    ("format", self.format.is_some()),
+                    ("driver", self.driver.is_some()),
+                    ("sector_bytes", self.sector_bytes.is_some()),
+                    ("trim", self.trim.is_some()),
+                    ("host_ram_bytes", self.host_ram_bytes.is_some()),
+                ];
+                if let Some((name, _)) = flash_only.iter().find(|(_, given)| *given) {
+                    return Err(format!(
+                        "has {name}, which is for flash drives: leave it out for a disk"
+                    ));
+                }
+                profile.parameters(scale, self.order).map(DeviceParameters::Disk)
+            }
+        }
+    }
+}
+
+/// The map of a volume at a scale.
+pub(crate) fn map_of(
+    drives: &BTreeMap<String, DriveChoice>,
+    name: &str,
+    volume: &VolumeChoice,
+    scale: u32,
+) -> Result<StripeMap, Refusal> {
+    let place = || format!("volumes.{name}");
+    let mut smallest = u64::MAX;
+    for drive in &volume.drives {
+        let Some(choice) = drives.get(drive) else {
+            let known: Vec<&str> = drives.keys().map(String::as_str).collect();
+            return refuse(place(), format!("no drive '{drive}'; there is: {}", known.join(", ")));
+        };
+        let parameters = choice.parameters(scale).map_err(|what| Refusal {
+            place: format!("drives.{drive}"),
+            what,
+        })?;
+        smallest = smallest.min(parameters.usable_bytes());
+    }
+    let checked = volume.check(smallest).and_then(|()| volume.map(smallest));
+    checked.map_err(|what| Refusal { place: place(), what })
+}
+
+/// Says what can't be of drives and volumes.
+pub(crate) fn check(
+    drives: &BTreeMap<String, DriveChoice>,
+    volumes: &BTreeMap<String, VolumeChoice>,
+    scale: u32,
+) -> Result<(), Refusal> {
+    for (name, choice) in drives {
+        choice.parameters(scale).map_err(|what| Refusal {
+            place: format!("drives.{name}"),
+            what,
+        })?;
+    }
+    let mut users: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, volume) in volumes {
+        map_of(drives, name, volume, scale)?;
+        for drive in &volume.drives {
+            let Some(other) = users.insert(drive, name) else {
+                continue;
+            };
+            let what = if other == name {
+                format!("has its drive '{drive}' twice: a drive has one place")
+            } else {
+                format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume")
+            };
+            return refuse(format!("volumes.{name}"), what);
+        }
+    }
+    Ok(())
+}
+
+impl Scenario {
+    /// Bytes of a volume at the scenario's scale.
+    ///
+    /// # Errors
+    /// If there is no such volume, or can't be.
+    pub fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
+        let Some(volume) = self.volumes.get(name) else {
+            return refuse(format!("volumes.{name}"), "there is no such volume");
+        };
+        let map = map_of(&self.drives, name, volume, self.scale)?;
+        Ok(map.bytes() - volume.offset_bytes)
+    }
+
+    /// The least that can be written to a volume.
+    ///
+    /// # Errors
+    /// If there is no such volume, or can't be.
+    pub fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
+        let Some(volume) = self.volumes.get(name) else {
+            return refuse(format!("volumes.{name}"), "there is no such volume");
+        };
+        let mut most = 512;
+        for drive in &volume.drives {
+            let parameters = self.drives[drive].parameters(self.scale).map_err(|what| Refusal {
+                place: format!("drives.{drive}"),
+                what,
+            })?;
+            most = most.max(parameters.sector_bytes());
+        }
+        Ok(most)
+    }
+}

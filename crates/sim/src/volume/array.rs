@@ -1,0 +1,435 @@
+//! A volume in time: requests on their way through link, cache and drives.
+//!
+//! A request that can be reckoned through at once never becomes more than a function call. Any other becomes an *operation*:
+//! it waits for so many *parts*, each a request to one drive, and goes on when the last of them is done. What is due when
+//! stands in a list of events of the volume's own; a disk has at most one in it, since it serves one request at a time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::config::LinkChoice;
+use super::device::{Device, Kind, Request, ask_flash};
+use super::failure::Failure;
+use super::link::Link;
+use super::parity::{self, Part};
+use super::stripe::{Level, StripeMap};
+use crate::kernel::Ns;
+use destage::Destage;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// It will be done at this time; nothing more is heard of it.
+    Done(Ns),
+    /// [`Volume::advance`] will give its token.
+    Pending,
+}
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Requests that came.
+    pub submitted: u64,
+    /// Requests whose completion is known, or was given.
+    pub completed: u64,
+    /// Requests to drives.
+    pub parts: u64,
+    /// Writes that the cache took.
+    pub cached: u64,
+    /// Writes that went through, as it was full.
+    pub through: u64,
+    /// Reads that it had.
+    pub cache_hits: u64,
+    /// Writes from the cache to the drives, and their bytes.
+    pub destaged: u64,
+    /// See there.
+    pub destaged_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    device: Device,
+    /// When a flash drive will have done all that it was asked.
+    until: Ns,
+    lost: bool,
+}
+
+/// Whom an operation is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum For {
+    Host,
+    Cache,
+    Nobody,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    whom: For,
+    request: Request,
+    token: u32,
+    /// Parts, or blocks of the cache, that it waits for.
+    waits_for: u32,
+    /// RAID-5: what is waited for are the reads before the writes.
+    reads_first: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// A disk is done with what it serves.
+    Disk(u32),
+    /// A part of an operation is done.
+    Part(u32),
+    /// A request has come over the link.
+    Arrived(u32),
+    /// A reply has come over the link.
+    Replied(u32),
+    /// A drive fails.
+    Lost(u32),
+}
+
+/// How requests are served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// By the one flash drive there is.
+    Alone,
+    /// By flash drives that can be reckoned through at once.
+    AtOnce,
+    /// With a list of events.
+    InEvents,
+}
+
+/// A volume of drives.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    name: String,
+    map: StripeMap,
+    offset_bytes: u64,
+    members: Vec<Member>,
+    way: Way,
+    link: Option<Link>,
+    destage: Option<Destage>,
+    operations: Vec<Operation>,
+    free: Vec<u32>,
+    events: BinaryHeap<Reverse<(Ns, u64, Event)>>,
+    sequence: u64,
+    /// Turns, so that equal halves of a mirror are read in turn.
+    turn: u32,
+    failure: Option<Failure>,
+    served: Vec<u32>,
+    counters: Counters,
+}
+
+impl Volume {
+    /// A volume over drives at rest, as `map` says, from `offset_bytes` on.
+    ///
+    /// # Panics
+    /// If there are not as many drives as the map has.
+    #[must_use]
+    pub fn new(name: &str, map: StripeMap, offset_bytes: u64, devices: Vec<Device>) -> Self {
+        assert_eq!(devices.len(), map.drives() as usize, "the map is of these drives");
+        let member = |device| Member {
+            device,
+            until: 0,
+            lost: false,
+        };
+        let mut volume = Self {
+            name: name.to_owned(),
+            map,
+            offset_bytes,
+            members: devices.into_iter().map(member).collect(),
+            way: Way::InEvents,
+            link: None,
+            destage: None,
+            operations: Vec::new(),
+            free: Vec::new(),
+            events: BinaryHeap::new(),
+            sequence: 0,
+            turn: 0,
+            failure: None,
+            served: Vec::new(),
+            counters: Counters::default(),
+        };
+        volume.find_way();
+        volume
+    }
+
+    /// The same behind a network.
+    #[must_use]
+    pub fn with_link(mut self, choice: &LinkChoice) -> Self {
+        self.link = Some(Link::new(choice.bytes_per_s, choice.latency_ns));
+        self.find_way();
+        self
+    }
+
+    /// Lets a drive fail at a time; requests that it serves by then are still done.
+    pub fn lose_at(&mut self, at_ns: Ns, drive: u32) {
+        self.way = Way::InEvents;
+        if at_ns == 0 {
+            self.lose(drive);
+        } else {
+            self.push(at_ns, Event::Lost(drive));
+        }
+    }
+
+    fn find_way(&mut self) {
+        let flash = self.members.iter().all(|member| member.device.flash().is_some());
+        self.way = if !flash || self.link.is_some() || self.destage.is_some() || self.map.level() == Level::Raid5 {
+            Way::InEvents
+        } else if self.members.len() == 1 {
+            Way::Alone
+        } else {
+            Way::AtOnce
+        };
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.map.bytes() - self.offset_bytes
+    }
+
+    /// The least that can be written.
+    #[must_use]
+    pub fn sector_bytes(&self) -> u64 {
+        let sectors = self.members.iter().map(|member| member.device.sector_bytes());
+        sectors.max().unwrap_or(512)
+    }
+
+    /// CPU time of the host for a request of so many bytes.
+    #[must_use]
+    pub fn host_cpu_for(&self, bytes: u64) -> Ns {
+        let each = self.members.iter().map(|member| member.device.host_cpu_for(bytes));
+        each.max().unwrap_or(0)
+    }
+
+    /// Its drives.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.members.iter().map(|member| &member.device)
+    }
+
+    /// Gives the drives back. What was on its way, or in the cache, is taken to be on them: put them to rest before further use.
+    #[must_use]
+    pub fn into_devices(self) -> Vec<Device> {
+        self.members.into_iter().map(|member| member.device).collect()
+    }
+
+    /// What happened since it was made. A volume of one flash drive doesn't count: the drive does.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Whether nothing but its drives' own figures is worth telling of it.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.way == Way::Alone
+    }
+
+    /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
+    #[inline]
+    pub fn look_ahead(&self, offset: u64) {
+        if let (Way::Alone, Some(drive)) = (self.way, self.members[0].device.flash()) {
+            drive.look_ahead(offset + self.offset_bytes);
+        }
+    }
+
+    /// Whether all of these bytes have been written. Only a single flash drive knows; of others it is taken for granted.
+    #[must_use]
+    pub fn is_written(&self, offset: u64, bytes: u64) -> bool {
+        let flash = self.members.first().and_then(|member| member.device.flash());
+        let Some(drive) = flash.filter(|_| self.is_plain()) else {
+            return true;
+        };
+        let page_bytes = u64::from(drive.parameters().flash_page_bytes);
+        let from = offset + self.offset_bytes;
+        let mut pages = from / page_bytes..(from + bytes).div_ceil(page_bytes);
+        pages.all(|page| u32::try_from(page).is_ok_and(|page| drive.ftl().flash_page(page).is_some()))
+    }
+
+    /// Time that data took on its link, both directions.
+    #[must_use]
+    pub fn link_busy_ns(&self) -> Ns {
+        self.link.as_ref().map_or(0, |link| link.busy_ns)
+    }
+
+    /// How many of its drives are gone.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        self.members.iter().map(|member| u32::from(member.lost)).sum()
+    }
+
+    /// Takes a request at time `now`. Requests come in the order of their times, none before an event that is due.
+    ///
+    /// # Errors
+    /// If the volume can't answer any more.
+    ///
+    /// # Panics
+    /// If the request goes beyond the last byte, or is for no bytes.
+    #[inline]
+    pub fn submit(&mut self, now: Ns, mut request: Request, token: u32) -> Result<Answer, Failure> {
+        request.offset += self.offset_bytes;
+        if self.way == Way::Alone {
+            if let Device::Flash(drive) = &mut self.members[0].device {
+                return Ok(Answer::Done(ask_flash(drive, now, request)?));
+            }
+        }
+        self.submit_to_array(now, request, token)
+    }
+
+    fn submit_to_array(&mut self, now: Ns, request: Request, token: u32) -> Result<Answer, Failure> {
+        assert!(
+            request.bytes > 0 && request.offset + request.bytes <= self.map.bytes(),
+            "{request:?} on a volume of {} bytes",
+            self.map.bytes()
+        );
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        self.counters.submitted += 1;
+        if self.way == Way::AtOnce {
+            self.counters.completed += 1;
+            return self.at_once(now, request).map(Answer::Done);
+        }
+        let number = self.begin(For::Host, request, token);
+        if let Some(link) = &mut self.link {
+            let data_bytes = if request.kind.writes() { request.bytes } else { 0 };
+            let arrived_ns = link.to_array(now, data_bytes);
+            self.push(arrived_ns, Event::Arrived(number));
+            return Ok(Answer::Pending);
+        }
+        let replied_ns = self.arrive(now, number);
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        Ok(match replied_ns {
+            Some(done_ns) => {
+                self.end(number);
+                self.counters.completed += 1;
+                Answer::Done(done_ns)
+            }
+            None => Answer::Pending,
+        })
+    }
+
+    /// When [`Volume::advance`] is to be called next; `Ns::MAX` if nothing is due.
+    #[must_use]
+    #[inline]
+    pub fn next_event(&self) -> Ns {
+        self.events.peek().map_or(Ns::MAX, |&Reverse((at_ns, ..))| at_ns)
+    }
+
+    /// Lets happen what is due up to `now`; the tokens of what is done go to `done`, in the order in which it was.
+    ///
+    /// # Errors
+    /// If the volume can't answer any more.
+    pub fn advance(&mut self, now: Ns, done: &mut Vec<u32>) -> Result<(), Failure> {
+        while self.next_event() <= now {
+            let Some(Reverse((at_ns, _, event))) = self.events.pop() else {
+                break;
+            };
+            match event {
+                Event::Disk(drive) => self.disk_done(at_ns, drive, done),
+                Event::Part(number) => self.part_done(at_ns, number, done),
+                Event::Arrived(number) => {
+                    if let Some(replied_ns) = self.arrive(at_ns, number) {
+                        self.reply(replied_ns, number);
+                    }
+                }
+                Event::Replied(number) => {
+                    done.push(self.end(number).token);
+                    self.counters.completed += 1;
+                }
+                Event::Lost(drive) => self.lose(drive),
+            }
+        }
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn push(&mut self, at_ns: Ns, event: Event) {
+        self.events.push(Reverse((at_ns, self.sequence, event)));
+        self.sequence += 1;
+    }
+
+    fn begin(&mut self, whom: For, request: Request, token: u32) -> u32 {
+        let operation = Operation {
+            whom,
+            request,
+            token,
+            waits_for: 0,
+            reads_first: false,
+        };
+        if let Some(number) = self.free.pop() {
+            self.operations[number as usize] = operation;
+            return number;
+        }
+        self.operations.push(operation);
+        u32::try_from(self.operations.len() - 1).expect("operations are numbered in 32 bits")
+    }
+
+    fn end(&mut self, number: u32) -> Operation {
+        self.free.push(number);
+        let operation = &mut self.operations[number as usize];
+        debug_assert!(operation.whom != For::Nobody, "an operation ends once");
+        std::mem::replace(
+            operation,
+            Operation {
+                whom: For::Nobody,
+                ..*operation
+            },
+        )
+    }
+
+    fn disk_done(&mut self, now: Ns, drive: u32, done: &mut Vec<u32>) {
+        let Device::Disk(disk) = &mut self.members[drive as usize].device else {
+            unreachable!("only disks have such events")
+        };
+        let number = disk.finish();
+        let next_ns = disk.next_event();
+        if next_ns < Ns::MAX {
+            self.push(next_ns, Event::Disk(drive));
+        }
+        self.part_done(now, number, done);
+    }
+
+    fn part_done(&mut self, now: Ns, number: u32, done: &mut Vec<u32>) {
+        let operation = &mut self.operations[number as usize];
+        operation.waits_for -= 1;
+        if operation.waits_for > 0 {
+            return;
+        }
+        let Operation {
+            whom,
+            request,
+            reads_first,
+            ..
+        } = *operation;
+        if reads_first {
+            operation.reads_first = false;
+            let steps = parity::write(&self.map, request.offset, request.bytes, self.first_lost());
+            return self.ask_all(now, number, request.kind, &steps.writes);
+        }
+        match whom {
+            For::Host if self.link.is_some() => self.reply(now, number),
+            For::Host => {
+                done.push(self.end(number).token);
+                self.counters.completed += 1;
+            }
+            For::Cache => self.destaged(now, number, done),
+            For::Nobody => unreachable!("parts belong to an operation in progress"),
+        }
+    }
+
+    /// The controller replies at `at_ns`.
+    fn reply(&mut self, at_ns: Ns, number: u32) {
+        let request = self.operations[number as usize].request;
+        let data_bytes = if request.kind.writes() { 0 } else { request.bytes };
+        let there_ns = self.link.as_mut().map_or(at_ns, |link| link.to_host(at_ns, data_bytes));
+        self.push(there_ns, Event::Replied(number));
+    }
+}
+
+mod destage;
+mod drives;
+
+#[cfg(test)]
+mod tests;

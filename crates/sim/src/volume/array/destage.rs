@@ -1,0 +1,112 @@
+//! What the controller does with a request: its cache takes it, or the drives do; and what is dirty goes to the drives.
+
+use super::{For, Kind, Ns, Request, Volume};
+use crate::volume::cache::{Cache, Run};
+use crate::volume::config::CacheChoice;
+use crate::volume::link::Link;
+
+/// The cache, and what is on its way from it.
+#[derive(Clone, Debug)]
+pub(super) struct Destage {
+    pub(super) cache: Cache,
+    mirror: Link,
+    pub(super) in_progress: u32,
+    most_in_progress: u32,
+}
+
+/// Sector bits of a block of the cache, and what goes to the drives at once at most.
+const CACHE_BLOCK_BYTES: u64 = 8192;
+const CACHE_RUN_BYTES: u64 = 262_144;
+
+impl Volume {
+    /// The same behind a controller's cache, in a world so many times smaller.
+    #[must_use]
+    pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
+        let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
+        self.destage = Some(Destage {
+            cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES, choice.keep_per_mille),
+            mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns)
+                .with_request_ns(choice.mirror_request_ns),
+            in_progress: 0,
+            most_in_progress: choice.writes_per_drive.saturating_mul(self.map.drives()),
+        });
+        self.find_way();
+        self
+    }
+
+    /// A request is at the controller; returns when the reply leaves it, if that is known.
+    pub(super) fn arrive(&mut self, now: Ns, number: u32) -> Option<Ns> {
+        let request = self.operations[number as usize].request;
+        let Request { kind, offset, bytes } = request;
+        let Some(destage) = &mut self.destage else {
+            self.ask_drives(now, number);
+            return None;
+        };
+        if !kind.writes() {
+            if destage.cache.holds(offset, bytes) {
+                self.counters.cache_hits += 1;
+                return Some(now);
+            }
+            self.ask_drives(now, number);
+            return None;
+        }
+        if destage.cache.take(offset, bytes) {
+            let mirrored_ns = destage.mirror.to_array(now, bytes);
+            self.counters.cached += 1;
+            self.destage(now);
+            return Some(mirrored_ns);
+        }
+        self.counters.through += 1;
+        self.operations[number as usize].waits_for = destage.cache.take_through(offset, bytes, number);
+        self.destage(now);
+        None
+    }
+
+    /// Sends dirty blocks on their way, as many as may be.
+    fn destage(&mut self, now: Ns) {
+        while let Some(run) = self.next_run() {
+            let request = Request {
+                kind: Kind::Write,
+                offset: run.offset,
+                bytes: run.bytes,
+            };
+            self.counters.destaged += 1;
+            self.counters.destaged_bytes += run.bytes;
+            let number = self.begin(For::Cache, request, 0);
+            self.ask_drives(now, number);
+        }
+    }
+
+    fn next_run(&mut self) -> Option<Run> {
+        let Destage {
+            cache,
+            in_progress,
+            most_in_progress,
+            ..
+        } = self.destage.as_mut()?;
+        let urgent = cache.next_urgent();
+        let may = *in_progress < *most_in_progress;
+        let run = urgent.or_else(|| if may { cache.next_run() } else { None })?;
+        *in_progress += 1;
+        Some(run)
+    }
+
+    /// A run has reached the drives.
+    pub(super) fn destaged(&mut self, now: Ns, number: u32, done: &mut Vec<u32>) {
+        let request = self.end(number).request;
+        let mut served = std::mem::take(&mut self.served);
+        if let Some(destage) = &mut self.destage {
+            let run = Run {
+                offset: request.offset,
+                bytes: request.bytes,
+            };
+            destage.cache.finish(run, &mut served);
+            destage.in_progress -= 1;
+        }
+        for waiter in served.drain(..) {
+            self.part_done(now, waiter, done);
+        }
+        self.served = served;
+        self.destage(now);
+    }
+}

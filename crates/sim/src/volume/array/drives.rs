@@ -1,0 +1,153 @@
+//! What a volume asks of its drives: which of them, and in how many parts.
+
+use super::{Device, Event, Failure, Kind, Level, Ns, Part, Request, Volume, ask_flash, parity};
+use crate::flash::Offline;
+
+impl Volume {
+    /// A request to flash drives: when it will be done.
+    pub(super) fn at_once(&mut self, now: Ns, request: Request) -> Result<Ns, Failure> {
+        let mut done_ns = now;
+        for piece in self.map.pieces(request.offset, request.bytes) {
+            let part = |drive| Part {
+                drive,
+                offset: piece.offset,
+                bytes: piece.bytes,
+            };
+            if request.kind.writes() {
+                for drive in self.map.members(piece.group) {
+                    done_ns = done_ns.max(self.ask_member(now, request.kind, part(drive))?);
+                }
+            } else {
+                let drive = self
+                    .copy_to_read(now, piece.group, piece.offset)
+                    .expect("none was lost");
+                done_ns = done_ns.max(self.ask_member(now, request.kind, part(drive))?);
+            }
+        }
+        Ok(done_ns)
+    }
+
+    /// Asks a flash drive.
+    fn ask_member(&mut self, now: Ns, kind: Kind, part: Part) -> Result<Ns, Offline> {
+        let member = &mut self.members[part.drive as usize];
+        let Device::Flash(drive) = &mut member.device else {
+            unreachable!("only flash drives are asked in this way")
+        };
+        let request = Request {
+            kind,
+            offset: part.offset,
+            bytes: part.bytes,
+        };
+        let done_ns = ask_flash(drive, now, request)?;
+        member.until = member.until.max(done_ns);
+        self.counters.parts += 1;
+        Ok(done_ns)
+    }
+
+    /// The less busy of the drives that hold the same; of equally busy disks the one whose arm is nearer.
+    fn copy_to_read(&mut self, now: Ns, group: u32, offset: u64) -> Option<u32> {
+        self.turn ^= 1;
+        let turn = self.turn;
+        let load = |drive: u32| {
+            let member = &self.members[drive as usize];
+            match &member.device {
+                Device::Flash(_) => (member.until.saturating_sub(now), 0, drive ^ turn),
+                Device::Disk(disk) => (disk.in_progress(), disk.distance(offset), drive ^ turn),
+            }
+        };
+        let there = self
+            .map
+            .members(group)
+            .filter(|&drive| !self.members[drive as usize].lost);
+        there.min_by_key(|&drive| load(drive))
+    }
+
+    /// The first drive that is gone: the only one, in a RAID-5 that still answers.
+    pub(super) fn first_lost(&self) -> Option<u32> {
+        let mut drives = (0..).zip(&self.members);
+        drives.find(|(_, member)| member.lost).map(|(drive, _)| drive)
+    }
+
+    /// Divides a request among the drives.
+    pub(super) fn ask_drives(&mut self, now: Ns, number: u32) {
+        let request = self.operations[number as usize].request;
+        let Request { kind, offset, bytes } = request;
+        let lost = self.first_lost();
+        let parts = if self.map.level() == Level::Raid5 {
+            if kind.writes() {
+                let steps = parity::write(&self.map, offset, bytes, lost);
+                if !steps.reads.is_empty() {
+                    self.operations[number as usize].reads_first = true;
+                    return self.ask_all(now, number, Kind::Read, &steps.reads);
+                }
+                steps.writes
+            } else {
+                parity::read(&self.map, offset, bytes, lost)
+            }
+        } else {
+            self.mirrored_parts(now, request)
+        };
+        self.ask_all(now, number, kind, &parts);
+    }
+
+    fn mirrored_parts(&mut self, now: Ns, request: Request) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for piece in self.map.pieces(request.offset, request.bytes) {
+            let part = |drive| Part {
+                drive,
+                offset: piece.offset,
+                bytes: piece.bytes,
+            };
+            if request.kind.writes() {
+                let there = self
+                    .map
+                    .members(piece.group)
+                    .filter(|&drive| !self.members[drive as usize].lost);
+                parts.extend(there.map(part));
+            } else {
+                parts.extend(self.copy_to_read(now, piece.group, piece.offset).map(part));
+            }
+        }
+        parts
+    }
+
+    pub(super) fn ask_all(&mut self, now: Ns, number: u32, kind: Kind, parts: &[Part]) {
+        self.operations[number as usize].waits_for = u32::try_from(parts.len()).expect("parts are few");
+        for &part in parts {
+            let member = &mut self.members[part.drive as usize];
+            let Device::Disk(disk) = &mut member.device else {
+                match self.ask_member(now, kind, part) {
+                    Ok(done_ns) => self.push(done_ns, Event::Part(number)),
+                    Err(offline) => self.failure = Some(offline.into()),
+                }
+                continue;
+            };
+            let was_idle = disk.next_event() == Ns::MAX;
+            disk.submit(now, part.offset, part.bytes, kind.writes(), number);
+            let done_ns = disk.next_event();
+            self.counters.parts += 1;
+            if was_idle {
+                self.push(done_ns, Event::Disk(part.drive));
+            }
+        }
+    }
+
+    /// A drive is gone, and the volume with it if nothing else has what it held.
+    pub(super) fn lose(&mut self, drive: u32) {
+        self.members[drive as usize].lost = true;
+        let lost = self.lost();
+        let gone = |group: u32| self.map.members(group).all(|drive| self.members[drive as usize].lost);
+        let fatal = match self.map.level() {
+            Level::Raid5 => lost > 1,
+            _ => (0..self.map.drives() / self.map.copies()).any(gone),
+        };
+        if fatal {
+            self.failure = Some(Failure::Lost {
+                volume: self.name.clone(),
+                level: self.map.level(),
+                drives: self.map.drives(),
+                lost,
+            });
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The controller's write-back cache: what is dirty, what is on its way to the drives, in which order it goes there.
+//!
+//! The cache is made of blocks; which sectors of a block are dirty is kept as bits. Four rules keep it honest:
+//! - a block that is here takes any write to it, room or not: what is newer never passes what is older;
+//! - a block has one write to the drives at a time, and what comes meanwhile waits for the next one;
+//! - what is on its way is still here: it is let go when the drives have it;
+//! - a write for whose blocks there is no room goes *through*: it is acknowledged when the drives have it. Its blocks are here
+//!   meanwhile, beyond the room there is, since a controller has its buffers; so the rules above hold for it too.
+//!
+//! Dirty blocks go to the drives in ascending order, round and round (an elevator), neighbours together; those that somebody
+//! waits for go first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// A sector, the grain of what is dirty.
+pub const SECTOR_BYTES: u64 = 512;
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// Sectors to be written.
+    dirty: u64,
+    /// Sectors on their way.
+    writing: u64,
+    /// Who waits until what is dirty has been written, and until what is on its way has been.
+    waiters: Vec<u32>,
+    served: Vec<u32>,
+}
+
+/// Dirty bytes on their way to the drives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Run {
+    /// From which byte on.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// The cache of one volume.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    block_bytes: u64,
+    /// Blocks that there is room for.
+    room_blocks: usize,
+    /// Blocks at most in one write.
+    run_blocks: u64,
+    /// Dirty blocks that are left in peace.
+    kept_blocks: usize,
+    on_their_way: usize,
+    blocks: BTreeMap<u64, Block>,
+    /// Where the elevator is.
+    hand: u64,
+    urgent: VecDeque<u64>,
+}
+
+impl Cache {
+    /// An empty cache of `bytes`, in blocks of `block_bytes` (1 to 64 sectors), written in runs of at most `run_bytes` while more
+    /// than `keep_per_mille` of it is dirty.
+    #[must_use]
+    pub fn new(bytes: u64, block_bytes: u64, run_bytes: u64, keep_per_mille: u32) -> Self {
+        debug_assert!(
+            (1..=64).contains(&(block_bytes / SECTOR_BYTES)),
+            "a block is 1 to 64 sectors"
+        );
+        Self {
+            block_bytes,
+            room_blocks: usize::try_from(bytes / block_bytes).unwrap_or(usize::MAX),
+            run_blocks: (run_bytes / block_bytes).max(1),
+            kept_blocks: usize::try_from(bytes / block_bytes * u64::from(keep_per_mille) / 1000).unwrap_or(usize::MAX),
+            on_their_way: 0,
+            blocks: BTreeMap::new(),
+            hand: 0,
+            urgent: VecDeque::new(),
+        }
+    }
+
+    /// Blocks that are here.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// True if nothing is here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// The blocks of a request, with the bits of their sectors.
+    fn parts(&self, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let block_bytes = self.block_bytes;
+        let (first, last) = (offset / block_bytes, (offset + bytes - 1) / block_bytes);
+        (first..=last).map(move |block| {
+            let start = block * block_bytes;
+            let from = offset.saturating_sub(start) / SECTOR_BYTES;
+            let to = (offset + bytes - start).min(block_bytes).div_ceil(SECTOR_BYTES);
+            (block, bits(from, to))
+        })
+    }
+
+    /// Whether all of these bytes are here.
+    #[must_use]
+    pub fn holds(&self, offset: u64, bytes: u64) -> bool {
+        self.parts(offset, bytes).all(|(number, sectors)| {
+            let block = self.blocks.get(&number);
+            block.is_some_and(|block| (block.dirty | block.writing) & sectors == sectors)
+        })
+    }
+
+    /// Takes a write in, if there is room for its blocks, and says if there was.
+    pub fn take(&mut self, offset: u64, bytes: u64) -> bool {
+        let new = self
+            .parts(offset, bytes)
+            .filter(|(block, _)| !self.blocks.contains_key(block));
+        let fits = self.blocks.len() + new.count() <= self.room_blocks || self.all_here(offset, bytes);
+        if fits {
+            for (block, sectors) in self.parts(offset, bytes) {
+                self.blocks.entry(block).or_default().dirty |= sectors;
+            }
+        }
+        fits
+    }
+
+    fn all_here(&self, offset: u64, bytes: u64) -> bool {
+        self.parts(offset, bytes)
+            .all(|(block, _)| self.blocks.contains_key(&block))
+    }
+
+    /// Takes a write through: `waiter` is told by [`Cache::finish`] once for each of its blocks. Returns how many these are.
+    pub fn take_through(&mut self, offset: u64, bytes: u64, waiter: u32) -> u32 {
+        let mut blocks = 0;
+        for (number, sectors) in self.parts(offset, bytes) {
+            let block = self.blocks.entry(number).or_default();
+            block.dirty |= sectors;
+            block.waiters.push(waiter);
+            self.urgent.push_back(number);
+            blocks += 1;
+        }
+        blocks
+    }
+
+    /// What somebody waits for, if anything: it is on its way from now on.
+    pub fn next_urgent(&mut self) -> Option<Run> {
+        while let Some(number) = self.urgent.pop_front() {
+            if self.blocks.get(&number).is_some_and(can_go) {
+                return Some(self.start(number));
+            }
+        }
+        None
+    }
+
+    /// What the elevator comes to next, if there is enough that is dirty: it is on its way from now on.
+    pub fn next_run(&mut self) -> Option<Run> {
+        if self.blocks.len() - self.on_their_way <= self.kept_blocks {
+            return None;
+        }
+        let ahead = self.blocks.range(self.hand..).chain(self.blocks.range(..self.hand));
+        let number = ahead
+            .into_iter()
+            .find(|(_, block)| can_go(block))
+            .map(|(&number, _)| number)?;
+        let run = self.start(number);
+        self.hand = (run.offset + run.bytes).div_ceil(self.block_bytes);
+        Some(run)
+    }
+
+    /// Sends the first dirty sectors of a block, and what follows them without a gap.
+    fn start(&mut self, first: u64) -> Run {
+        let whole = bits(0, self.block_bytes / SECTOR_BYTES);
+        let (mut number, mut sectors_in_all, mut from) = (first, 0, 0);
+        while number < first + self.run_blocks {
+            let Some(block) = self.blocks.get_mut(&number).filter(|block| can_go(block)) else {
+                break;
+            };
+            let start = block.dirty.trailing_zeros();
+            if number == first {
+                from = u64::from(start);
+            } else if start > 0 {
+                break;
+            }
+            let length = (block.dirty >> start).trailing_ones();
+            let sent = bits(u64::from(start), u64::from(start + length));
+            block.dirty &= !sent;
+            block.writing = sent;
+            self.on_their_way += 1;
+            if block.dirty == 0 {
+                block.served = std::mem::take(&mut block.waiters);
+            }
+            sectors_in_all += u64::from(length);
+            let to_its_end = sent.leading_zeros() == whole.leading_zeros();
+            if !to_its_end {
+                break;
+            }
+            number += 1;
+        }
+        Run {
+            offset: first * self.block_bytes + from * SECTOR_BYTES,
+            bytes: sectors_in_all * SECTOR_BYTES,
+        }
+    }
+
+    /// The drives have a run: its blocks are let go unless they were written again. `served` gets whoever waited for them.
+    ///
+    /// # Panics
+    /// If there was no such run.
+    pub fn finish(&mut self, run: Run, served: &mut Vec<u32>) {
+        for (number, sectors) in self.parts(run.offset, run.bytes) {
+            let block = self.blocks.get_mut(&number).expect("what is on its way is here");
+            debug_assert_eq!(block.writing, sectors, "what was sent has arrived");
+            block.writing = 0;
+            self.on_their_way -= 1;
+            served.append(&mut block.served);
+            if block.dirty == 0 {
+                self.blocks.remove(&number);
+            } else if !block.waiters.is_empty() {
+                self.urgent.push_back(number);
+            }
+        }
+    }
+}
+
+fn can_go(block: &Block) -> bool {
+    block.dirty != 0 && block.writing == 0
+}
+
+/// The bits `from` up to, but not including, `to`, of 64.
+fn bits(from: u64, to: u64) -> u64 {
+    let below = |bit: u64| if bit >= 64 { u64::MAX } else { (1 << bit) - 1 };
+    below(to) & !below(from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! What a scenario says of a volume, and what can't be.
+
+use serde::{Deserialize, Serialize};
+
+use super::stripe::{Level, StripeMap};
+use crate::kernel::Ns;
+
+/// One address space for files, over one drive or several.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeChoice {
+    /// Names of its drives. Neighbours make pairs; an array of a RAID-100 is a row of neighbours.
+    pub drives: Vec<String>,
+    /// How several drives make one volume; nothing for a single drive.
+    #[serde(default)]
+    pub raid: Option<Level>,
+    /// Bytes that lie together on a drive.
+    #[serde(default = "stripe_bytes")]
+    pub stripe_bytes: u64,
+    /// Arrays of a RAID-100.
+    #[serde(default)]
+    pub arrays: Option<u32>,
+    /// Where the file system begins: 32,256 is the 63 sectors of old, which no stripe or flash page is aligned with.
+    #[serde(default)]
+    pub offset_bytes: u64,
+    /// A controller's write-back cache.
+    #[serde(default)]
+    pub cache: Option<CacheChoice>,
+    /// The network between host and array.
+    #[serde(default)]
+    pub link: Option<LinkChoice>,
+    /// Drives that fail. Nothing is rebuilt within a run.
+    #[serde(default)]
+    pub lost: Vec<Loss>,
+}
+
+const fn stripe_bytes() -> u64 {
+    131_072
+}
+
+/// A controller's write-back cache. Sizes are those of the real world, and shrink with the scale.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheChoice {
+    /// How much of the controller's memory takes writes.
+    pub bytes: u64,
+    /// To the other controller's memory: a write is acknowledged once it is in both. An assumption: 4 lanes of PCI Express 1,
+    /// at what they carry beside their protocol.
+    #[serde(default = "mirror_bytes_per_s")]
+    pub mirror_bytes_per_s: u64,
+    /// What each write takes of the controllers beside that, one after the other. Fitted within 5 to 50 us on article D: 30,000
+    /// writes of 8 KB a second in order, which only the cache can limit.
+    #[serde(default = "mirror_request_ns")]
+    pub mirror_request_ns: Ns,
+    /// What a write waits beside that, without keeping others waiting; an assumption.
+    #[serde(default = "mirror_latency_ns")]
+    pub mirror_latency_ns: Ns,
+    /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or gets
+    /// neighbours. An assumption.
+    #[serde(default = "keep_per_mille")]
+    pub keep_per_mille: u32,
+    /// Writes in progress from cache to drives at most, for each drive; an assumption.
+    #[serde(default = "writes_per_drive")]
+    pub writes_per_drive: u32,
+}
+
+const fn mirror_bytes_per_s() -> u64 {
+    800_000_000
+}
+
+const fn mirror_request_ns() -> Ns {
+    23_000
+}
+
+const fn mirror_latency_ns() -> Ns {
+    50_000
+}
+
+const fn keep_per_mille() -> u32 {
+    500
+}
+
+const fn writes_per_drive() -> u32 {
+    4
+}
+
+/// The network between host and array.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChoice {
+    /// In each direction. The articles saw 101 to 106 MB/s over one port of 1 Gbit/s Ethernet.
+    #[serde(default = "link_bytes_per_s")]
+    pub bytes_per_s: u64,
+    /// One way, all that the protocol adds included; an assumption for iSCSI.
+    #[serde(default = "link_latency_ns")]
+    pub latency_ns: Ns,
+}
+
+const fn link_bytes_per_s() -> u64 {
+    104_000_000
+}
+
+const fn link_latency_ns() -> Ns {
+    100_000
+}
+
+/// A drive that fails.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// Which one.
+    pub drive: String,
+    /// How long after the start of each run, in seconds at life-size.
+    #[serde(default)]
+    pub after_s: f64,
+}
+
+impl VolumeChoice {
+    /// The map over drives of which the smallest has `drive_bytes`.
+    ///
+    /// # Errors
+    /// What is wrong, and the way out.
+    pub fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
+        let count = u32::try_from(self.drives.len()).map_err(|_| "has too many drives".to_owned())?;
+        let level = match self.raid {
+            Some(level) => level,
+            None if count == 1 => Level::Raid0,
+            None => {
+                return Err(format!(
+                    "has {count} drives: say how they make one volume, with raid = \"0\", \"1\", \"5\", \"10\" or \"100\""
+                ));
+            }
+        };
+        if self.arrays.is_some() && level != Level::Raid100 {
+            return Err(format!("has arrays, and {level} has none: they are for RAID-100"));
+        }
+        StripeMap::new(level, count, self.arrays.unwrap_or(0), self.stripe_bytes, drive_bytes)
+    }
+
+    /// Says what can't be, given the bytes of the smallest drive, scaled as everything.
+    ///
+    /// # Errors
+    /// What is wrong, and the way out.
+    pub fn check(&self, drive_bytes: u64) -> Result<(), String> {
+        if self.drives.is_empty() {
+            return Err("has no drives: name at least one".to_owned());
+        }
+        let map = self.map(drive_bytes)?;
+        if self.offset_bytes % 512 != 0 || self.offset_bytes >= map.bytes() {
+            return Err(format!(
+                "begins at byte {}: that must be a whole sector of 512 bytes, within {} bytes",
+                self.offset_bytes,
+                map.bytes()
+            ));
+        }
+        if self
+            .cache
+            .as_ref()
+            .is_some_and(|cache| cache.mirror_bytes_per_s == 0 || cache.writes_per_drive == 0)
+        {
+            return Err(
+                "has a cache whose mirror_bytes_per_s or writes_per_drive is 0: both must be positive".to_owned(),
+            );
+        }
+        if let Some(cache) = self.cache.as_ref().filter(|cache| cache.keep_per_mille > 1000) {
+            return Err(format!(
+                "has a cache whose keep_per_mille is {}: at most 1000",
+                cache.keep_per_mille
+            ));
+        }
+        if self.link.as_ref().is_some_and(|link| link.bytes_per_s == 0) {
+            return Err("has a link of 0 bytes_per_s: it must be positive".to_owned());
+        }
+        for Loss { drive, after_s } in &self.lost {
+            if !self.drives.contains(drive) {
+                let known = self.drives.join(", ");
+                return Err(format!(
+                    "loses '{drive}', which is none of its drives; these are: {known}"
+                ));
+            }
+            if !(0.0..1e9).contains(after_s) {
+                return Err(format!(
+                    "loses '{drive}' after {after_s} seconds: that must be 0 or more"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! A drive of either kind, as a volume sees it.
+
+use crate::disk::Disk;
+use crate::flash::{Drive, Offline, Op, StateError};
+use crate::kernel::Ns;
+use crate::rng::Rng;
+
+/// What is done to bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// They are read.
+    Read,
+    /// They are written.
+    Write,
+    /// They are written after those that were appended before: a piece of log. A flash drive programs such pieces together.
+    Append,
+}
+
+impl Kind {
+    /// Whether anything is changed.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read)
+    }
+}
+
+/// What can be asked of a volume or a device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// What is done.
+    pub kind: Kind,
+    /// From which byte on.
+    pub offset: u64,
+    /// To how many.
+    pub bytes: u64,
+}
+
+/// A drive of either kind.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "flash drives are asked the most, and must not be one pointer farther away"
+)]
+pub enum Device {
+    /// It knows at once when a request will be done.
+    Flash(Drive),
+    /// It does not.
+    Disk(Box<Disk>),
+}
+
+impl Device {
+    /// What the host can write into.
+    #[must_use]
+    pub fn usable_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(drive) => drive.parameters().usable_bytes(),
+            Self::Disk(disk) => disk.parameters().usable_bytes,
+        }
+    }
+
+    /// The least that can be written.
+    #[must_use]
+    pub fn sector_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(drive) => u64::from(drive.parameters().mapping.sector_bytes),
+            Self::Disk(disk) => u64::from(disk.parameters().sector_bytes),
+        }
+    }
+
+    /// CPU time of the host for a request of so many bytes.
+    #[must_use]
+    pub fn host_cpu_for(&self, bytes: u64) -> Ns {
+        match self {
+            Self::Flash(drive) => drive.parameters().host_cpu_for(bytes),
+            Self::Disk(disk) => disk.parameters().host_cpu_ns,
+        }
+    }
+
+    /// Finishes all work and sets the clock to 0, as between two runs.
+    pub fn rest(&mut self, rng: Rng) {
+        match self {
+            Self::Flash(drive) => drive.rest(rng),
+            Self::Disk(disk) => disk.rest(rng),
+        }
+    }
+
+    /// Formats the drive; a disk is none the worse or better for it.
+    pub fn format(&mut self) {
+        if let Self::Flash(drive) = self {
+            drive.format();
+        }
+    }
+
+    /// Tells the drive that none of its addresses is in use any more.
+    pub fn free_all(&mut self) {
+        if let Self::Flash(drive) = self {
+            drive.free_all();
+        }
+    }
+
+    /// The drive at rest, as bytes.
+    #[must_use]
+    pub fn save(&self) -> Vec<u8> {
+        match self {
+            Self::Flash(drive) => drive.save(),
+            Self::Disk(disk) => disk.save(),
+        }
+    }
+
+    /// The flash drive, if it is one.
+    #[must_use]
+    pub const fn flash(&self) -> Option<&Drive> {
+        match self {
+            Self::Flash(drive) => Some(drive),
+            Self::Disk(_) => None,
+        }
+    }
+
+    /// The disk, if it is one.
+    #[must_use]
+    pub const fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::Flash(_) => None,
+            Self::Disk(disk) => Some(disk),
+        }
+    }
+}
+
+/// Asks a flash drive for something, in whole pages unless it is an append; returns when it will be done.
+///
+/// # Errors
+/// If the drive is off-line.
+#[inline]
+pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<Ns, Offline> {
+    let Request { kind, offset, bytes } = request;
+    if kind == Kind::Append {
+        return drive.submit(now, Op::WriteBytes { offset, bytes });
+    }
+    let page_bytes = u64::from(drive.parameters().flash_page_bytes);
+    let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
+    let page = narrow(offset / page_bytes);
+    let pages = narrow((offset + bytes).div_ceil(page_bytes)) - page;
+    let op = match kind {
+        Kind::Read => Op::Read { page, pages },
+        Kind::Write | Kind::Append => Op::Write { page, pages },
+    };
+    drive.submit(now, op)
+}
+
+/// How a device is made, and made again from bytes: its parameters.
+#[derive(Clone, Debug)]
+pub enum DeviceParameters {
+    /// Of a flash drive.
+    Flash(crate::flash::Parameters),
+    /// Of a disk.
+    Disk(crate::disk::Parameters),
+}
+
+impl DeviceParameters {
+    /// What the host can write into.
+    #[must_use]
+    pub fn usable_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(parameters) => parameters.usable_bytes(),
+            Self::Disk(parameters) => parameters.usable_bytes,
+        }
+    }
+
+    /// The least that can be written.
+    #[must_use]
+    pub fn sector_bytes(&self) -> u64 {
+        match self {
+            Self::Flash(parameters) => u64::from(parameters.mapping.sector_bytes),
+            Self::Disk(parameters) => u64::from(parameters.sector_bytes),
+        }
+    }
+
+    /// A new drive.
+    ///
+    /// # Errors
+    /// If there can't be such a drive.
+    pub fn make(self, rng: Rng) -> Result<Device, String> {
+        match self {
+            Self::Flash(parameters) => Drive::new(parameters, rng).map(Device::Flash),
+            Self::Disk(parameters) => Disk::new(parameters, rng).map(|disk| Device::Disk(Box::new(disk))),
+        }
+    }
+
+    /// The drive that [`Device::save`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not such a drive.
+    pub fn load(self, bytes: &[u8], rng: Rng) -> Result<Device, StateError> {
+        match self {
+            Self::Flash(parameters) => Drive::load(parameters, bytes, rng).map(Device::Flash),
+            Self::Disk(parameters) => Disk::load(parameters, bytes, rng).map(|disk| Device::Disk(Box::new(disk))),
+        }
+    }
+}

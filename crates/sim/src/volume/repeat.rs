@@ -1,0 +1,69 @@
+//! Properties that print, when they fail, the one command that repeats them; and drives to test with.
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+
+use super::Device;
+use crate::disk::{Disk, DiskProfile, Order, Parameters};
+use crate::flash::{Age, Drive, DriveProfile, Setup};
+use crate::rng::Rng;
+
+/// Tries `property` on many values. The seed is new each time, unless the environment has one.
+pub(crate) fn holds<S: Strategy>(
+    cases: u32,
+    test: &str,
+    values: &S,
+    property: impl Fn(S::Value) -> Result<(), String>,
+) {
+    let from_environment = std::env::var("PROPTEST_RNG_SEED")
+        .ok()
+        .and_then(|word| word.parse().ok());
+    let seed = from_environment.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0));
+    let config = Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(values, |value| property(value).map_err(TestCaseError::fail));
+    if let Err(error) = outcome {
+        panic!("{error}\nagain: PROPTEST_RNG_SEED={seed} cargo test --package storagelab-sim {test}");
+    }
+}
+
+const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
+const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
+
+/// The SCSI disk's parameters at a scale.
+pub(crate) fn scsi(scale: u32, order: Order) -> Parameters {
+    let profile: DiskProfile = toml::from_str(SCSI).expect("a shipped profile");
+    profile.parameters(scale, Some(order)).expect("a shipped profile")
+}
+
+/// A SCSI disk, small, whose platters stand as `number` says.
+pub(crate) fn disk(number: u64) -> Device {
+    let disk = Disk::new(scsi(1000, Order::Elevator), Rng::stream(number, "disk"));
+    Device::Disk(Box::new(disk.expect("a shipped profile")))
+}
+
+/// The articles' flash drive, small, filled, without jitter.
+pub(crate) fn flash(number: u64) -> Device {
+    let profile: DriveProfile = toml::from_str(IODRIVE).expect("a shipped profile");
+    let setup = Setup {
+        format: "maximum-write".into(),
+        driver: "2.2.3".into(),
+        sector_bytes: 512,
+        scale: 1000,
+        trim: None,
+        host_ram_bytes: None,
+    };
+    let mut parameters = profile.parameters(&setup).expect("a shipped profile");
+    parameters.jitter_per_mille = 0;
+    let addresses = parameters.shape.logical_pages;
+    let mut drive = Drive::new(parameters, Rng::stream(number, "flash")).expect("a shipped profile");
+    let age = Age::Filled { addresses };
+    drive
+        .age(age, &mut Rng::stream(number, "age"))
+        .expect("it can be filled");
+    Device::Flash(drive)
+}

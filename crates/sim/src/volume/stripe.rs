@@ -1,0 +1,248 @@
+//! Where a byte of a volume lies on its drives.
+//!
+//! Drives stand in *groups*: all drives of a group hold the same. RAID-0 and RAID-5 have a group for each drive, RAID-1 one
+//! group of all, RAID-10 a group for each pair. RAID-100 is a RAID-0 over arrays that are RAID-10 each. In RAID-5 a row of
+//! stripes has one of parity, which moves by one drive from row to row, and data follow it (left-symmetric).
+
+use serde::{Deserialize, Serialize};
+
+/// How drives make a volume.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Level {
+    /// Stripes over all, nothing twice.
+    #[serde(rename = "0")]
+    Raid0,
+    /// All hold the same.
+    #[serde(rename = "1")]
+    Raid1,
+    /// Stripes, and parity of each row of them.
+    #[serde(rename = "5")]
+    Raid5,
+    /// Stripes over pairs that hold the same.
+    #[serde(rename = "10")]
+    Raid10,
+    /// Stripes over arrays of RAID-10.
+    #[serde(rename = "100")]
+    Raid100,
+}
+
+impl std::fmt::Display for Level {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Raid0 => "RAID-0",
+            Self::Raid1 => "RAID-1",
+            Self::Raid5 => "RAID-5",
+            Self::Raid10 => "RAID-10",
+            Self::Raid100 => "RAID-100",
+        })
+    }
+}
+
+/// A part of a request that lies in one stripe.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// The group of drives.
+    pub group: u32,
+    /// The first byte on each drive of it.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// The map of one volume.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StripeMap {
+    level: Level,
+    drives: u32,
+    /// Arrays of a RAID-100; else 1.
+    arrays: u32,
+    groups_per_array: u32,
+    copies: u32,
+    stripe_bytes: u64,
+    /// Bytes used of each drive, and of each array.
+    drive_bytes: u64,
+    array_bytes: u64,
+}
+
+impl StripeMap {
+    /// So many drives of at least `drive_bytes` each. A single drive has no stripes: give it RAID-0.
+    ///
+    /// # Errors
+    /// What is wrong with the number of drives or the stripe, and the way out.
+    pub fn new(level: Level, drives: u32, arrays: u32, stripe_bytes: u64, drive_bytes: u64) -> Result<Self, String> {
+        let arrays = if level == Level::Raid100 { arrays } else { 1 };
+        let fits = match level {
+            Level::Raid0 => drives >= 1,
+            Level::Raid1 => drives >= 2,
+            Level::Raid5 => drives >= 3,
+            Level::Raid10 => drives >= 2 && drives % 2 == 0,
+            Level::Raid100 => arrays >= 2 && drives % (2 * arrays) == 0 && drives > 0,
+        };
+        if !fits {
+            let wanted = match level {
+                Level::Raid0 => "at least one".to_owned(),
+                Level::Raid1 => "at least two".to_owned(),
+                Level::Raid5 => "at least three".to_owned(),
+                Level::Raid10 => "an even number".to_owned(),
+                Level::Raid100 => {
+                    format!("an even number in each of its arrays, at least two arrays, and arrays is {arrays}")
+                }
+            };
+            return Err(format!("{level} of {drives} drives can't be: it takes {wanted}"));
+        }
+        if stripe_bytes == 0 || stripe_bytes % 512 != 0 {
+            return Err(format!(
+                "a stripe of {stripe_bytes} bytes can't be: it is whole sectors of 512 bytes"
+            ));
+        }
+        let striped = drives > 1 && level != Level::Raid1;
+        let stripe_bytes = if striped { stripe_bytes } else { drive_bytes.max(1) };
+        let drive_bytes = drive_bytes / stripe_bytes * stripe_bytes;
+        if drive_bytes == 0 {
+            return Err(format!("a stripe of {stripe_bytes} bytes is larger than its drives"));
+        }
+        let copies = match level {
+            Level::Raid0 | Level::Raid5 => 1,
+            Level::Raid1 => drives,
+            Level::Raid10 | Level::Raid100 => 2,
+        };
+        let groups_per_array = drives / copies / arrays;
+        let data_groups = u64::from(groups_per_array) - u64::from(level == Level::Raid5);
+        Ok(Self {
+            level,
+            drives,
+            arrays,
+            groups_per_array,
+            copies,
+            stripe_bytes,
+            drive_bytes,
+            array_bytes: drive_bytes * data_groups,
+        })
+    }
+
+    /// How the drives make a volume.
+    #[must_use]
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// How many drives there are.
+    #[must_use]
+    pub const fn drives(&self) -> u32 {
+        self.drives
+    }
+
+    /// How many drives hold the same.
+    #[must_use]
+    pub const fn copies(&self) -> u32 {
+        self.copies
+    }
+
+    /// Bytes that lie together on a drive; of a volume without stripes, all.
+    #[must_use]
+    pub const fn stripe_bytes(&self) -> u64 {
+        self.stripe_bytes
+    }
+
+    /// Data bytes in a row of stripes over all drives.
+    #[must_use]
+    pub const fn row_bytes(&self) -> u64 {
+        self.array_bytes / self.drive_bytes * self.stripe_bytes
+    }
+
+    /// Bytes of the whole.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.array_bytes * self.arrays as u64
+    }
+
+    /// The drives of a group.
+    #[must_use]
+    pub fn members(&self, group: u32) -> std::ops::Range<u32> {
+        group * self.copies..(group + 1) * self.copies
+    }
+
+    /// The piece that begins at `offset`, of at most `bytes`.
+    #[must_use]
+    #[inline]
+    pub fn piece(&self, offset: u64, bytes: u64) -> Piece {
+        let inside = offset % self.stripe_bytes;
+        let bytes = bytes.min(self.stripe_bytes - inside);
+        let stripe = offset / self.stripe_bytes;
+        let (group, row) = match self.level {
+            Level::Raid0 | Level::Raid1 | Level::Raid10 => {
+                let groups = u64::from(self.groups_per_array);
+                (stripe % groups, stripe / groups)
+            }
+            Level::Raid5 => {
+                let (drives, data) = (u64::from(self.drives), u64::from(self.drives) - 1);
+                let row = stripe / data;
+                ((self.parity_of_row(row) + 1 + stripe % data) % drives, row)
+            }
+            Level::Raid100 => {
+                let (arrays, groups) = (u64::from(self.arrays), u64::from(self.groups_per_array));
+                let (array, stripe) = (stripe % arrays, stripe / arrays);
+                (array * groups + stripe % groups, stripe / groups)
+            }
+        };
+        Piece {
+            group: narrow(group),
+            offset: row * self.stripe_bytes + inside,
+            bytes,
+        }
+    }
+
+    /// All pieces of a request, in order.
+    pub fn pieces(&self, offset: u64, bytes: u64) -> impl Iterator<Item = Piece> + use<> {
+        let map = *self;
+        let (mut at, end) = (offset, offset + bytes);
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let piece = map.piece(at, end - at);
+                at += piece.bytes;
+                piece
+            })
+        })
+    }
+
+    fn parity_of_row(&self, row: u64) -> u64 {
+        let drives = u64::from(self.drives);
+        drives - 1 - row % drives
+    }
+
+    /// The drive that has the parity of the row in which a byte of each drive lies; nothing if there is no parity.
+    #[must_use]
+    pub fn parity_drive(&self, drive_offset: u64) -> Option<u32> {
+        let row = drive_offset / self.stripe_bytes;
+        (self.level == Level::Raid5).then(|| narrow(self.parity_of_row(row)))
+    }
+
+    /// The byte of the volume that lies at a byte of a group; nothing where parity lies, or nothing at all.
+    #[must_use]
+    pub fn byte_at(&self, group: u32, drive_offset: u64) -> Option<u64> {
+        if drive_offset >= self.drive_bytes || group >= self.drives / self.copies {
+            return None;
+        }
+        let (group, row) = (u64::from(group), drive_offset / self.stripe_bytes);
+        let stripe = match self.level {
+            Level::Raid0 | Level::Raid1 | Level::Raid10 => row * u64::from(self.groups_per_array) + group,
+            Level::Raid5 => {
+                let drives = u64::from(self.drives);
+                let column = (group + drives - self.parity_of_row(row)) % drives;
+                row * (drives - 1) + column.checked_sub(1)?
+            }
+            Level::Raid100 => {
+                let (arrays, groups) = (u64::from(self.arrays), u64::from(self.groups_per_array));
+                (row * groups + group % groups) * arrays + group / groups
+            }
+        };
+        Some(stripe * self.stripe_bytes + drive_offset % self.stripe_bytes)
+    }
+}
+
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).expect("drives are few")
+}
+
+#[cfg(test)]
+mod tests;
