@@ -17,6 +17,7 @@ from storagelab.values import JsonValue
 from storagelab.waits import CountedWait, CountedWaits
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
+ROWS, CONNECTIONS = "workload.rows_per_transaction", "workload.connections"
 FOUR = {FILES: [1, 2, 4, 8]}
 
 
@@ -68,7 +69,49 @@ def test_the_number_of_data_files_is_the_axis_wherever_it_is_listed():
     assert places.line_title == "log volume"
 
 
-def test_without_data_files_the_first_factor_is_the_axis():
+def test_without_data_files_the_factor_with_most_numbers_is_the_axis():
+    findings, _ = story({LOG: ["a", "b"], ROWS: [10, 20], CONNECTIONS: [8, 1, 2]}, repetitions=1)
+    assert arrange.arrange(findings).x_title == "connections"
+    assert figure_data.completion_time(findings).x_levels == ["1", "2", "4", "8"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "axis", "doubles"),
+    [
+        ([1, 2, 8], ["1", "2", "4", "8"], True),
+        ([16, 4, 8], ["4", "8", "16"], True),
+        ([1, 3, 8], ["1", "3", "8"], False),
+        ([1, 2, 1024], ["1", "2", "1,024"], False),
+        ([1, 2], ["1", "2"], False),
+    ],
+)
+def test_powers_of_two_stand_on_an_axis_of_doublings_also_where_one_was_not_run(levels, axis, doubles):
+    findings, _ = story({FILES: levels}, repetitions=1)
+    data = figure_data.completion_time(findings)
+    assert data.x_levels == axis
+    assert data.arrangement.doubles is doubles
+
+
+def test_the_cells_to_look_at_first_are_the_axis_first_best_and_last_and_the_slowest():
+    def slow_ends(levels, repetition):
+        slow = 5 * (levels[LOG] == "b" and levels[FILES] == 2)
+        return ten_seconds(levels, repetition) * (1 + 0.3 * (levels[FILES] != 8) + slow)
+
+    findings, _ = story({LOG: ["a", "b"], FILES: [1, 2, 4, 8, 16]}, elapsed=slow_ends)
+    chosen = arrange.chosen_cells(findings)
+    assert findings.fastest is not None
+    log = findings.cell(findings.fastest).levels[LOG]
+    assert [(cell.levels[LOG], cell.levels[FILES]) for cell in chosen] == [(log, 1), (log, 8), (log, 16), ("b", 2)]
+
+
+def test_names_leave_out_what_all_the_cells_share():
+    findings, _ = story({LOG: ["a"], FILES: [1, 2]}, repetitions=1)
+    assert arrange.short_names(findings.cells) == ["1 data file", "2 data files"]
+    assert arrange.shared_levels(findings.cells) == "log volume = a"
+    assert arrange.short_names(findings.cells[:1]) == ["1 data file with log on a"]
+
+
+def test_without_numbers_the_first_factor_is_the_axis():
     findings, _ = story({LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=2)
     assert arrange.arrange(findings).x_title == "log volume"
 
@@ -90,11 +133,20 @@ def test_lines_and_panels_there_is_no_room_for_are_counted_and_the_ends_are_kept
     levels = [f"v{number}" for number in range(30)]
     findings, _ = story({FILES: [1, 2], "target.settings.x": levels}, repetitions=1)
     data = figure_data.completion_time(findings)
-    assert len(data.lines) == arrange.MAX_LINES
-    assert data.hidden_lines == 30 - arrange.MAX_LINES
+    assert len(data.panels) == arrange.MAX_PANELS_OF_ONE_FACTOR
+    assert data.hidden_panels == 30 - arrange.MAX_PANELS_OF_ONE_FACTOR
     slowest = next(cell for cell in findings.cells if cell.cell_id == arrange.ends(findings)[1])
-    assert slowest.levels["target.settings.x"] in data.lines
+    assert arrange.arrange(findings).panel_of(slowest) in data.panels
     assert figure_data.waits(findings).hidden_panels == 30 - arrange.MAX_PANELS
+
+
+def test_a_factor_of_many_levels_such_as_storage_configurations_has_a_panel_for_each():
+    levels = [f"configuration {number}" for number in range(22)]
+    findings, runs = story({"storage": levels, FILES: [1, 2, 4]}, repetitions=1)
+    data = figure_data.completion_time(findings)
+    assert len(data.panels) == 22
+    assert data.lines == [""]
+    assert "resolve" not in charts.specs(findings, runs)["completion-time"]
 
 
 def test_the_parts_of_a_bar_add_up_to_connections_times_elapsed():
@@ -157,70 +209,11 @@ def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
     assert "starts at" not in charts.specs(far, far_runs)["completion-time"]["title"]["subtitle"]
 
 
-def test_long_series_are_drawn_as_means_over_stretches():
-    findings, runs = story({FILES: [1]}, repetitions=1, elapsed=lambda levels, repetition: 1_000.0)
-    rows = figure_data.rows_over_time(findings, runs).rows
-    assert 0.5 * figure_data.MAX_SERIES_POINTS <= len(rows) <= figure_data.MAX_SERIES_POINTS
-    assert rows[-1]["at_s"] == 1_000.0
-    drawn = sum(float(row["value"] or 0) for row in rows) / len(rows)
-    series = next(run.measurement.series.columns["rows_per_s"] for run in runs if run.measurement is not None)
-    assert drawn == pytest.approx(sum(value or 0 for value in series) / len(series) / 1_000, rel=0.02)
-
-
-def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
-    findings, runs = story({FILES: [1, 4]}, repetitions=2)
-    data = figure_data.rows_over_time(findings, runs)
-    spec = charts.specs(findings, runs)["rows-over-time"]
-    for layer in spec["spec"]["layer"]:
-        for axis, column in (("x", "at_s"), ("y", "value")):
-            low, high = layer["encoding"][axis]["scale"]["domain"]
-            assert low == 0
-            assert high > max(float(row[column] or 0) for row in data.rows)
-
-
-def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
-    """Volume b writes what volume a does, and is on `device`; a is on nvme0n1."""
-    changed = []
-    for run in runs:
-        m = run.measurement
-        assert m is not None
-        writes = m.series.columns["volume.a.write_bytes_per_s"]
-        series = m.series.model_copy(update={"columns": {**m.series.columns, "volume.b.write_bytes_per_s": writes}})
-        volumes = {"a": {"device": "nvme0n1"}, "b": {"device": device}}
-        environment = {**m.environment, "volumes": volumes}
-        measurement = m.model_copy(update={"series": series, "environment": environment})
-        changed.append(run.model_copy(update={"measurement": measurement}))
-    return changed
-
-
-@pytest.mark.parametrize(
-    ("device", "lines"),
-    [
-        ("nvme0n1", ["volumes a and b, write"]),
-        ("nvme1n1", ["volume a, write", "volume b, write"]),
-        ("", ["volume a, write", "volume b, write"]),
-    ],
-)
-def test_volumes_on_one_device_share_a_line_with_both_names(device, lines):
-    findings, runs = story({FILES: [1]}, repetitions=1)
-    changed = with_a_second_volume(runs, device)
-    assert figure_data.io_over_time(findings, changed).lines == lines
-    svg = charts.to_svg(charts.specs(findings, changed)["io-over-time"])
-    assert [line for line in lines if line not in svg] == []
-
-
 def test_labels_on_time_unexplained_are_in_the_pages_ink_which_turns_light_in_the_dark():
     findings, _ = story(FOUR)
     inks = {row["part"]: row["ink"] for row in figure_data.waits(findings).rows}
     assert inks[figure_data.REMAINDER] == palette.INK
     assert set(inks.values()) - {palette.INK} <= {"#000000", "#ffffff"}
-
-
-def test_the_run_of_median_time_stands_for_its_cell():
-    times = {1: 12.0, 2: 10.0, 3: 11.0}
-    findings, runs = story({FILES: [1]}, repetitions=3, elapsed=lambda levels, repetition: times[repetition])
-    ((_, run),) = figure_data.median_runs(findings, runs)
-    assert run.repetition == 3
 
 
 def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from storagelab.analysis import analyse
 from storagelab.model import Check, Run, WaitingTask
-from storagelab.report import cell_sections, html, markup
+from storagelab.report import arrange, cell_sections, html, markup
 from storagelab.report.export import to_json
 from storagelab.report.tables import NINE_COLUMNS
 from storagelab.values import JsonValue
@@ -138,7 +138,10 @@ def test_the_nine_columns_stand_under_their_names_before_analogue_and_method(pag
 
 def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
-    assert len(figures) == 5
+    assert [figure["id"] for figure in figures] == [
+        "figure-completion-time", "figure-effects", "figure-speed-up-1", "figure-waits", "figure-rows-over-time",
+        "figure-io-over-time",
+    ]  # fmt: skip
     for figure in figures:
         assert figure["role"] == "img"
         assert "measured" in (figure["aria-label"] or "")
@@ -214,7 +217,33 @@ def test_who_waited_for_what_is_told_with_the_data_file():
     measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
     runs = (make_run(plan.runs[0], plan.cells[0], measured),)
     text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
-    assert "12 sessions waited for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
+    assert "12 sessions wait for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
+
+
+def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_are_counted():
+    def tasks(at_s: float, page: int, sessions: int) -> tuple[WaitingTask, ...]:
+        pfs = WaitingTask(
+            at_s=at_s, wait_type="PAGELATCH_UP", resource=f"5:1:{page}, a PFS page", sessions=sessions, data_file=1
+        )
+        return (pfs, WaitingTask(at_s=at_s, wait_type="WRITELOG", resource="the log", sessions=2))
+
+    experiment = make_experiment({FILES: [1]}, 1)
+    plan = make_plan(experiment)
+    seen = (
+        *tasks(1, 8088, 5),
+        *tasks(2, 1520544, 12),
+        WaitingTask(at_s=3, wait_type="WRITELOG", resource="the log", sessions=3),
+    )
+    measured = make_measurement(plan.cells[0].config, 10.0, {"WRITELOG": 0.5}, waiting_tasks=seen)
+    runs = (make_run(plan.runs[0], plan.cells[0], measured),)
+    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    assert "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page (data file 1), 2.00 s after the start" in text
+    assert "Of 3 moments sampled in which anyone waited, 2 had sessions in PAGELATCH_UP on a PFS page" in text
+    assert cell_sections.kind_of("end of transaction 7291") == "end of transaction"
+    assert cell_sections.kind_of("index level 1 no. 87") == "index level 1"
+    assert (
+        cell_sections.kind_of("row 3/4 of my_big_table_p1 (data file 1)") == "row 3/4 of my_big_table_p1 (data file 1)"
+    )
 
 
 def test_failed_and_unverified_runs_are_listed_with_their_reasons():
@@ -320,7 +349,7 @@ def test_any_text_comes_back_from_the_markup_as_it_went_in(words):
 
 
 def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted():
-    levels = [f"v{number}" for number in range(40)]
+    levels = [f"v{number}" for number in range(60)]
     experiment = make_experiment({FILES: [1, 2], "target.settings.x": levels}, 2)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
@@ -329,5 +358,6 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
     assert len(shown) == cell_sections.CELLS_OF_A_LARGE_EXPERIMENT
     assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
     page = html.render(experiment, plan, runs, findings, "{}")
-    assert f"the other {80 - len(shown)} are in the download" in words_of(page)
+    there = {cell.cell_id for cell in (*shown, *arrange.chosen_cells(findings))}
+    assert f"the other {120 - len(there)} are in the download" in words_of(page)
     assert len(page) < 3_000_000

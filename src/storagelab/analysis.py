@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from storagelab import stats
+from storagelab import drive_states, interactions, stats
 from storagelab.cautions import Evidence, blocks_of, cautions_of
 from storagelab.findings import (
     CellSummary,
@@ -34,7 +34,6 @@ EFFECT_ROWS_MAX = 40
 WAIT_CHANGES_MAX = 8
 TREND_PANELS_MAX = 12
 TREND_WAITS_MAX = 8
-FILES_FACTOR = "layout.data_files"
 
 Compared = Literal["elapsed", "time-per-row"]
 
@@ -80,6 +79,14 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         wait_trends=tuple(_wait_trends(experiment.factors, summaries)),
         cautions=cautions_of(Evidence(experiment, plan, tuple(runs), used, summaries, rounds, log_s)),
         compared=compared,
+        dependences=tuple(interactions.dependences(experiment.factors, plan.cells, fitted, blocks)),
+        speed_ups=tuple(interactions.speed_ups(experiment.factors, plan.cells, fitted, blocks)),
+        drive_trends=tuple(
+            drive_states.trends(
+                (run for runs_of_cell in used.values() for run in runs_of_cell.values()),
+                experiment.order == "randomised",
+            )
+        ),
     )
 
 
@@ -138,6 +145,7 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run]) -> 
         wait_shares=_wait_shares(rows, available_s),
         available_s=_mean(available_s),
         explained=_mean(explained),
+        drive_states=tuple(drive_states.states([measurement for _, measurement in measured])),
     )
 
 
@@ -357,10 +365,10 @@ def _seconds(row: WaitStat | None) -> float:
 
 def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
     """How shares move along the ordered factor: the same waits, in the same order, at all combinations of others."""
-    factor = _ordered_factor(factors)
+    factor = interactions.axis_factor([factor for factor in factors if interactions.is_numeric(factor)])
     if factor is None:
         return
-    levels = tuple(sorted((level.value for level in factor.levels), key=_number))
+    levels = tuple(interactions.in_order(factor))
     at = {_key(cell.levels): cell for cell in cells}
     wait_types = _largest_waits(cells)
     for others in itertools.islice(_combinations(cells, factor), TREND_PANELS_MAX):
@@ -382,21 +390,6 @@ def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Ite
 def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
     """None where the cell has no wait statistics; 0 where it has, and the wait was not seen."""
     return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
-
-
-def _ordered_factor(factors: Sequence[Factor]) -> Factor | None:
-    """The number of data files, or else the first factor of numbers."""
-    varied = [factor for factor in factors if len(factor.levels) > 1]
-    numeric = [factor for factor in varied if all(_is_number(level.value) for level in factor.levels)]
-    return next((factor for factor in numeric if factor.name == FILES_FACTOR), next(iter(numeric), None))
-
-
-def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _number(value: JsonValue) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _largest_waits(cells: Sequence[CellSummary]) -> list[WaitStat]:

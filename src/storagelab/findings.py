@@ -43,6 +43,14 @@ class Sample(Frozen):
     points: tuple[Point, ...]
 
 
+class DriveState(Frozen):
+    """What a drive did in the runs of a cell, where it tells: `quantity` over a run, mean of the runs."""
+
+    drive: str
+    quantity: Literal["write_amplification", "utilisation"]
+    mean: Estimate
+
+
 class CellSummary(Frozen):
     """One cell over its repetitions. Samples are None while the cell has no usable run."""
 
@@ -65,6 +73,7 @@ class CellSummary(Frozen):
     )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
+    drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
 
 
 class Comparison(Frozen):
@@ -97,6 +106,83 @@ class Effect(Frozen):
     pairs: int
     distinguishable: bool
     across_blocks: bool = False
+
+
+class BestLevels(Frozen):
+    """The levels of a factor that are best while another stands at `at`: the fastest first, then those not told apart."""
+
+    at: JsonValue
+    levels: tuple[JsonValue, ...]
+
+
+class LevelCost(Frozen):
+    """What it costs, while the other factor stands at `at`, to take the level that is `best` elsewhere (at `taken_from`)."""
+
+    at: JsonValue
+    taken_from: JsonValue
+    level: JsonValue
+    best: JsonValue
+    ratio: Estimate
+
+
+class EffectChange(Frozen):
+    """How one and the same step, `baseline` to `level`, differs between two levels of another factor: told apart.
+
+    `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low.
+    """
+
+    level: JsonValue
+    baseline: JsonValue
+    low_at: JsonValue
+    low: Estimate
+    high_at: JsonValue
+    high: Estimate
+    difference: Estimate
+
+
+class Dependence(Frozen):
+    """How the best level, and the effect, of `factor` depend on `within`; all other factors averaged.
+
+    `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
+    hold together at 95 %. `cost` is the dearest mistake that is told apart from none, `change` the largest change of an
+    effect. `averaged` names the factors that are averaged over.
+    """
+
+    factor: str
+    within: str
+    best: tuple[BestLevels, ...]
+    cost: LevelCost | None = None
+    change: EffectChange | None = None
+    averaged: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether no level is among the best both here and there, for some two levels of `within`."""
+        sets = [{repr(level) for level in row.levels} for row in self.best]
+        return any(not one & other for index, one in enumerate(sets) for other in sets[:index])
+
+    @property
+    def in_common(self) -> tuple[JsonValue, ...]:
+        """The levels that are among the best everywhere, by the order of the first."""
+        first, *rest = self.best
+        return tuple(level for level in first.levels if all(repr(level) in map(repr, row.levels) for row in rest))
+
+
+class DriveTrend(Frozen):
+    """How a drive changed from the first runs on one formatting to the last; `blocks` = formattings looked at.
+
+    `rank_correlation` of the quantity with the place in the order; `with_time` of the quantity with the time, both of
+    single runs and within blocks.
+    """
+
+    drive: str
+    quantity: Literal["write_amplification", "utilisation"]
+    first: Estimate
+    last: Estimate
+    rank_correlation: float
+    with_time: float
+    blocks: int
+    randomised: bool
 
 
 class WaitChange(Frozen):
@@ -187,6 +273,11 @@ class Findings(Frozen):
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[Caution, ...]
     compared: Literal["elapsed", "time-per-row"] = "elapsed"
+    dependences: tuple[Dependence, ...] = ()
+    speed_ups: tuple[Effect, ...] = Field(
+        (), description="a factor's levels at each level of the axis: `at` has it alone"
+    )
+    drive_trends: tuple[DriveTrend, ...] = ()
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)

@@ -165,6 +165,14 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
     return Fit(log_s=log_s, cells=cells, residuals=residuals, variance=variance, prior_df=prior_df, df=df)
 
 
+def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
+    """A fit whose rows are averages over `groups` of cells (geometric means of times), free of what rounds brought.
+
+    Its noise is that of the averages, so that what hits all cells of a group at once is not taken for chance.
+    """
+    return fit(np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups]), blocks)
+
+
 def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, int]:
     """Cells of one block, the residuals that cells and rounds leave, and these residuals' degrees of freedom."""
     there = ~np.isnan(log_s)

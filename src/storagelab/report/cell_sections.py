@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from storagelab.findings import CellSummary, Findings
 from storagelab.model import Run, WaitingTask
@@ -14,7 +16,7 @@ from storagelab.report.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.values import JsonValue
 from storagelab.waits import Method, TableRow
 
-MAX_CELLS_SHOWN = 60
+MAX_CELLS_SHOWN = 100
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 MAX_TASKS = 8
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
@@ -24,6 +26,8 @@ _TITLES = {
     "Signal_S": "the thing was ready, waiting for a CPU",
     "Percentage": "of all waits of the run, before the cut",
 }
+_PAGE_OF_KIND = re.compile(r"[\d:]+, (?P<kind>an? .+)")
+_NUMBER_AT_END = re.compile(r"(?: no\.)? \d+$")
 _COLUMNS = [
     Column(NINE_COLUMNS[0], "text"),
     *(Column(name, title=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
@@ -40,24 +44,34 @@ def cells_shown(findings: Findings) -> list[CellSummary]:
 
 
 def sections(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> Markup:
-    """A part for each cell, the fastest and the slowest open. `colours` are those the chart gave to wait types."""
+    """A part for each cell: those to look at first open, the rest folded away. `colours` are those that the chart gave
+    to wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
-    open_ids = arrange.ends(findings)
-    shown = cells_shown(findings)
-    left_out = len(findings.cells) - len(shown)
-    note = (
-        f"Of {numbers.count(len(findings.cells))} cells the fastest, the slowest, those at the ends of each factor and "
-        f"a spread between them are shown here; the other {numbers.count(left_out)} are in the download, uncut."
+    chosen = arrange.chosen_cells(findings)
+    first = {cell.cell_id for cell in chosen}
+    rest = [cell for cell in cells_shown(findings) if cell.cell_id not in first]
+    parts = [_section(cell, findings, by_cell[cell.cell_id], colours, is_open=True) for cell in chosen]
+    others = [_section(cell, findings, by_cell[cell.cell_id], colours, is_open=False) for cell in rest]
+    if chosen and len(others) > 1:
+        return Markup("".join([_which(findings), *parts, fold(f"{plural(len(others), 'other cell')}", others)]))
+    return Markup("".join([*parts, *others]))
+
+
+def _which(findings: Findings) -> Markup:
+    """Why these cells are open, and what became of the others."""
+    x = arrange.arrange(findings).x_title
+    left_out = len(findings.cells) - len(
+        {cell.cell_id for cell in (*cells_shown(findings), *arrange.chosen_cells(findings))}
     )
-    only = len(findings.cells) == 1
-    return Markup(
-        (tag("p", note, class_="note") if left_out else "")
-        + "".join(
-            _section(cell, findings, by_cell[cell.cell_id], colours, only or cell.cell_id in open_ids) for cell in shown
+    words = f"Open are the first, the best and the last of {x} beside the fastest cell, and the slowest cell."
+    if left_out:
+        words += (
+            f" Of {numbers.count(len(findings.cells))} cells those at the ends of each factor and a spread between them are "
+            f"below; the other {numbers.count(left_out)} are in the download, uncut."
         )
-    )
+    return tag("p", words, class_="note")
 
 
 def _section(
@@ -125,38 +139,59 @@ def no_split_reasons(runs: Sequence[Run]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class _Kind:
+    """Waits of one type for one kind of thing, over all runs of a cell."""
+
+    tasks: list[WaitingTask] = field(default_factory=list)
+    sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
+    """By moment: number of the run, seconds from its start."""
+
+
 def _waiting_tasks(runs: Sequence[Run]) -> Markup | None:
-    """What sessions were seen waiting for, over all runs of the cell: the most crowded first."""
-    seen: dict[tuple[str, str, int | None], list[WaitingTask]] = defaultdict(list)
-    for run in runs:
+    """What sessions were seen waiting for, over all runs of the cell: the most crowded kinds of things first."""
+    kinds: dict[tuple[str, str], _Kind] = defaultdict(_Kind)
+    for number, run in enumerate(runs):
         for task in run.measurement.waiting_tasks if run.measurement is not None else ():
-            seen[task.wait_type, task.resource, task.data_file].append(task)
-    if not seen:
+            kind = kinds[task.wait_type, kind_of(task.resource)]
+            kind.tasks.append(task)
+            kind.sessions[number, task.at_s] += task.sessions
+    if not kinds:
         return None
-    ranked = sorted(seen.items(), key=lambda item: (-sum(task.sessions for task in item[1]), item[0][:2]))
-    crowded = max((task for tasks in seen.values() for task in tasks), key=lambda task: task.sessions)
-    columns = [Column("waiting for", "prose"), Column("WaitType", "text"), Column("times seen"),
+    moments = len({moment for kind in kinds.values() for moment in kind.sessions})
+    ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
+    columns = [Column("waiting for", "prose"), Column("WaitType", "text"), Column("moments"), Column("of them"),
                Column("sessions, mean"), Column("most"), Column("held by", "prose")]  # fmt: skip
-    rows = [[_resource(key[1], key[2]), key[0], *_crowd(tasks)] for key, tasks in ranked[:MAX_TASKS]]
-    rest = f"; {plural(len(ranked) - MAX_TASKS, 'other resource')} in the download" if len(ranked) > MAX_TASKS else ""
-    at_most = plural(crowded.sessions, "session")
-    sentence = (
-        f"At the most crowded moment seen, {at_most} waited for {crowded.wait_type} on "
-        f"{_resource(crowded.resource, crowded.data_file)}."
-    )
-    caption = f"Who waited for what, in moments sampled over {plural(len(runs), 'run')}{rest}"
-    return Markup(tag("p", sentence) + table(caption, columns, rows))
+    rows = [[thing, wait_type, *_crowd(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_TASKS]]
+    rest = f"; {plural(len(ranked) - MAX_TASKS, 'other kind')} in the download" if len(ranked) > MAX_TASKS else ""
+    sampled = f"{plural(moments, 'moment')} sampled over {plural(len(runs), 'run')}"
+    caption = f"Who waited for what: the largest crowds of {sampled}{rest}"
+    return Markup(tag("p", wording.crowd_sentence(*_most_crowded(kinds), moments)) + table(caption, columns, rows))
 
 
-def _resource(resource: str, data_file: int | None) -> str:
-    return resource if data_file is None or "data file" in resource else f"{resource} (data file {data_file})"
+def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:
+    """The largest crowd seen on one thing, the kind of that thing, and the moments in which anyone waited for the kind."""
+    crowds = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
+    task, key = max(crowds, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
+    return task, key[1], len(kinds[key].sessions)
 
 
-def _crowd(tasks: Sequence[WaitingTask]) -> list[str]:
-    holders = [task.held_by for task in tasks if task.held_by]
+def kind_of(resource: str) -> str:
+    """What a thing is, without its number: "5:1:1520544, a PFS page" -> "a PFS page", "end of transaction 7" -> "end of
+    transaction"."""
+    of_page = _PAGE_OF_KIND.fullmatch(resource)
+    return of_page["kind"] if of_page else _NUMBER_AT_END.sub("", resource) or resource
+
+
+def _crowd(kind: _Kind, moments: int) -> list[str]:
+    """Of each moment all sessions that waited for the kind, on however many things."""
+    holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
-    mean = sum(task.sessions for task in tasks) / len(tasks)
-    return [numbers.count(len(tasks)), f"{mean:.1f}", numbers.count(max(task.sessions for task in tasks)), holder]
+    sessions = kind.sessions
+    return [
+        numbers.count(len(sessions)), numbers.percent(len(sessions) / moments),
+        f"{sessions.total() / len(sessions):.1f}", numbers.count(max(sessions.values())), holder,
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------------------------

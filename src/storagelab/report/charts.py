@@ -12,14 +12,17 @@ from dataclasses import dataclass
 
 from storagelab.findings import Findings
 from storagelab.model import Run
-from storagelab.report import figure_data, palette
-from storagelab.report.figure_data import IO_UNIT, ROWS_UNIT, Figure
+from storagelab.report import comparison_data, figure_data, palette, series_data
+from storagelab.report.figure_data import Figure
 from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, to_png, to_svg
 
 __all__ = ["Drawn", "figures", "specs", "to_png", "to_svg"]
 
 _TIP = {"description": {"field": "tip", "type": "nominal"}}
 _FEW_PX_PER_LABEL = 36
+_DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
+"""A line over time is known by its dashes as well as by its colour."""
+MANY_PANELS = 9
 _ROOM = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 _Maker = Callable[[Figure, str, str, str, Form], Spec]
@@ -44,12 +47,29 @@ def specs(findings: Findings, runs: Sequence[Run]) -> dict[str, Spec]:
 def figures(findings: Findings, runs: Sequence[Run]) -> list[Drawn]:
     """All charts that there is data for, in reading order."""
     where = findings.provenance or "nothing measured yet"
-    makers = (
+    makers: tuple[tuple[str, str, Figure, _Maker], ...] = (
         ("completion-time", "Completion time", figure_data.completion_time(findings), _completion_time),
+        (
+            "write-amplification",
+            "What the drive wrote",
+            comparison_data.write_amplification(findings),
+            _write_amplification,
+        ),
         ("effects", "What each factor does", figure_data.effects(findings), _effects),
+        *(
+            (
+                f"speed-up-{number}",
+                comparison_data.speed_up_title(findings, factor),
+                comparison_data.speed_ups(findings, factor),
+                _speed_ups,
+            )
+            for number, factor in enumerate(comparison_data.compared_factors(findings), 1)
+        ),
         ("waits", "Where the connections' time goes", figure_data.waits(findings), _waits),
-        ("rows-over-time", "Throughput over time", figure_data.rows_over_time(findings, runs), _over_time(ROWS_UNIT)),
-        ("io-over-time", "Volume I/O over time", figure_data.io_over_time(findings, runs), _over_time(IO_UNIT)),
+        *(
+            (quantity.name, quantity.title, series_data.over_time(findings, runs, quantity), _over_time(quantity.unit))
+            for quantity in series_data.QUANTITIES
+        ),
     )
     drawn = []
     for name, title, data, make in makers:
@@ -68,35 +88,82 @@ def figures(findings: Findings, runs: Sequence[Run]) -> list[Drawn]:
 def _completion_time(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
     domain, from_zero = time_domain(data)
     y = {"type": "quantitative", "scale": {"domain": domain, "zero": from_zero, "nice": False}}
-    mean_y = y | {"field": "mean_s", "title": f"completion time, s ({where})"}
+    fields = ("mean_s", "low_s", "high_s")
+    layers = _means(data, where, form, fields, y, f"completion time, s ({where})", "elapsed_s")
+    note = "mean with 95 % interval, and every run" if data.points else "mean with 95 % interval"
+    note += "" if from_zero else f"; the axis starts at {domain[0]:g} s"
+    rows, height_px = _dodged_rows(data, fields), _height_px(data, form)
+    return finished(title, f"{subtitle}; {note}", layers, rows, data.panels, form, height_px)
+
+
+def _speed_ups(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+    y = {"type": "quantitative", "scale": {"domain": _domain(data, ("speed_up", "low", "high"), 1.0), "zero": False}}
+    fields = ("speed_up", "low", "high")
+    layers = [_rule_at(1.0), *_means(data, where, form, fields, y, f"times as fast ({where})")]
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
+    note = f"{subtitle}{of}; above the dashed line is faster"
+    return finished(title, note, layers, _dodged_rows(data, fields), data.panels, form, form.height_px * 3 // 4)
+
+
+def _write_amplification(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+    y = {"type": "quantitative", "scale": {"domain": _domain(data, ("mean", "low", "high"), 1.0), "zero": False}}
+    fields = ("mean", "low", "high")
+    layers = _means(data, where, form, fields, y, f"write amplification ({where})")
+    note = f"{subtitle}; drive {data.rows[0]['drive']}, mean with 95 % interval"
+    return finished(title, note, layers, _dodged_rows(data, fields), data.panels, form, _height_px(data, form))
+
+
+def _height_px(data: Figure, form: Form) -> int:
+    """Of one panel: lower where there are more than three rows of them."""
+    height_px = form.height_of(len(data.panels))
+    return height_px if len(data.panels) <= MANY_PANELS else height_px * 3 // 5
+
+
+def _domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
+    """From the least to the most of what is drawn, `also` within it, with some room."""
+    values = [also, *(float(value) for row in data.rows for name in fields if (value := row[name]) is not None)]
+    room = 0.06 * (max(values) - min(values)) or 0.05 * also
+    return [min(values) - room, max(values) + room]
+
+
+def _rule_at(value: float) -> Spec:
+    encoding = {"y": {"field": "at", "type": "quantitative"}}
+    mark = {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}
+    return {"data": {"values": [{"at": value}]}, "mark": mark, "encoding": encoding}
+
+
+def _means(data: Figure, where: str, form: Form, fields: tuple[str, str, str], y: Spec, y_title: str,
+           run_field: str = "") -> list[Spec]:  # fmt: skip
+    """Layers of means with their intervals along the axis, a line through them, and single runs where they are told."""
+    mean, low, high = fields
+    mean_y = y | {"field": mean, "title": y_title}
     shared = _dodged(data, where, form)
     plain = {key: value for key, value in shared.items() if key != "shape"}
     colour: Spec = {} if len(data.lines) > 1 else {"color": palette.LINES[0]}
 
     def layer(kind: str, mark: Spec, encoding: Spec) -> Spec:
-        return {"transform": [{"filter": f"datum.kind === '{kind}'"}], "mark": colour | mark, "encoding": encoding}
+        return _only(f"datum.kind === '{kind}'", colour | mark, encoding)
 
     layers = [
         layer("mean", {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False}, plain | {"y": mean_y}),
-        layer("run", {"type": "point", "size": 20, "filled": True, "opacity": 0.45},
-              shared | _TIP | {"y": y | {"field": "elapsed_s"}}),
         layer("interval", {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
-              plain | _TIP | {"y": y | {"field": "low_s"}, "y2": {"field": "high_s"}}),
+              plain | _TIP | {"y": y | {"field": low}, "y2": {"field": high}}),
         layer("mean", {"type": "point", "size": 66, "filled": True, "opacity": 1}, shared | _TIP | {"y": mean_y}),
     ]  # fmt: skip
-    note = "mean with 95 % interval, and every run" if data.points else "mean with 95 % interval"
-    note += "" if from_zero else f"; the axis starts at {domain[0]:g} s"
-    return finished(title, f"{subtitle}; {note}", layers, _dodged_rows(data), data.panels, form)
+    if run_field:
+        small = {"type": "point", "size": 20, "filled": True, "opacity": 0.45}
+        layers.insert(1, layer("run", small, shared | _TIP | {"y": y | {"field": run_field}}))
+    return layers
 
 
-def _dodged_rows(data: Figure) -> list[Mapping[str, object]]:
+def _dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str, object]]:
     """Means, intervals and runs in one list, told apart by `kind`, as panels can split one list only. A line has two
     slots side by side: its runs, then its mean."""
     rows: list[Mapping[str, object]] = []
     for row in data.rows:
         place: Mapping[str, object] = {"slot": f"{data.lines.index(str(row['line']))} mean"}
         rows.append({**place, "kind": "mean", **row})
-        if row["low_s"] is not None:
+        if row[fields[1]] is not None:
             rows.append({**place, "kind": "interval", **row})
     rows += [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run", **row} for row in data.points]
     return rows
@@ -105,8 +172,9 @@ def _dodged_rows(data: Figure) -> list[Mapping[str, object]]:
 def _dodged(data: Figure, where: str, form: Form) -> Spec:
     """Places along the axis, and what tells the lines apart where there are several."""
     x = _x(data, form)
-    slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in ("run", "mean")]
-    room = {1: 6.0, 2: 2.4, 3: 1.4}.get(len(data.lines), 0.5)
+    kinds = ("run", "mean") if data.points else ("mean",)
+    slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in kinds]
+    room = {1: 6.0, 2: 2.4, 3: 1.4, 4: 1.2}.get(len(data.lines), 0.5)
     places: Spec = {
         "x": x | {"scale": x["scale"] | {"paddingInner": 0.12, "paddingOuter": 0.06}},
         "xOffset": {
@@ -224,7 +292,7 @@ def _over_time(unit: str) -> _Maker:
                 "type": "quantitative",
                 "title": f"seconds since the start ({where})",
                 "scale": {"domain": [0, end_s * _ROOM], "nice": False},
-                "axis": {"tickMinStep": 1},
+                "axis": {"tickMinStep": 1, "tickCount": 6},
             },
             "y": {
                 "field": "value",
@@ -233,25 +301,34 @@ def _over_time(unit: str) -> _Maker:
                 "scale": {"domain": [0, top * _ROOM], "nice": 5},
             },
         }
-        mark: Spec = {"strokeWidth": 1.8}
+        colour: Spec = {"color": palette.LINES[0]}
         if len(data.lines) > 1:
+            dashes = [_DASHES[place % len(_DASHES)] for place in range(len(data.lines))]
             encoding["color"] = key | {
                 "scale": {"domain": data.lines, "range": list(data.colours.values())}, "legend": legend,
             }  # fmt: skip
-        else:
-            mark["color"] = palette.LINES[0]
+            encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
+            colour = {}
+        of_run = encoding | {"detail": {"field": "series", "type": "nominal"}}
         layers = [
-            {"mark": {"type": "line"} | mark, "encoding": encoding},
-            {"mark": {"type": "point", "size": 14, "filled": True, "opacity": 1} | mark, "encoding": encoding | _TIP},
+            _only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
+            _only("datum.median", {"type": "line", "strokeWidth": 1.5} | colour, of_run),
+            _only(
+                "datum.dotted", {"type": "point", "size": 14, "filled": True, "opacity": 1} | colour, encoding | _TIP
+            ),
         ]
         height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
         # A single line has no legend to name it in.
-        of = f"; {data.lines[0]}" if unit == IO_UNIT and len(data.lines) == 1 else ""
-        return finished(
-            title, f"{subtitle}; the median run of each{of}", layers, data.rows, data.panels, form, height_px
-        )
+        of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
+        note = f"{subtitle}; thick: the run of median time, thin: the others{of}"
+        return finished(title, note, layers, data.rows, data.panels, form, height_px)
 
     return make
+
+
+def _only(rows: str, mark: Spec, encoding: Spec) -> Spec:
+    """A layer of the rows for which an expression holds."""
+    return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

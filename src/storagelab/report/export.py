@@ -225,6 +225,9 @@ def _findings(findings: Findings) -> Json:
     }  # fmt: skip
     found["wait_changes"] = [plain(item.model_dump()) for item in findings.wait_changes]
     found["wait_trends"] = [plain(item.model_dump()) for item in findings.wait_trends]
+    found["dependences"] = [plain(item.model_dump()) for item in findings.dependences]
+    found["speed_ups"] = [_effect(effect) for effect in findings.speed_ups]
+    found["drive_trends"] = [plain(item.model_dump()) for item in findings.drive_trends]
     return found
 
 

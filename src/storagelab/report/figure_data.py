@@ -5,29 +5,22 @@ Each row is a flat dict, as Vega-Lite takes it. `tip` is the row in words: the t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storagelab.findings import CellSummary, Effect, Findings
-from storagelab.model import Run, TimeSeries
 from storagelab.report import arrange as arranging
 from storagelab.report import numbers, palette
 from storagelab.report.arrange import Arrangement, choose, in_order
 from storagelab.report.names import cell_text, factor_text, level_text, value_text
 from storagelab.waits import Category
 
-Row = dict[str, str | float | int | None]
-_LineOf = Callable[[Run, str], str | None]
+Row = dict[str, str | float | int | bool | None]
 MAX_WAIT_TYPES = 8
 MAX_RAW_POINTS = 1_500
-MAX_SERIES_POINTS = 120
 MAX_EFFECTS = 16
-MAX_CELLS_OVER_TIME = 6
-ROWS_UNIT, IO_UNIT = "thousand rows/s", "MB/s"
 OTHER_WAITS = "other waits"
 REMAINDER = "finished early or unexplained"
-_VOLUME_IO = re.compile(r"volume\.(?P<volume>.+)\.(?P<way>read|write)_bytes_per_s")
 
 
 @dataclass(frozen=True)
@@ -55,17 +48,17 @@ def completion_time(findings: Findings) -> Figure:
     """One row per cell (`mean_s`, `low_s`, `high_s`) and one point per run (`elapsed_s`)."""
     places = arranging.arrange(findings)
     measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    must = _must_show(findings)
+    must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, measured)), in_order(map(places.panel_of, measured))
     lines = choose(all_lines, [places.line_of(cell) for cell in must], arranging.MAX_LINES)
-    panels = choose(all_panels, [places.panel_of(cell) for cell in must], arranging.MAX_PANELS)
+    panels = choose(all_panels, [places.panel_of(cell) for cell in must], places.most_panels)
     shown = [cell for cell in measured if places.line_of(cell) in lines and places.panel_of(cell) in panels]
     points = [row for cell in shown for row in _run_points(cell, places)]
     return Figure(
         rows=[_cell_row(cell, places) for cell in shown],
         points=points if len(points) <= MAX_RAW_POINTS else [],
         arrangement=places,
-        x_levels=in_order(map(places.x_of, measured)),
+        x_levels=places.x_levels(measured),
         lines=lines,
         panels=panels,
         colours=dict(zip(lines, palette.LINES, strict=False)),
@@ -75,7 +68,8 @@ def completion_time(findings: Findings) -> Figure:
     )
 
 
-def _must_show(findings: Findings) -> list[CellSummary]:
+def must_show(findings: Findings) -> list[CellSummary]:
+    """The ends of the experiment, which no chart may leave out."""
     return [cell for cell in findings.cells if cell.cell_id in arranging.ends(findings)]
 
 
@@ -117,7 +111,7 @@ def waits(findings: Findings) -> Figure:
     """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1."""
     places = arranging.arrange(findings)
     cells = [cell for cell in findings.cells if cell.waits and cell.available_s]
-    must = [places.others_of(cell) for cell in _must_show(findings)]
+    must = [places.others_of(cell) for cell in must_show(findings)]
     all_panels = in_order(map(places.others_of, cells))
     panels = choose(all_panels, must, arranging.MAX_PANELS)
     shown = [cell for cell in cells if places.others_of(cell) in panels]
@@ -125,7 +119,7 @@ def waits(findings: Findings) -> Figure:
     return Figure(
         rows=[row for cell in shown for row in _stack(cell, places, colours)],
         arrangement=places,
-        x_levels=in_order(map(places.x_of, cells)),
+        x_levels=places.x_levels(cells),
         lines=list(colours),
         panels=panels,
         colours=colours,
@@ -232,97 +226,3 @@ def judged(effect: Effect) -> str:
     if not effect.distinguishable:
         return UNDECIDED
     return FASTER if effect.ratio.value < 1 else SLOWER
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Time series
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def median_runs(findings: Findings, runs: Sequence[Run], limit: int = MAX_CELLS_OVER_TIME) -> list[tuple[str, Run]]:
-    """For the cells worth looking at: the cell in words, and its run of median completion time (of two, the faster)."""
-    by_cell: dict[str, list[tuple[float, Run]]] = {}
-    for run in runs:
-        if run.usable and run.measurement is not None and run.measurement.series.at_s:
-            by_cell.setdefault(run.cell_id, []).append((run.measurement.elapsed_s, run))
-    chosen = []
-    for cell in arranging.notable_cells(findings, limit):
-        ordered = sorted(by_cell.get(cell.cell_id, []), key=lambda timed: timed[0])
-        if ordered:
-            chosen.append((cell_text(cell.levels), ordered[(len(ordered) - 1) // 2][1]))
-    return chosen
-
-
-def rows_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
-    """Rows `at_s`, `value` (thousand rows/s) per panel = cell."""
-
-    def line(_run: Run, column: str) -> str | None:
-        return "rows" if column == "rows_per_s" else None
-
-    return _over_time(findings, runs, line, 1e3, ROWS_UNIT)
-
-
-def io_over_time(findings: Findings, runs: Sequence[Run]) -> Figure:
-    """Rows `at_s`, `value` (MB/s, 1 MB = 1024 KB) per panel = cell and line = volume and direction.
-
-    What is counted is the whole disk, so that volumes on one device share a line that names them all.
-    """
-
-    def line(run: Run, column: str) -> str | None:
-        match = _VOLUME_IO.fullmatch(column)
-        if match is None:
-            return None
-        together = _on_one_device(run, match["volume"])
-        if together[0] != match["volume"]:
-            return None
-        return f"volume{'s' * (len(together) > 1)} {' and '.join(together)}, {match['way']}"
-
-    return _over_time(findings, runs, line, 2**20, IO_UNIT)
-
-
-def _on_one_device(run: Run, volume: str) -> list[str]:
-    """`volume` and every other volume with a series that is on the same device, by name; itself if that is unknown."""
-    if run.measurement is None:
-        return [volume]
-    found = run.measurement.environment.get("volumes")
-    tables = found if isinstance(found, Mapping) else {}
-    drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME_IO.fullmatch(column))}
-    devices = {name: table.get("device") for name, table in tables.items() if isinstance(table, Mapping)}
-    device = devices.get(volume)
-    return sorted(name for name in drawn if device and devices.get(name) == device) or [volume]
-
-
-def _over_time(findings: Findings, runs: Sequence[Run], line_of: _LineOf, unit: float, unit_text: str) -> Figure:
-    rows: list[Row] = []
-    chosen = median_runs(findings, runs)
-    for panel, run in chosen:
-        assert run.measurement is not None
-        for column, values in run.measurement.series.columns.items():
-            line = line_of(run, column)
-            if line is not None and any(value for value in values):
-                rows += _series_rows(run.measurement.series, values, panel, line, unit, unit_text)
-    lines = in_order(str(row["line"]) for row in rows)[: arranging.MAX_LINES]
-    cells = sum(cell.elapsed_s is not None for cell in findings.cells)
-    return Figure(
-        rows=[row for row in rows if row["line"] in lines],
-        arrangement=arranging.arrange(findings),
-        lines=lines,
-        panels=in_order(str(row["panel"]) for row in rows),
-        colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_panels=max(0, cells - len(chosen)),
-    )
-
-
-def _series_rows(
-    series: TimeSeries, values: Sequence[float | None], panel: str, line: str, unit: float, unit_text: str
-) -> list[Row]:
-    """A long series is drawn as means over equal stretches, so that peaks shrink but no stretch is left out."""
-    stretch = -(-len(values) // MAX_SERIES_POINTS)
-    rows: list[Row] = []
-    for start in range(0, len(values), stretch):
-        known = [value for value in values[start : start + stretch] if value is not None]
-        at_s = series.at_s[min(start + stretch, len(series.at_s)) - 1]
-        value = sum(known) / len(known) / unit if known else None
-        tip = f"{panel}, at {numbers.seconds(at_s)}: {numbers.significant(value or 0.0)} {unit_text}"
-        rows.append({"panel": panel, "line": line, "at_s": at_s, "value": value, "tip": tip})
-    return rows

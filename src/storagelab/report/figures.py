@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from storagelab.findings import Effect, Findings
-from storagelab.report import charts, figure_data, numbers, palette, wording
+from storagelab.report import charts, comparison_data, figure_data, numbers, palette, series_data, wording
 from storagelab.report.charts import Drawn
 from storagelab.report.figure_data import Row
 from storagelab.report.markup import Column, Markup, fold, table, tag, trusted
 from storagelab.report.vega import Spec
 
 MAX_TABLE_ROWS = 400
+MAX_SAID = 8
 _SVG_OPENING = re.compile(r"<svg\b[^>]*>", re.DOTALL)
 _VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
 _ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
@@ -82,19 +83,29 @@ def _say_effects(rows: Sequence[Row], _findings: Findings) -> str:
 
 
 def _say_over_time(rows: Sequence[Row], _findings: Findings) -> str:
-    known = [row for row in rows if row["value"] is not None]
+    known = [row for row in rows if row["value"] is not None and row["median"]]
     if not known:
         return "No values."
     low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
     return f"Lowest: {low['tip']}. Highest: {high['tip']}."
 
 
+def _say_rows(rows: Sequence[Row], _findings: Findings) -> str:
+    """Of few marks all, of many the ends."""
+    if len(rows) <= MAX_SAID:
+        return "; ".join(str(row["tip"]) for row in rows) + "."
+    low, high = (pick(rows, key=lambda row: float(row.get("speed_up") or row.get("mean") or 0)) for pick in (min, max))
+    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+_SPEED_UPS = [f"speed-up-{number}" for number in range(1, comparison_data.MAX_SPEED_UPS + 1)]
 _LABELS: dict[str, Callable[[Sequence[Row], Findings], str]] = {
     "completion-time": _say_times,
     "waits": _say_waits,
     "effects": _say_effects,
-    "rows-over-time": _say_over_time,
-    "io-over-time": _say_over_time,
+    "write-amplification": _say_rows,
+    **dict.fromkeys(_SPEED_UPS, _say_rows),
+    **dict.fromkeys(series_data.BY_NAME, _say_over_time),
 }
 
 
@@ -158,14 +169,38 @@ def effect_row(effect: Effect) -> list[str]:
             numbers.count(effect.pairs), "not tested" if effect.across_blocks else figure_data.judged(effect)]  # fmt: skip
 
 
-def _over_time_table(drawn: Drawn, _findings: Findings) -> _Table:
-    unit = figure_data.IO_UNIT if drawn.name == "io-over-time" else figure_data.ROWS_UNIT
-    single = len(drawn.data.lines) < 2 and drawn.name != "io-over-time"
-    columns = [Column("cell", "prose"), Column("at, s"), Column(unit)] + ([] if single else [Column("of", "text")])
-    rows = [
-        [str(row["panel"]), _plain(row["at_s"]), _plain(row["value"])] + ([] if single else [str(row["line"])])
+def _speed_up_table(drawn: Drawn, _findings: Findings) -> _Table:
+    columns = [Column("comparison", "prose"), Column("times as fast"), Column("95 % from"), Column("to"),
+               Column("verdict", "text")]  # fmt: skip
+    return columns, [
+        [str(row["what"]), *(_plain(row[name]) for name in ("speed_up", "low", "high")), str(row["judged"])]
         for row in drawn.data.rows
     ]
+
+
+def _drive_table(drawn: Drawn, findings: Findings) -> _Table:
+    names = _cell_names(findings)
+    columns = [Column("cell", "prose"), Column("drive", "text"), Column("write amplification"), Column("95 % from"),
+               Column("to")]  # fmt: skip
+    return columns, [
+        [names[str(row["cell_id"])], str(row["drive"]), *(_plain(row[name]) for name in ("mean", "low", "high"))]
+        for row in drawn.data.rows
+    ]
+
+
+def _over_time_table(drawn: Drawn, _findings: Findings) -> _Table:
+    """Every line in a few figures: thousands of points would tell nobody anything."""
+    unit = series_data.BY_NAME[drawn.name].unit
+    columns = [Column("cell", "prose"), Column("of", "text"), Column("repetition"), Column("until, s"),
+               Column(f"mean, {unit}"), Column("least"), Column("most"), Column("at the end")]  # fmt: skip
+    lines: dict[tuple[str, str, str], list[Row]] = {}
+    for row in drawn.data.rows:
+        lines.setdefault((str(row["cell"]), str(row["line"]), str(row["repetition"])), []).append(row)
+    rows = []
+    for key, of_line in lines.items():
+        values = [float(row["value"]) for row in of_line if row["value"] is not None]
+        figures = (sum(values) / len(values), min(values), max(values), values[-1]) if values else (None,) * 4
+        rows.append([*key, _plain(of_line[-1]["at_s"]), *map(_plain, figures)])
     return columns, rows
 
 
@@ -177,8 +212,9 @@ _TABLES: dict[str, Callable[[Drawn, Findings], _Table]] = {
     "completion-time": _time_table,
     "waits": _wait_share_table,
     "effects": _effect_table,
-    "rows-over-time": _over_time_table,
-    "io-over-time": _over_time_table,
+    "write-amplification": _drive_table,
+    **dict.fromkeys(_SPEED_UPS, _speed_up_table),
+    **dict.fromkeys(series_data.BY_NAME, _over_time_table),
 }
 
 

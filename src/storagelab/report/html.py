@@ -16,7 +16,15 @@ from string import Template
 
 from storagelab.findings import Findings
 from storagelab.model import Experiment, Plan, Run
-from storagelab.report import cell_sections, charts, manifest_section, numbers, page_sections
+from storagelab.report import (
+    cell_sections,
+    charts,
+    effect_sections,
+    manifest_section,
+    numbers,
+    page_sections,
+    time_sections,
+)
 from storagelab.report.markup import Markup, tag, text
 
 _GZIP_LEVEL = 6
@@ -42,12 +50,12 @@ def render(
     parts = [
         ("findings", "Findings", page_sections.verdict(findings)),
         ("cautions", "Cautions", page_sections.cautions(findings)),
-        ("completion-time", "Completion time", page_sections.completion_time(findings, drawn)),
-        ("effects", "What each factor does", page_sections.effects(findings, drawn)),
+        ("completion-time", "Completion time", time_sections.completion_time(findings, drawn)),
+        ("effects", "What each factor does", effect_sections.effects(findings, drawn)),
         ("waits", "Where the connections’ time goes", page_sections.waits(findings, drawn)),
         ("cells", "Waits of each cell", cell_sections.sections(findings, runs, colours)),
         ("over-time", "Over time", page_sections.over_time(findings, drawn)),
-        ("checkpoint", "Final checkpoint", page_sections.checkpoint(findings)),
+        ("checkpoint", "Final checkpoint", time_sections.checkpoint(findings)),
         ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest or {})),
         ("data", "All raw data", _download(export_json, packed)),
     ]

@@ -55,6 +55,16 @@ def factor_text(name: str) -> str:
     return parts[-1].replace("_", " ") if len(parts) > 1 else name
 
 
+def is_counted(name: str) -> bool:
+    """Whether its levels read as "4 data files"."""
+    return name in _COUNTED
+
+
+def factor_noun(name: str) -> str:
+    """A factor as something to speak of: "number of data files", "format of drive ssd"."""
+    return f"number of {_COUNTED[name][1]}" if name in _COUNTED else factor_text(name)
+
+
 def value_text(value: JsonValue) -> str:
     """A level's value: booleans as on / off, lists joined by +, numbers with thousands separated."""
     if isinstance(value, bool):
@@ -136,6 +146,11 @@ def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Facto
         return "; ".join(texts[:shown]) + f"; and {len(texts) - shown} more"
     one_factor = all(len(cell) < 2 for cell in cells)
     return listed(texts) if one_factor else "; ".join(texts[:-1]) + f"; and {texts[-1]}"
+
+
+def are_a_product(cells: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Whether `group_text` has few words for them, however many they are."""
+    return len(cells) == 1 or _product(cells) is not None
 
 
 def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonValue]] | None:

@@ -1,21 +1,18 @@
-"""The page's parts but for cells and manifest, in the order a reader wants them: verdict, doubts, times, waits."""
+"""The page's first and its last parts: verdict, doubts, waits, what happened over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings import CellSummary, Estimate, Findings, Sample
-from storagelab.report import numbers, palette, wait_words, wording
-from storagelab.report.arrange import ends, notable_cells
-from storagelab.report.cell_sections import cell_anchor, cells_shown, top_wait
-from storagelab.report.charts import Drawn, time_domain
-from storagelab.report.figure_data import Figure
-from storagelab.report.figures import block, effect_columns, effect_row, plural, swatch
-from storagelab.report.markup import Child, Column, Markup, fold, table, tag
+from storagelab.findings import CellSummary, Findings
+from storagelab.report import arrange, numbers, palette, series_data, wait_words, wording
+from storagelab.report.arrange import ends
+from storagelab.report.cell_sections import top_wait
+from storagelab.report.charts import Drawn
+from storagelab.report.figures import block, plural, swatch
+from storagelab.report.markup import Child, Column, Markup, table, tag
+from storagelab.report.time_sections import hidden_panels
 
-MAX_ROWS_OPEN = 40
-MAX_ROWS = 1_000
-MAX_EFFECT_ROWS = 200
 MAX_CHANGES = 10
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -93,198 +90,6 @@ def cautions(findings: Findings) -> Markup:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Times
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def completion_time(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
-    """The chart, and every cell in a table."""
-    chart = drawn.get("completion-time")
-    return Markup((block(chart, findings, _time_caption(chart.data)) if chart else "") + _results(findings))
-
-
-def _time_caption(data: Figure) -> str:
-    domain, from_zero = time_domain(data)
-    parts = ["Mean with its 95 % interval; small marks are single runs."]
-    if data.hidden_points:
-        parts = [f"Mean with its 95 % interval; {numbers.count(data.hidden_points)} single runs are too many to draw."]
-    if not from_zero:
-        parts.append(f"The axis starts at {domain[0]:g} s, not at zero.")
-    if data.panels[1:]:
-        parts.append("All panels have the same axes.")
-    if data.hidden_lines:
-        parts.append(f"{plural(data.hidden_lines, 'more line is', 'more lines are')} not drawn.")
-    return " ".join([*parts, *_hidden_panels(data)])
-
-
-def _hidden_panels(data: Figure) -> list[str]:
-    left = data.hidden_panels
-    return (
-        [f"{plural(left, 'more panel is', 'more panels are')} not drawn; the download has all cells."] if left else []
-    )
-
-
-def _results(findings: Findings) -> Markup:
-    """Every cell; of very many the first part open and the rest to be opened."""
-    cells = findings.cells[:MAX_ROWS]
-    columns, rows = _result_rows(findings, cells)
-    best = findings.best if findings.verdict in ("winner", "best-set") else ()
-    classes = ["best" if cell.cell_id in best else "" for cell in cells]
-    caption = f"Every cell ({findings.provenance or 'nothing measured yet'})"
-    if len(findings.cells) > MAX_ROWS:
-        caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
-    if len(rows) <= MAX_ROWS_OPEN:
-        return table(caption, columns, rows, row_classes=classes)
-    kept = {cell.cell_id for cell in notable_cells(findings, 12)}
-    some = [index for index, cell in enumerate(cells) if cell.cell_id in kept]
-    return Markup(
-        table("The fastest, the slowest and the ends of each factor", columns, [rows[index] for index in some],
-              row_classes=[classes[index] for index in some])
-        + fold(f"All {numbers.count(len(findings.cells))} cells", table(caption, columns, rows, row_classes=classes))
-    )  # fmt: skip
-
-
-def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Column], list[list[Child]]]:
-    factors = sorted(findings.factors, key=lambda factor: factor.name != wording.first_factor(findings))
-    columns = [Column(wording.factor_text(f.name), "number" if _numeric(f.levels) else "text") for f in factors]
-    columns = columns or [Column("cell", "prose")]
-    columns += [Column("mean, s"), Column("95 % interval, s"), Column("mean, drawn", "text"),
-                Column("against the best", "text"), Column("rows/s"), Column("95 % interval"), Column("median, s"),
-                Column("spread", title="standard deviation as a share of the mean"), Column("runs")]  # fmt: skip
-    measured = [cell.elapsed_s for cell in cells if cell.elapsed_s is not None]
-    decimals = max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in measured), default=2)
-    span = _span(measured)
-    linked = {cell.cell_id for cell in cells_shown(findings)}
-    rows: list[list[Child]] = []
-    for cell in cells:
-        names: list[Child] = [wording.value_text(cell.levels[f.name]) if f.name in cell.levels else "" for f in factors]
-        names = names or [wording.cell_text(cell.levels)]
-        if cell.cell_id in linked:
-            names[0] = tag("a", names[0], href=f"#{cell_anchor(cell)}")
-        mean, of_runs = _times(cell.elapsed_s, decimals, span)
-        rows.append([*names, *mean, _against(findings, cell), *_rates(cell.rows_per_s), *of_runs, _runs(cell)])
-    return columns, rows
-
-
-def _numeric(levels: Sequence[object]) -> bool:
-    values = [getattr(level, "value", None) for level in levels]
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def _half(estimate: Estimate) -> float | None:
-    return None if estimate.low is None or estimate.high is None else (estimate.high - estimate.low) / 2
-
-
-def _interval(estimate: Estimate, decimals: int) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"{estimate.low:,.{decimals}f} to {estimate.high:,.{decimals}f}"
-
-
-def _times(sample: Sample | None, decimals: int, span: tuple[float, float]) -> tuple[list[Child], list[Child]]:
-    """The mean with its interval, and what else there is to say of the runs."""
-    if sample is None:
-        return ["", "", ""], ["", ""]
-    spread = numbers.percent(sample.sd / sample.mean.value, 1) if sample.sd is not None and sample.mean.value else ""
-    mean = numbers.seconds_number(sample.mean.value, decimals)
-    drawn: list[Child] = [mean, _interval(sample.mean, decimals), _bar(sample.mean, span)]
-    return drawn, [numbers.seconds_number(sample.median, decimals), spread]
-
-
-def _span(samples: Sequence[Sample]) -> tuple[float, float]:
-    means = [sample.mean for sample in samples]
-    values = [value for mean in means for value in (mean.low, mean.value, mean.high) if value is not None]
-    return (min(values), max(values)) if values else (0.0, 1.0)
-
-
-def _bar(mean: Estimate, span: tuple[float, float]) -> Markup:
-    """The interval as a line, the mean as a dot, on the scale of the whole column; the numbers stand beside it."""
-    low, high = span
-    width = (high - low) or 1.0
-
-    def at(value: float) -> str:
-        return f"{3 + 94 * (value - low) / width:.1f}"
-
-    line = None
-    if mean.low is not None and mean.high is not None:
-        line = tag("line", x1=at(mean.low), x2=at(mean.high), y1=6, y2=6)
-    dot = tag("circle", cx=at(mean.value), cy=6, r=3)
-    return tag("svg", line, dot, class_="bar", viewBox="0 0 100 12", aria_hidden="true", focusable="false")
-
-
-def _rates(sample: Sample | None) -> list[Child]:
-    if sample is None:
-        return ["", ""]
-    low, high = sample.mean.low, sample.mean.high
-    interval = "" if low is None or high is None else f"{numbers.significant(low)} to {numbers.significant(high)}"
-    return [numbers.significant(sample.mean.value), interval]
-
-
-def _runs(cell: CellSummary) -> str:
-    usable = cell.runs_ok + cell.runs_unverified
-    text = str(usable) if usable == cell.runs_planned else f"{usable} of {cell.runs_planned}"
-    wrong = [(cell.runs_failed, "failed"), (cell.runs_unverified, "unverified")]
-    return ", ".join([text, *(f"{number} {what}" for number, what in wrong if number)])
-
-
-def _against(findings: Findings, cell: CellSummary) -> Child:
-    mark = wording.verdict_mark(findings, cell.cell_id)
-    found = next((item for item in findings.comparisons if item.cell_id == cell.cell_id), None)
-    badge = tag("span", mark, class_=f"mark {mark.split(' ')[0]}") if mark else ""
-    if found is None or found.ratio.low is None or found.ratio.high is None:
-        return badge
-    low, high = numbers.signed_percent(found.ratio.low), numbers.signed_percent(found.ratio.high)
-    return [badge, " ", tag("span", f"{low} to {high}", class_="quiet")]
-
-
-def effects(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
-    """What each level does against its factor's baseline: all else the same, then at single levels of others."""
-    chart = drawn.get("effects")
-    words = (
-        "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
-        "interval that crosses it leaves the direction open."
-    )
-    parts = [block(chart, findings, words)] if chart else []
-    at = [effect for effect in findings.effects if effect.at]
-    if at:
-        shown = at[:MAX_EFFECT_ROWS]
-        rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
-        caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
-        content = table(caption, effect_columns(), [effect_row(effect) for effect in shown])
-        parts.append(fold(f"At single levels of the other factors: {plural(len(at), 'comparison')}", content))
-    return Markup("".join(parts))
-
-
-def checkpoint(findings: Findings) -> Markup:
-    """The checkpoint after each run, timed apart: work that the load left behind."""
-    cells = [cell for cell in findings.cells if cell.checkpoint_s is not None and cell.elapsed_s is not None]
-    if not cells:
-        return Markup("")
-    shown = cells if len(cells) <= MAX_ROWS_OPEN else [cell for cell in notable_cells(findings, 12) if cell in cells]
-    columns = [Column("cell", "prose"), Column("load, mean s"), Column("checkpoint, mean s"),
-               Column("95 % interval, s"), Column("both together, s")]  # fmt: skip
-    samples = [sample for cell in shown for sample in (cell.elapsed_s, cell.checkpoint_s) if sample is not None]
-    decimals = min(3, max(numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples))
-    rows = [_checkpoint_row(cell, decimals) for cell in shown]
-    rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
-    words = (
-        "A load leaves dirty pages behind. The checkpoint that writes them is timed apart and is no part of the "
-        "completion time."
-    )
-    caption = f"Time of the final checkpoint ({findings.provenance}){rest}"
-    return Markup(tag("p", words) + table(caption, columns, rows))
-
-
-def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Child]:
-    assert cell.checkpoint_s is not None
-    assert cell.elapsed_s is not None
-    load, after = cell.elapsed_s.mean, cell.checkpoint_s.mean
-    figures = (load.value, after.value, load.value + after.value)
-    load_s, after_s, both_s = (numbers.seconds_number(value, decimals) for value in figures)
-    return [wording.cell_text(cell.levels), load_s, after_s, _interval(after, decimals), both_s]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Waits and time series
 # ---------------------------------------------------------------------------------------------------------------------
 
@@ -297,7 +102,7 @@ def waits(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     words = [
         "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
         "it on. The wait that moves most stands at the bottom; hues are wait categories, the same all over this page.",
-        *_hidden_panels(chart.data),
+        *hidden_panels(chart.data),
     ]
     return Markup(block(chart, findings, " ".join(words)) + _changes(findings, chart.data.colours))
 
@@ -326,12 +131,23 @@ def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
 
 
 def over_time(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
-    """Throughput and volume I/O of median runs."""
-    parts = []
-    for name in ("rows-over-time", "io-over-time"):
-        if name in drawn:
-            left = drawn[name].data.hidden_panels
-            words = "The median run of each cell, about once a second; all panels have the same axes."
-            words += f" {plural(left, 'more cell is', 'more cells are')} in the download." if left else ""
-            parts.append(tag("h3", drawn[name].title) + block(drawn[name], findings, words))
+    """Small multiples of the chosen cells, one chart for each quantity that the runs tell."""
+    shown = [drawn[name] for name in series_data.BY_NAME if name in drawn]
+    if not shown:
+        return Markup("")
+    left = shown[0].data.hidden_panels
+    shared = arrange.shared_levels(arrange.chosen_cells(findings))
+    words = [
+        "One panel for each cell, all with the same axes, about once a second. The thick line is the run of median",
+        "completion time, the thin ones are the other repetitions.",
+        f"In all of them {shared}." if shared else "",
+        f"{plural(left, 'more cell is', 'more cells are')} in the download." if left else "",
+    ]
+    parts = [tag("p", " ".join(word for word in words if word))]
+    for chart in shown:
+        quantity = series_data.BY_NAME[chart.name]
+        of = "" if chart.data.lines == ["rows"] else f"; {chart.data.lines[0]}" if len(chart.data.lines) == 1 else ""
+        meaning = f": {quantity.meaning}" if quantity.meaning else ""
+        caption = f"{quantity.unit[0].upper()}{quantity.unit[1:]}{meaning}{of if 'volume' in of else ''}."
+        parts += [tag("h3", chart.title), block(chart, findings, caption)]
     return Markup("".join(parts))

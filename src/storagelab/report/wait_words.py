@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitTrend
+from storagelab.model import WaitingTask
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
-from storagelab.report.numbers import change_estimate, inverse, percent, ratio_interval, seconds, share_estimate
+from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
 from storagelab.values import JsonValue
 from storagelab.waits import Method, TableRow
 
@@ -198,6 +199,21 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
     return f"Waits of {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
+
+
+def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> str:
+    """The most crowded moment of a cell, and in how many of the `moments` looked at anyone waited for that kind of thing:
+    "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
+    """
+    sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
+    file = crowd.data_file
+    of_file = "" if file is None or "data file" in crowd.resource else f" (data file {file})"
+    held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
+    return (
+        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource}{of_file}{held}, "
+        f"{seconds(crowd.at_s)} after the start. Of {count(moments)} moments sampled in which anyone waited, "
+        f"{count(seen)} had sessions in {crowd.wait_type} on {kind}."
+    )
 
 
 def no_waits_sentence(cell: CellSummary) -> str:

@@ -19,7 +19,9 @@ from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findi
 from storagelab.report.doubts import caution_sentence
 from storagelab.report.names import (
     DATA_FILES,
+    are_a_product,
     cell_text,
+    factor_noun,
     factor_text,
     group_text,
     is_plural,
@@ -54,6 +56,7 @@ from storagelab.report.numbers import (
 )
 from storagelab.report.wait_words import (
     audit_sentences,
+    crowd_sentence,
     method_text,
     no_waits_sentence,
     wait_change_sentences,
@@ -62,16 +65,17 @@ from storagelab.report.wait_words import (
     wait_trend_sentences,
     waits_title,
 )
+from storagelab.report.what_if_words import what_if_sentences
 from storagelab.values import JsonValue
 
 __all__ = [
     "audit_sentences", "bytes_", "caution_sentence", "cell_text", "change", "change_estimate", "comparison_text",
-    "count", "decimals_for", "difference_text", "duration",
-    "factor_text", "first_factor", "group_text", "headline", "keep_together",
+    "count", "crowd_sentence", "decimals_for", "difference_text", "duration",
+    "factor_noun", "factor_text", "first_factor", "group_text", "headline", "keep_together",
     "level_text", "listed", "method_text", "no_waits_sentence", "percent", "ratio_interval", "rows_per_s",
     "rows_per_s_estimate", "seconds", "seconds_estimate", "seconds_interval", "seconds_number", "sentences",
     "signed_percent", "significant", "slower_by", "value_text", "verdict_mark", "wait_footnotes", "wait_text",
-    "waits_title",
+    "waits_title", "what_if_sentences",
 ]  # fmt: skip
 
 _SLOWER_SHOWN = 3
@@ -188,8 +192,14 @@ def _best_set(findings: Findings) -> str:
     ids = _best_ids(findings)
     slower = _slower(findings)
     name = _group_name(findings, ids)
-    unclear = [cell for cell in findings.cells if cell.cell_id not in ids and cell.elapsed_s is not None]
+    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    unclear = [cell for cell in measured if cell.cell_id not in ids]
     text = f"{name} can't be told apart"
+    counted = len(ids) > _SLOWER_SHOWN and not are_a_product([findings.cell(cell_id).levels for cell_id in ids])
+    if counted:
+        fastest = _cell_name(findings, findings.best[0])
+        of_all = f"of {len(measured)} {noun(findings.factors, 2)}"
+        name, text = f"{len(ids)} {of_all}", f"{len(ids) - 1} {of_all} can't be told apart from the fastest, {fastest}"
     if not slower:
         return f"{text}."
     names = _group_name(findings, [comparison.cell_id for comparison in slower])
@@ -203,7 +213,8 @@ def _best_set(findings: Findings) -> str:
     if len(slower) == 1:
         verb = "are" if is_plural(names) else "is"
         return f"{text}; {names} {verb} slower, by {slower_by(slower[0].ratio)}."
-    rest = f"the other {len(slower)}" if len(slower) == len(unclear) and len(slower) > _SLOWER_SHOWN else names
+    many = counted or len(slower) > _SLOWER_SHOWN
+    rest = f"the other {len(slower)}" if len(slower) == len(unclear) and many else names
     return f"{text}; {rest} are slower, by {slower_by(slower[0].ratio)} to {slower_by(slower[-1].ratio)}."
 
 
@@ -239,6 +250,7 @@ def sentences(findings: Findings) -> list[str]:
     said: set[str] = set()
     return [
         *_on_what_is_compared(findings),
+        *what_if_sentences(findings),
         *_on_the_best(findings),
         *_on_the_slower(findings),
         *_on_effects(findings),

@@ -1,0 +1,169 @@
+"""How one factor's best level and effect depend on another: found where it is, and not found where it is not."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.analysis import analyse
+from storagelab.findings import Dependence, Findings
+from storagelab.model import Plan, Run
+from storagelab.values import JsonValue
+
+FILES, LOG, ROWS, COMPRESSION = (
+    "layout.data_files", "layout.log", "workload.rows_per_transaction", "target.settings.wal_compression",
+)  # fmt: skip
+Slower = Callable[[dict[str, JsonValue]], float]
+
+
+def findings_of(
+    factors: dict[str, Sequence[JsonValue]], slower: Slower, repetitions: int = 5, *, seed: int = 1,
+    spread: float = 0.01, keep: Callable[[Run], bool] = lambda run: True, blocks_by: str = "",
+) -> Findings:  # fmt: skip
+    """FABRICATED: times of 10 s, longer by the factor `1 + slower(levels)`, that scatter by `spread`."""
+    experiment = make_experiment(factors, repetitions)
+    plan = make_plan(experiment)
+    if blocks_by:
+        plan = in_blocks(plan, blocks_by)
+
+    def elapsed(levels, repetition):
+        chance = random.Random(f"{seed}{sorted(levels.items())}{repetition}").gauss(0, spread)
+        return 10 * (1 + slower(levels)) * math.exp(chance)
+
+    return analyse(experiment, plan, [run for run in make_runs(experiment, plan, elapsed=elapsed) if keep(run)])
+
+
+def in_blocks(plan: Plan, factor: str) -> Plan:
+    levels = list(dict.fromkeys(str(cell.levels[factor]) for cell in plan.cells))
+    block = {cell.cell_id: levels.index(str(cell.levels[factor])) for cell in plan.cells}
+    return plan.model_copy(
+        update={"runs": tuple(run.model_copy(update={"block": block[run.cell_id]}) for run in plan.runs)}
+    )
+
+
+def only(findings: Findings, factor: str, within: str) -> Dependence:
+    (found,) = [one for one in findings.dependences if (one.factor, one.within) == (factor, within)]
+    return found
+
+
+def away_from(best_of: Callable[[dict[str, JsonValue]], float]) -> Slower:
+    return lambda levels: 0.2 * abs(math.log2(float(levels[FILES]) / best_of(levels)))  # type: ignore[arg-type]
+
+
+def test_a_best_level_that_follows_another_factor_is_found_at_each_of_its_levels():
+    factors = {FILES: [1, 2, 4, 8, 16], ROWS: [4, 8, 16]}
+    found = only(findings_of(factors, away_from(lambda levels: float(levels[ROWS]))), FILES, ROWS)
+    assert [(row.at, row.levels) for row in found.best] == [(4, (4,)), (8, (8,)), (16, (16,))]
+    assert found.differs
+    assert found.in_common == ()
+
+
+def test_the_dearest_mistake_is_to_take_the_level_that_is_best_farthest_away():
+    factors = {FILES: [1, 2, 4, 8, 16], ROWS: [4, 8, 16]}
+    cost = only(findings_of(factors, away_from(lambda levels: float(levels[ROWS]))), FILES, ROWS).cost
+    assert cost is not None
+    assert {cost.at, cost.taken_from} == {4, 16}
+    assert cost.ratio.low is not None
+    assert cost.ratio.high is not None
+    assert cost.ratio.low < 1.4 < cost.ratio.high
+    assert cost.ratio.low > 1
+
+
+def test_a_best_level_that_is_the_same_everywhere_is_held_in_common():
+    factors = {FILES: [1, 4, 16], LOG: ["a", "b"]}
+    found = only(findings_of(factors, away_from(lambda levels: 4)), FILES, LOG)
+    assert not found.differs
+    assert found.in_common == (4,)
+    assert found.cost is None
+    assert found.change is None
+
+
+def test_an_effect_that_holds_at_one_level_only_is_found_and_its_intervals_cover_the_truth():
+    experiments = 40
+    missed = 0
+    for seed in range(experiments):
+        findings = findings_of(
+            {FILES: [8, 128], LOG: ["a", "b"]}, lambda at: 0.2 * (at[FILES] == 128 and at[LOG] == "b"), seed=seed
+        )
+        change = only(findings, FILES, LOG).change
+        assert change is not None
+        assert (change.baseline, change.level, change.low_at, change.high_at) == (8, 128, "a", "b")
+        for ratio, truth in ((change.low, 1.0), (change.high, 1.2), (change.difference, 1.2)):
+            assert ratio.low is not None
+            assert ratio.high is not None
+            missed += not ratio.low < truth < ratio.high
+    assert missed <= 0.08 * 3 * experiments
+
+
+def test_all_other_factors_are_averaged_and_named():
+    def slower(at):
+        return (1.3 if at[FILES] == 8 and at[LOG] == "b" else 1.0) * (1.5 if at[COMPRESSION] == "on" else 1.0) - 1
+
+    findings = findings_of({FILES: [1, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, slower)
+    assert only(findings, FILES, LOG).averaged == (COMPRESSION,)
+    assert only(findings, FILES, LOG).change is not None
+    assert only(findings, FILES, COMPRESSION).change is None
+
+
+def test_experiments_in_which_nothing_depends_on_anything_seldom_say_that_something_does():
+    factors = {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]}
+    experiments = 60
+    wrong = 0
+    for seed in range(experiments):
+        found = findings_of(
+            factors, lambda at: 0.1 * (at[LOG] == "b"), repetitions=4, seed=seed, spread=0.02
+        ).dependences
+        wrong += any(one.differs or one.change is not None for one in found)
+    assert wrong <= 0.15 * experiments  # three pairs of factors, each held to 5 %
+
+
+def test_what_was_not_run_everywhere_is_left_out_of_the_comparison():
+    def without_16_on_b(run: Run) -> bool:
+        return run.levels != {FILES: 16, LOG: "b"}
+
+    found = only(
+        findings_of({FILES: [1, 4, 16], LOG: ["a", "b"]}, away_from(lambda at: 16), keep=without_16_on_b), FILES, LOG
+    )
+    assert [row.levels for row in found.best] == [(4,), (4,)]
+
+
+def test_an_effect_may_be_compared_between_blocks_as_each_is_measured_within_one():
+    factors = {FILES: [1, 8], "drive": ["basic", "improved"]}
+    findings = findings_of(
+        factors, lambda at: 0.3 * (at[FILES] == 8 and at["drive"] == "basic"), blocks_by="drive"
+    )  # fmt: skip
+    assert only(findings, FILES, "drive").change is not None
+
+
+def test_levels_in_different_blocks_have_no_best_and_their_speed_ups_are_untested():
+    factors = {FILES: [1, 8], LOG: ["a", "b"]}
+    assert findings_of(factors, lambda at: 0.5 * (at[FILES] == 8), blocks_by=FILES).dependences == ()
+    speed_ups = findings_of(factors, lambda at: 0.5 * (at[LOG] == "b"), blocks_by=LOG).speed_ups
+    assert [one.across_blocks for one in speed_ups] == [True, True]
+    assert [(one.ratio.low, one.distinguishable) for one in speed_ups] == [(None, False)] * 2
+
+
+def test_a_single_run_per_cell_says_nothing():
+    assert (
+        findings_of({FILES: [1, 8], LOG: ["a", "b"]}, lambda at: 0.5 * (at[FILES] == 8), repetitions=1).dependences
+        == ()
+    )
+
+
+def test_speed_ups_stand_at_each_level_of_the_axis_with_all_else_averaged():
+    factors = {LOG: ["a", "b"], FILES: [1, 8], COMPRESSION: ["off", "on"]}
+    findings = findings_of(factors, lambda at: (1.0 if at[FILES] == 1 else 0.25) * (at[LOG] == "b"))
+    of_log = {one.at[FILES]: one.ratio for one in findings.speed_ups if one.factor == LOG}
+    assert {at: ratio.value for at, ratio in of_log.items()} == pytest.approx({1: 2.0, 8: 1.25}, rel=0.02)
+    assert all(ratio.low is not None and ratio.low > 1 for ratio in of_log.values())
+    assert {one.factor for one in findings.speed_ups} == {LOG, COMPRESSION}
+
+
+def test_pairs_of_very_many_levels_are_left_out():
+    findings = findings_of({FILES: list(range(1, 42)), ROWS: list(range(1, 12))}, lambda at: 0.0, repetitions=2)
+    assert findings.dependences == ()
+    assert findings.speed_ups == ()
