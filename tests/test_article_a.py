@@ -1,4 +1,4 @@
-"""Article A at several scales, in the release build: a small world says what a large one does, and what follows without a fit."""
+"""Article A at several scales, in the release build: a small world says what a large one does; facts that need no fit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_160_million_rows_are_about_37_gigabytes_in_pages_ln_2_full(runs, files)
 
 @pytest.mark.parametrize("files", FILES)
 def test_an_insert_reads_0_283_pages_and_the_formula_says_why(runs, files):
-    """A page is in memory with probability b / x once the table has grown to x times its end: 1 - b - b ln(1/b) on average."""
+    """A page is in memory with probability b / x once the table is x of its end: 1 - b - b ln(1/b) on average."""
     for run in (runs[scale, files] for scale in SCALES):
         counters = run["counters"]
         reads = counters["reads"] / run["rows"]
@@ -79,7 +79,7 @@ def test_an_insert_reads_0_283_pages_and_the_formula_says_why(runs, files):
 
 @pytest.mark.parametrize("files", FILES)
 def test_elapsed_is_waits_and_cpu_of_a_connection(runs, files):
-    """To the nanosecond with the time after a connection's early end, which shrinks with the scale: it is under 0.05 % life-size."""
+    """To the nanosecond with the time after a connection's early end, which shrinks with the scale."""
     for run in (runs[scale, files] for scale in SCALES):
         lived_ns = waits_ns(run) + run["cpu_ns"]
         assert lived_ns + run["finished_early_ns"] == CONNECTIONS * run["elapsed_ns"]

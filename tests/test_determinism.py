@@ -1,4 +1,4 @@
-"""The same spec and seed give the same bytes: in a debug and a release build, with one process or two, with a rest amid it."""
+"""The same spec and seed give the same bytes: debug or release build, one process or two, in one go or with a rest."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ impl<'r, 'w> Run<'r, 'w> {
                 break;
             }
             #[cfg(debug_assertions)]
-            if self.series.at_ns.len() % WAITING_EVERY == 0 {
+            if self.series.at_ns.len() % (8 * WAITING_EVERY) == 0 {
                 self.engine.check().map_err(BlockError::Defect)?;
             }
             let step = Step {

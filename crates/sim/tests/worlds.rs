@@ -9,6 +9,8 @@
 //! check here is what can be seen from outside. That latches are granted in order and are compatible has its own property
 //! tests, in `sqlos`.
 
+#![expect(clippy::print_stdout, reason = "a failing test shows which world it was")]
+
 mod world;
 
 use std::ops::{ControlFlow, Range};

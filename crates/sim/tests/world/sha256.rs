@@ -1,5 +1,7 @@
 //! SHA-256 (FIPS 180-4), so that digests are those which any other program finds.
 
+use std::fmt::Write;
+
 /// The first 32 bits of the fractional parts of the roots of the first primes: square roots of 8, cube roots of 64. By whole
 /// numbers, so that no table has to be believed.
 fn root_bits(prime: u64, cube: bool) -> u32 {
@@ -8,11 +10,8 @@ fn root_bits(prime: u64, cube: bool) -> u32 {
     let (mut low, mut high) = (0_u128, 1 << 42);
     while high - low > 1 {
         let middle = u128::midpoint(low, high);
-        if power(middle) <= goal {
-            low = middle
-        } else {
-            high = middle
-        }
+        let half = if power(middle) <= goal { &mut low } else { &mut high };
+        *half = middle;
     }
     u32::try_from(low & 0xffff_ffff).expect("32 bits")
 }
@@ -29,6 +28,7 @@ fn padded(bytes: &[u8]) -> Vec<u8> {
     padded
 }
 
+#[expect(clippy::many_single_char_names, reason = "the standard's own names")]
 pub(crate) fn hex_digest(bytes: &[u8]) -> String {
     let constants: Vec<u32> = primes().take(64).map(|prime| root_bits(prime, true)).collect();
     let mut hash: Vec<u32> = primes().take(8).map(|prime| root_bits(prime, false)).collect();
@@ -63,5 +63,9 @@ pub(crate) fn hex_digest(bytes: &[u8]) -> String {
             *sum = sum.wrapping_add(word);
         }
     }
-    hash.iter().map(|word| format!("{word:08x}")).collect()
+    let mut text = String::new();
+    for word in hash {
+        write!(text, "{word:08x}").expect("a string takes all");
+    }
+    text
 }

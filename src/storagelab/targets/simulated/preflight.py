@@ -20,7 +20,8 @@ _BYTES_PER_FRAME = 16
 _BYTES_ANYWAY = 64 * 2**20
 _ROWS_PER_LEAF = 34
 """50 rows a page, ln 2 full."""
-_LARGEST_SCALE = 1024
+_LARGEST_SCALE = 1000
+"""The core's own limit."""
 
 _RUN_PLACE = re.compile(r"runs\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
@@ -42,7 +43,7 @@ def check(plan: Plan, site: Site) -> Preflight:
         _check_block(content, runs, cells)
         contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
-    _check_memory(most_bytes, max(scale_of(cell.config) for cell in plan.cells))
+    _check_memory(most_bytes, max(scale_of(cell.config) for cell in plan.cells), contents)
     return Preflight(server=_server_text(contents), volumes=())
 
 
@@ -96,19 +97,35 @@ def _value(drive: Mapping[str, Any], name: str) -> int:
     return int(drive["profile"]["geometry"][name]["value"])
 
 
-def _check_memory(needed_bytes: int, scale: int) -> None:
+def _check_memory(needed_bytes: int, scale: int, contents: Sequence[Mapping[str, Any]]) -> None:
     free_bytes = _free_memory_bytes()
     if free_bytes is None or needed_bytes <= free_bytes:
         return
-    larger = scale
-    while larger < _LARGEST_SCALE and needed_bytes * scale / larger > free_bytes / 2:
-        larger *= 2
     raise PreflightError(
         f"a world of scale {scale} takes about {needed_bytes / 2**30:.1f} GiB of memory, and "
         f"{free_bytes / 2**30:.1f} GiB are free here",
         key="target.scale",
-        hint=f"Set scale = {larger}, which takes about {needed_bytes * scale / larger / 2**30:.2f} GiB.",
+        hint=_smaller_world(contents, free_bytes)
+        or "No scale makes it small enough: simulate fewer rows, a smaller drive or a server with less memory.",
     )
+
+
+def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> str:
+    """The first scale at which all blocks take half of what is free, and can still be; nothing if there is none."""
+    for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, _LARGEST_SCALE):
+        scaled = [{**content, "scale": scale} for content in contents]
+        needed_bytes = max(map(memory_bytes, scaled))
+        if needed_bytes <= free_bytes / 2 and all(map(_can_be, scaled)):
+            return f"Set scale = {scale}, which takes about {needed_bytes / 2**30:.2f} GiB."
+    return ""
+
+
+def _can_be(content: Mapping[str, Any]) -> bool:
+    try:
+        _sim.check(json.dumps(content))
+    except _sim.Refused:
+        return False
+    return True
 
 
 def _free_memory_bytes() -> int | None:

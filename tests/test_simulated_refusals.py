@@ -1,0 +1,160 @@
+"""Worlds that can't be, as a person meets them: `storagelab plan` refuses by the spec's key before anything is touched."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from simulated_specs import SMALL
+
+from storagelab import cli
+from storagelab.targets.simulated import preflight as looks
+
+PROFILE = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capfd):
+    """Types `storagelab plan` and `run` on `SMALL` with changes; gives the words of the refusal, the same for both."""
+
+    def type_(*changes: tuple[str, str]) -> str:
+        text = SMALL
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        spec = tmp_path / "small.toml"
+        spec.write_text(text)
+        before = sorted(tmp_path.iterdir())
+        said = []
+        for verb in ("plan", "run"):
+            words = ["storagelab", verb, str(spec), "--results", str(tmp_path / "results")]
+            monkeypatch.setattr(sys, "argv", words)
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+            out, err = capfd.readouterr()
+            assert (ended.value.code, out) == (2, "")
+            assert "Traceback" not in err
+            said.append(" ".join(err.split()))
+        assert said[0] == said[1]
+        assert sorted(tmp_path.iterdir()) == before, "nothing is touched"
+        return said[0].removeprefix(f"storagelab: {spec}: ")
+
+    return type_
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("connections = 8", "connections = 0", "workload.connections: must be a whole number from 1 to 4096, not 0"),
+        ("[1, 4]", "[0, 4]", 'factors."layout.data_files"[1]: must be'),
+        ("[1, 4]", "[1, 129]", "layout.data_files: 129: must be 1 to 128"),
+        ("500_000", "150_000_000", "workload.rows_per_connection: 4687496 rows take about"),
+        ("500_000", "300_000_000", "index pages above the leaves, which stay in memory"),
+        ("cores = 4", "cores = 0", "server.cores: must be"),
+        (
+            "cores = 4",
+            "cores = 4\ncosts = { pool_per_mille = 1200 }",
+            "the buffer pool can't be larger than the memory",
+        ),
+        ("cores = 4", "cores = 4\ncosts = { quantum_ns = 0 }", "server.costs.quantum_ns: is 0, must be at least 1000"),
+        (
+            "cores = 4",
+            f"cores = 4\ncosts = {{ row_cpu_ns = {10**18} }}",
+            "server.costs.row_cpu_ns: is 1000000000000000000",
+        ),
+        (
+            '"iodrive-320"',
+            '"iodrive-32"',
+            "drives.ssd.profile: no profile is named 'iodrive-32' Did you mean iodrive-320?",
+        ),
+        ('"maximum-write"]', '"maximum"]', "has no 'maximum' It has: basic, improved-write, maximum-write."),
+        ('"2.2.3"', '"3.0"', "drives.ssd.driver: Fusion-io ioDrive 320 GB MLC has no '3.0' It has: 1.2.7, 2.2.3."),
+        (
+            "sector_bytes = 512",
+            "sector_bytes = 2048",
+            "drives.ssd.sector_bytes: Fusion-io ioDrive 320 GB MLC has no 2048",
+        ),
+        ("scale = 256", "scale = 0", "target.scale: must be a whole number from 1"),
+        ("scale = 256", "scale = 1001", "target.scale: 1001: must be 1 (life-size) to 1000"),
+        ('"4GB"', '"10MB"', "server.memory: leaves a buffer pool of 3 pages at scale 256, and it takes at least 256"),
+        ('"4GB"', '"4000000GB"', "server.memory: leaves a buffer pool of"),
+    ],
+)
+def test_what_cannot_be_is_named_with_what_is_allowed(refused, old, new, words):
+    if "150_000_000" in new:
+        said = refused((old, new), ('"4GB"', '"16GB"'), ('["basic", "maximum-write"]', '["maximum-write"]'))
+    else:
+        said = refused((old, new))
+    assert words in said
+
+
+def test_files_that_would_be_too_small_on_their_drive_are_refused(refused, tmp_path):
+    small = PROFILE.replace("value = 300_000_000_000", "value = 12_000_000_000").replace("330_000", "320_000")
+    (tmp_path / "mine.toml").write_text(small)
+    changes = [("scale = 256", "scale = 1000"), ("[1, 4]", "[1, 128]"), ("500_000", "1_000_000"), ('"4GB"', '"16GB"')]
+    said = refused(('"iodrive-320"', '"mine.toml"'), *changes)
+    assert "layout.data_files: 128 files leave each less than 4 extents at scale 1000: fewer files" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("0", "drives.ssd: drive profile 'iodrive-320': dies is 0: it must be positive"),
+        ("4_000_000_000", "drives.ssd: drive profile 'iodrive-320': dies is 4000000000: it can't be over 65536"),
+        (
+            '"many"',
+            "drives.ssd.profile: the profile mine.toml: geometry.dies must be a whole number from 0 to 4294967295, not",
+        ),
+        ("-3", "geometry.dies must be a whole number from 0 to 4294967295, not -3"),
+        ("1.5", "geometry.dies must be a whole number from 0 to 4294967295, not 1.5"),
+    ],
+)
+def test_a_drive_that_cannot_be_is_refused_with_its_figure(refused, tmp_path, value, words):
+    head, dies, tail = PROFILE.partition("[geometry.dies]\nvalue = ")
+    assert dies
+    (tmp_path / "mine.toml").write_text(head + dies + value + tail[tail.index("\n") :])
+    said = refused(('"iodrive-320"', '"mine.toml"'))
+    assert words in said
+
+
+def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_a_scale_that_fits(refused, monkeypatch):
+    monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 300_000_000)
+    said = refused(("scale = 256", "scale = 1"))
+    assert "target.scale: a world of scale 1 takes about 0.7 GiB of memory, and 0.3 GiB are free here" in said
+    assert said.endswith("Set scale = 8, which takes about 0.14 GiB.")
+
+
+def test_where_no_scale_is_small_enough_the_way_out_is_another(refused, monkeypatch):
+    monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 50_000_000)
+    said = refused(("scale = 256", "scale = 100"))
+    assert said.endswith("simulate fewer rows, a smaller drive or a server with less memory.")
+
+
+# --- the what-if experiments -----------------------------------------------------------------------------------------
+
+WHAT_IFS = {
+    "cores-and-data-files": (40, 5),
+    "drive-history": (32, 4),
+    "drive-history-reversed": (16, 2),
+    "pfs-latch": (10, 2),
+    "todays-drives": (24, 4),
+}
+
+
+@pytest.mark.parametrize("name", WHAT_IFS)
+def test_every_what_if_says_what_it_asks_and_can_be_planned(name, tmp_path, monkeypatch, capfd):
+    file = Path(__file__).parent.parent / "experiments" / f"{name}.toml"
+    text = file.read_text()
+    assert text.startswith("# ")
+    assert "question = " in text
+    monkeypatch.setattr(sys, "argv", ["storagelab", "plan", str(file), "--results", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capfd.readouterr()
+    assert (ended.value.code, err) == (0, "")
+    cells, blocks = WHAT_IFS[name]
+    assert f"{cells} cells x" in out
+    assert f"in {blocks} blocks" in " ".join(out.split())
+    assert list(tmp_path.iterdir()) == []
