@@ -1,4 +1,4 @@
-"""`make bench`: each figure with its goal. ARGS="--pairs 3 --quick" for a rough look."""
+"""`make bench`: each figure with its goal. ARGS="--pairs 3 --quick" for a rough look, ARGS="--only simulator" for a part."""
 
 from __future__ import annotations
 
@@ -8,18 +8,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import loads, many_runs
+from bench import loads, many_runs, simulator
 from bench.figures import Figure, paired_ratios, ratio_figure, show
 
 ROOT = Path(__file__).parent.parent
 
 
-def figures(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
+PARTS = ("servers", "simulator")
+
+
+def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> Iterator[Figure]:
     """Every figure, one by one as it is measured."""
+    if "servers" in parts:
+        yield from _servers(folder, pairs, quick)
+    if "simulator" in parts:
+        yield from simulator.figures(folder)
+
+
+def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
     yield _against_psql(folder, pairs)
     yield _against_pgbench(folder, max(3, pairs // 2))
     yield from _observer(folder, pairs)
@@ -109,6 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out")
+    parser.add_argument("--only", choices=PARTS, help="this part alone")
     options = parser.parse_args()
     cores = os.cpu_count()
     print(
@@ -116,7 +127,7 @@ def main() -> int:
     )
     missed = 0
     with tempfile.TemporaryDirectory(prefix="storagelab-bench-", dir=ROOT) as name:
-        for figure in figures(Path(name), options.pairs, options.quick):
+        for figure in figures(Path(name), options.pairs, options.quick, [options.only] if options.only else PARTS):
             print(show(figure), flush=True)
             missed += figure.met is False
     print(f"{missed} goals missed" if missed else "all goals met")

@@ -93,8 +93,14 @@ impl ClosedBlocks {
 
     /// Reads where a block stands, so that it is in the processor's cache when it loses a page.
     #[inline]
-    pub(super) fn touch(&self, block: usize) -> u32 {
-        let place = self.places.get(block).copied().unwrap_or(NOWHERE);
+    pub(super) fn touch_place(&self, block: usize) -> u32 {
+        self.places.get(block).copied().unwrap_or(NOWHERE)
+    }
+
+    /// Reads what stands there, likewise.
+    #[inline]
+    pub(super) fn touch_ring(&self, block: usize) -> u32 {
+        let place = self.touch_place(block);
         self.ring.get(place as usize).copied().unwrap_or(NOWHERE)
     }
 
