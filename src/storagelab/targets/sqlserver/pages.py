@@ -20,8 +20,8 @@ MAPS = (PFS, GAM, SGAM, DIFF, ML)
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
 _TYPES = {
-    1: "data page", 2: "index page", 3: "text page", 4: "text page", 7: "sort page", 8: GAM, 9: SGAM, 10: "IAM page",
-    11: PFS, 13: "boot page", 15: FILE_HEADER, 16: DIFF, 17: ML,
+    1: "rows", 2: "index", 3: "text", 4: "text", 7: "sort", 8: GAM, 9: SGAM, 10: "IAM", 11: PFS, 13: "boot",
+    15: FILE_HEADER, 16: DIFF, 17: ML,
 }  # fmt: skip
 """The server's numbers of page types (sys.dm_db_page_info, column page_type)."""
 
@@ -65,10 +65,8 @@ def kind_text(page: Page, info: PageInfo | None) -> str:
     """What the page holds, in words: by the server where it was asked, else by arithmetic."""
     kind = kind_of(page.page_id)
     if info is None:
-        return f"{kind} page" if kind in MAPS else kind or "page of rows"
-    named = _TYPES.get(info.page_type, f"page of type {info.page_type}")
-    if named in MAPS:
-        return f"{named} page"
+        return kind or "rows"
+    named = _TYPES.get(info.page_type, f"type {info.page_type}")
     if info.page_type in (1, 2) and info.level is not None:
         return f"{named}, leaf of its tree" if info.level == 0 else f"{named}, level {info.level} of its tree"
     return named

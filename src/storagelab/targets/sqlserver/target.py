@@ -166,7 +166,7 @@ class SqlServerTarget:
             record = told.get(file.name, {})
             facts[file.volume] = {
                 "path": self.config.volumes[file.volume].path, "remote": True,
-                "mount_point": record.get("volume_mount_point"), "filesystem": record.get("file_system_type"),
+                "device": record.get("volume_mount_point"), "filesystem": record.get("file_system_type"),
                 "size_bytes": record.get("total_bytes"), "free_bytes": record.get("available_bytes"),
             }  # fmt: skip
         return facts

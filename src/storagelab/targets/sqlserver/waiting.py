@@ -92,11 +92,11 @@ class Decoder:
 
     def _page(self, page: Page) -> tuple[str, int | None]:
         kind = kind_text(page, self._pages.get(page))
-        if page.database_id != self._database_id:
-            return f"{kind} {page.page_id} of file {page.file_id} in database {page.database_id}", None
         number = self._files.get(page.file_id, 0)
         where = f"data file {number}" if number else "the primary file"
-        return f"{kind} {page.page_id} of {where}", number or None
+        if page.database_id != self._database_id:
+            number, where = 0, f"file {page.file_id} of database {page.database_id}"
+        return f"page {page.page_id} of {where} ({kind})", number or None
 
 
 def _holder(holder: int | None, doing: Mapping[int, str]) -> str:
