@@ -336,17 +336,19 @@ def _add(waits: dict[str, list[int]], name: str, seconds: float) -> None:
 
 @dataclass
 class Running:
+    """`wire` is the server of the protocol, whose two questions a test may answer itself."""
+
     server: RecordedSqlServer
-    port: int
+    wire: TdsServer
 
     def dsn(self, password: str = PASSWORD, user: str = USER) -> str:
         from urllib.parse import quote
 
-        return f"mssql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/master"
+        return f"mssql://{user}:{quote(password, safe='')}@127.0.0.1:{self.wire.port}/master"
 
 
 @contextlib.contextmanager
 def recorded(version: str = "15.0.4153.1", **facts: Any) -> Iterator[Running]:
     server = RecordedSqlServer(version, **facts)
     with TdsServer(server.log_in, server.answer) as wire:
-        yield Running(server, wire.port)
+        yield Running(server, wire)

@@ -14,6 +14,8 @@ from storagelab.model import TargetConfig
 
 try:
     import pymssql
+
+    from storagelab.targets.sqlserver.login import try_in_fresh_process
 except ImportError as absent:
     raise PreflightError(
         "the driver for SQL Server, pymssql, is not installed",
@@ -32,6 +34,7 @@ LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")
 _EXAMPLE = "mssql://user@host:1433/database"
 _MASK = "********"
+_SOMETHING_SAID = "DB-Lib error message 20018"
 _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 
@@ -112,11 +115,17 @@ class Session:
 
     def __init__(self, dsn: Dsn, application: str) -> None:
         """Raises DriverError."""
-        self._password = dsn.password
-        self._connection = pymssql.connect(
-            server=dsn.server, port=str(dsn.port), user=dsn.user, password=dsn.password, database=dsn.database,
-            login_timeout=LOGIN_TIMEOUT_S, appname=application, autocommit=True, encryption=dsn.encryption,
-        )  # fmt: skip
+        arguments = {
+            "server": dsn.server, "port": str(dsn.port), "user": dsn.user, "password": dsn.password,
+            "database": dsn.database, "login_timeout": LOGIN_TIMEOUT_S, "appname": application, "autocommit": True,
+            "encryption": dsn.encryption,
+        }  # fmt: skip
+        try:
+            self._connection = pymssql.connect(**arguments)
+        except DriverError as error:
+            if not _lost_the_servers_words(error):
+                raise
+            raise pymssql.OperationalError(*(try_in_fresh_process(arguments) or error.args)) from None
         self.spid = int(self.value("SELECT @@SPID"))
 
     def table(self, statement: str) -> tuple[list[str], list[Row]]:
@@ -176,6 +185,11 @@ def words(error: BaseException) -> str:
     first = next((line for line in lines if line and not _DRIVERS_LINE.match(line)), "")
     message = _DRIVERS_LINE.split(first)[0].strip() or " ".join(dict.fromkeys(filter(None, lines)))
     return f"Msg {number}: {message}" if number else message or type(error).__name__
+
+
+def _lost_the_servers_words(error: BaseException) -> bool:
+    """The driver says that the server said something, and not what."""
+    return _number_and_text(error)[1].startswith(_SOMETHING_SAID)
 
 
 def _number_and_text(error: BaseException) -> tuple[int | None, str]:
