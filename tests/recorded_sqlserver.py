@@ -25,7 +25,9 @@ STEPS = 5
 STEP_S = 0.03
 SHARES = {"WRITELOG": 0.55, "PAGELATCH_EX": 0.15, "PAGELATCH_UP": 0.1, "SOS_SCHEDULER_YIELD": 0.1}
 CPU_SHARE = 0.1
-_FILE = re.compile(r"\(NAME = N'((?:[^']|'')*)', FILENAME = N'((?:[^']|'')*)',(?: SIZE = (\d+)MB,)? FILEGROWTH = (\d+)MB\)")
+_FILE = re.compile(
+    r"\(NAME = N'((?:[^']|'')*)', FILENAME = N'((?:[^']|'')*)',(?: SIZE = (\d+)MB,)? FILEGROWTH = (\d+)MB\)"
+)
 
 
 @dataclass
@@ -183,7 +185,9 @@ class RecordedSqlServer:
         return Answer(list(shown), [tuple(shown.values())])
 
     def _table(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        return Answer(["data_compression_desc", "type_desc", "filegroup_name"], [("NONE", "CLUSTERED", "storagelab_data")])
+        return Answer(
+            ["data_compression_desc", "type_desc", "filegroup_name"], [("NONE", "CLUSTERED", "storagelab_data")]
+        )
 
     def _index(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         return Answer(["name", "optimize_for_sequential_key"], [("PK_MyBigTable", False)])
@@ -221,7 +225,9 @@ class RecordedSqlServer:
             self.inserting.set()
             time.sleep(STEP_S)
             if spid in self._ended:
-                raise ServerError(596, "Cannot continue the execution because the session is in the kill state.", severity=20)
+                raise ServerError(
+                    596, "Cannot continue the execution because the session is in the kill state.", severity=20
+                )
             self._context[spid] = (total * step // STEPS).to_bytes(8, "big") + b"\0" * 120
         took = time.monotonic() - began
         for name, share in SHARES.items():
@@ -314,6 +320,7 @@ class RecordedSqlServer:
         (r"(?s)FROM sys.dm_os_waiting_tasks WHERE session_id IN \((.*?)\)", _tasks),
         (r"^SELECT DB_ID\(N'((?:[^']|'')*)'\)", _db_id),
     )
+
     @property
     def names(self) -> set[str]:
         return set(self.databases)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,10 +60,8 @@ def test_a_dsn_that_can_not_be_used_is_refused_and_not_shown(dsn, problem):
 
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_reading_of_a_dsn(text):
-    try:
-        read_dsn(f"mssql://{text}", "target.dsn")
-    except PreflightError as error:
-        assert error.hint
+    with contextlib.suppress(PreflightError):
+        assert read_dsn(f"mssql://{text}", "target.dsn").host
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch):
@@ -120,7 +120,9 @@ def test_every_kind_of_value_comes_over_the_wire_as_it_was(monkeypatch):
     row = (2**60, "Ünï'cødé \U0001f600", b"\0\x01", None, True, 0.5, -1)
     with recorded() as running:
         running.wire._answer = lambda login, text: (
-            Answer([""], [(login.spid,)]) if "@@SPID" in text else Answer(["A", "b", "c", "d", "e", "f", "g"], [row, row])
+            Answer([""], [(login.spid,)])
+            if "@@SPID" in text
+            else Answer(["A", "b", "c", "d", "e", "f", "g"], [row, row])
         )
         monkeypatch.setenv(VARIABLE, running.dsn())
         session = connect(config().target)

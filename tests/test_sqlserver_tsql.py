@@ -10,7 +10,22 @@ from tsql_parser import TsqlParser, needs_parser
 from storagelab.targets.sqlserver import tsql
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60) | st.sampled_from(
-    ["]", "]]", "a]; DROP DATABASE master; --", "'", "''", "';--", "N'x'", "\\", "/*", "--", "\u02bc", "\uff07", "%s", "[x]"]
+    [
+        "]",
+        "]]",
+        "a]; DROP DATABASE master; --",
+        "'",
+        "''",
+        "';--",
+        "N'x'",
+        "\\",
+        "/*",
+        "--",
+        "\u02bc",
+        "\uff07",
+        "%s",
+        "[x]",
+    ]
 )
 
 

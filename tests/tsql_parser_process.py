@@ -85,14 +85,19 @@ def main() -> None:
     from Microsoft.SqlServer.TransactSql import ScriptDom
     from System.IO import StringReader
 
-    print("ready", flush=True)
+    _say("ready")
     for line in sys.stdin:
         question = json.loads(line)
         parser = getattr(ScriptDom, f"TSql{question['version']}Parser")(True)
         tree, errors = parser.Parse(StringReader(question["text"]), None)
         said = [f"line {error.Line}, column {error.Column}: {error.Message}" for error in errors]
         statements = [statement for batch in tree.Batches for statement in batch.Statements] if not said else []
-        print(json.dumps({"errors": said, "statements": [_told(one) for one in statements]}), flush=True)
+        _say(json.dumps({"errors": said, "statements": [_told(one) for one in statements]}))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _told(statement: Any) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Session:
 
     def __init__(self, dsn: Dsn, application: str) -> None:
         """Raises DriverError."""
-        arguments = {
+        arguments: dict[str, Any] = {
             "server": dsn.server, "port": str(dsn.port), "user": dsn.user, "password": dsn.password,
             "database": dsn.database, "login_timeout": LOGIN_TIMEOUT_S, "appname": application, "autocommit": True,
             "encryption": dsn.encryption,
