@@ -134,6 +134,23 @@ class RecordedSqlServer:
             del self.databases[name]
         return Answer()
 
+    def _create_plain(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+        name = found[1].replace("]]", "]")
+        files: list[Any] = [(name, "ROWS", f"/data/{name}.mdf", 2**23, "PRIMARY")]
+        files.append((f"{name}_log", "LOG", f"/data/{name}_log.ldf", 2**23, None))
+        self.databases[name] = Database(self._next_id, files)
+        self._next_id += 1
+        return Answer()
+
+    def _drop_plain(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+        del self.databases[found[1].replace("]]", "]")]
+        return Answer()
+
+    def _inventory(self, login: Login, text: str, found: re.Match[str]) -> Answer:
+        return Answer(
+            [""], [(f"database {name} ({one.database_id}, made then)",) for name, one in self.databases.items()]
+        )
+
     def _single_user(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         self._end_sessions_in(found[1].replace("]]", "]"))
         return Answer()
@@ -294,6 +311,9 @@ class RecordedSqlServer:
         (r"dm_os_file_exists", lambda *_: Answer([""], [(True,)])),
         (r"(?s)IF DB_ID\(N'((?:[^']|'')*)'\) IS NOT NULL.*DROP DATABASE", _drop_database),
         (r"CREATE DATABASE \[((?:[^\]]|\]\])*)\]\s+ON", _create_database),
+        (r"^CREATE DATABASE \[(.*)\]$", _create_plain),
+        (r"^DROP DATABASE \[(.*)\]$", _drop_plain),
+        (r"SELECT N'database ' \+ name", _inventory),
         (r"ALTER DATABASE \[((?:[^\]]|\]\])*)\] SET SINGLE_USER", _single_user),
         (r"ALTER DATABASE \[((?:[^\]]|\]\])*)\] SET (\w+) (?:= )?(\w+)", _option),
         (r"^(?:USE|use) (.*)$", _use),
