@@ -188,7 +188,7 @@ class RecordedSqlServer:
         rows = []
         for file in self._here(login).files:
             mounts = [mount for mount in self.mount_points if file[2].startswith(mount)]
-            rows.append((file[0], max(mounts, key=len), "xfs", 10**12, 10**11))
+            rows.append((file[0], self.mount_points[max(mounts, key=len)], "xfs", 10**12, 10**11))
         return Answer(names, rows)
 
     def _sys_databases(self, login: Login, text: str, found: re.Match[str]) -> Answer:
@@ -329,7 +329,7 @@ class RecordedSqlServer:
         (r"@Resource = N'(.*?)', @LockMode = N'Exclusive'", _close_gate),
         (r"^EXEC sys.sp_releaseapplock @Resource = N'(.*?)'", _open_gate),
         (r"(?s)EXEC dbo.insert_rows @row_count = (\d+),.*@gate = N'(.*)'", _insert_rows),
-        (r"wait_type = N'LCK_M_IS' AND session_id IN \((.*?)\)", _waiting_at_gate),
+        (r"(?s)LIKE N'applicationlock%' AND session_id IN \((.*?)\)", _waiting_at_gate),
         (r"(?s)dm_exec_session_wait_stats WHERE session_id IN \((.*?)\)", _session_waits),
         (r"sys.dm_os_wait_stats", _server_waits),
         (r"(?s)FROM \(VALUES (.*?)\) AS p .*dm_db_page_info", _page_info),

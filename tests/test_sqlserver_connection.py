@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -154,3 +156,15 @@ def test_more_sessions_than_the_driver_allows_by_itself_can_be_had(monkeypatch):
         assert len({session.spid for session in sessions}) == 40
         for session in sessions:
             session.close()
+
+
+def test_without_the_driver_the_way_to_get_it_is_told():
+    program = (
+        "import sys; sys.modules['pymssql'] = None\n"
+        "from storagelab.errors import PreflightError\n"
+        "try:\n    import storagelab.targets.sqlserver.connection\n"
+        "except PreflightError as error:\n    sys.stdout.write(str(error))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "pymssql, is not installed" in told
+    assert "pip install 'storagelab[sqlserver]'" in told

@@ -84,7 +84,8 @@ def test_a_volume_that_the_server_does_not_see_is_refused(running):
         return Answer([""], [(False,)]) if "dm_os_file_exists" in text else running.server.answer(login, text)
 
     running.wire._answer = blind
-    error = refused(config())
+    error = refused(config(volumes={"a": {"path": "D:\\data", "remote": True}}))
+    check(plan_of(config()), site())
     assert (error.key, "no folder that the server sees" in str(error)) == ("volumes.a.path", True)
 
 

@@ -148,6 +148,12 @@ def test_a_file_that_grew_leaves_the_run_unverified(server):
     assert "files that grew" in reason
 
 
+def test_a_mount_point_in_another_systems_way_of_writing_tells_nothing(server):
+    server.mount_points = {"/": "C:\\"}
+    checks = {check.name: check for check in measure(config()).checks}
+    assert checks["volume a"].ok is None
+
+
 def test_a_volume_that_is_spread_over_mount_points_is_told(server):
     server.mount_points = {"/": "/", f"/data/a/{PREFIX}_data_0003": "elsewhere"}
     (volume,) = [check for check in measure(config(layout={"data_files": 3})).checks if check.name == "volume a"]
@@ -159,11 +165,19 @@ def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):
     with pytest.raises(RunFailed, match="Msg 1205"):
         measure(config())
     server.refuse.clear()
-    server.refuse["dm_db_page_info"] = ServerError(297, "The user does not have permission.")
-    measured = measure(config(workload={"connections": 4}))
-    watching = [check for check in measured.checks if check.name == "watching"]
-    assert measured.rows == 2000
-    assert not watching or "Msg 297" in watching[0].got
+    server.refuse["SELECT name, file_id"] = ServerError(297, "The user does not have permission.")
+    measured = measure(config())
+    (watching,) = [check for check in measured.checks if check.name == "watching"]
+    assert (measured.rows, watching.ok) == (1500, False)
+    assert "watching broke off: Msg 297: The user does not have permission." in watching.got
+
+
+def test_what_a_server_does_not_tell_of_itself_costs_nothing(server):
+    for view in ("dm_db_page_info", "dm_server_services", "dm_os_volume_stats"):
+        server.refuse[view] = ServerError(300, "VIEW SERVER STATE permission was denied")
+    measured = measure(config(volumes={}, workload={"connections": 4}))
+    assert _judge(measured, "") == ("ok", "")
+    assert measured.environment["server"]["settings"]["instant_file_initialization"] == "unknown"
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
-from storagelab.targets.sqlserver.connection import Session, key_of
+from storagelab.targets.sqlserver.connection import DriverError, Session, key_of
 from storagelab.targets.sqlserver.settings import ServerState
 from storagelab.values import Frozen
 
@@ -119,12 +120,18 @@ def read_state(session: Session) -> ServerState:
     return ServerState(
         configurations={str(name): int(value) for name, value in session.rows(CONFIGURATIONS)},
         trace_flags=tuple(sorted(flag["traceflag"] for flag in session.records(TRACE_STATUS) if flag.get("global"))),
-        file_initialisation=_file_initialisation(session.records(SERVICES)),
+        file_initialisation=_file_initialisation(session),
     )
 
 
-def _file_initialisation(services: list[dict[str, Any]]) -> bool | None:
-    """Whether data files are made without zeroing them; 2016 before its first service pack does not tell."""
+def _file_initialisation(session: Session) -> bool | None:
+    """Whether data files are made without zeroing them.
+
+    2016 before its first service pack does not tell; from 2022 on this view asks for a right of its own.
+    """
+    services = list[dict[str, Any]]()
+    with contextlib.suppress(DriverError):
+        services = session.records(SERVICES)
     for service in services:
         said = service.get("instant_file_initialization_enabled")
         if str(service.get("servicename", "")).startswith("SQL Server (") and said in ("Y", "N"):

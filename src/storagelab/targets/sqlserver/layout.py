@@ -178,8 +178,12 @@ def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
 
 def in_folder(folder: str, name: str) -> str:
     r"""A path on the server's machine, which may be Windows or Linux: `D:\data` and `/var/data` tell by themselves."""
-    separator = "\\" if "\\" in folder or re.match(r"[A-Za-z]:", folder) else "/"
+    separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
+
+
+def is_windows_path(path: str) -> bool:
+    return not path.startswith("/") and ("\\" in path or re.match(r"[A-Za-z]:", path) is not None)
 
 
 def drop(session: Session, prefix: str, key: str) -> list[str]:

@@ -11,7 +11,7 @@ from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import MAJOR_2017, MAJOR_2019, MAJOR_2022, ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
-from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way
+from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
@@ -103,7 +103,7 @@ def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config
     drives = _drives(session) if facts.major >= MAJOR_2017 and paths else []
     needs = []
     for (name, path), needed_bytes in paths.items():
-        if facts.major >= MAJOR_2017:
+        if facts.major >= MAJOR_2017 and is_windows_path(path):
             _check_folder(session, name, path)
         drive = _drive_of(path, drives)
         needs.append(
@@ -136,6 +136,7 @@ def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
 
 
 def _check_folder(session: Session, name: str, path: str) -> None:
+    """On Windows only: what this view says of Linux folders is not documented, and CREATE DATABASE will tell."""
     try:
         found = session.value(FOLDER.format(path=tsql.text(path)))
     except DriverError:

@@ -10,7 +10,7 @@ from storagelab.model import Check, Config
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts, read_state
 from storagelab.targets.sqlserver.connection import Session
-from storagelab.targets.sqlserver.layout import DataFile, Layout
+from storagelab.targets.sqlserver.layout import FILEGROUP, DataFile, Layout, is_windows_path
 from storagelab.targets.sqlserver.settings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
@@ -91,7 +91,7 @@ def placement(layout: Layout, files: Records) -> list[Check]:
     """Count, place and equal length of the data files, and place of the log, by the server's own catalogue."""
     found = {str(file["name"]): file for file in files}
     asked, log = layout.data_files, layout.log_file
-    data = [file for file in files if file["filegroup_name"] == "storagelab_data"]
+    data = [file for file in files if file["filegroup_name"] == FILEGROUP]
     return [
         _check("data files", str(len(asked)), str(len(data))),
         _place("place of the data files", [layout.primary_file, *asked], found),
@@ -129,7 +129,7 @@ def _place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str
 
 def same_path(asked: str, got: str) -> bool:
     """Windows does not tell capitals from small letters, nor doubled separators from single ones."""
-    if "\\" in asked or re.match(r"[A-Za-z]:", asked):
+    if is_windows_path(asked):
         return _plain(asked).casefold() == _plain(got).casefold()
     return re.sub("/+", "/", asked) == re.sub("/+", "/", got)
 
@@ -162,7 +162,8 @@ def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
 
 
 def _volume(path: str, name: str, mounts: set[str]) -> Check:
-    told = sorted(mounts - {""})
+    # A mount point in the other system's way of writing tells nothing of this path.
+    told = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
     inside = all(_plain(path).casefold().startswith(_plain(mount).casefold().rstrip("\\")) for mount in told)
     got = f"on {' and '.join(told)}" if told else "the server does not tell on which volume it is"
     return Check(
@@ -220,7 +221,7 @@ def table(session: Session) -> Check:
     """The table is clustered by its key and lies in the filegroup of the data files."""
     facts = _record(session.records(TABLE_FACTS))
     got = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
-    return _check("table", "CLUSTERED in storagelab_data", got, "sys.indexes")
+    return _check("table", f"CLUSTERED in {FILEGROUP}", got, "sys.indexes")
 
 
 def one_row_a_page(session: Session, rows: int) -> Check:

@@ -6,6 +6,7 @@ were, and how many rows are in.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from dataclasses import dataclass
 
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import Session, words
+from storagelab.targets.sqlserver.connection import DriverError, Session, words
 from storagelab.targets.sqlserver.counters import read_files
+from storagelab.targets.sqlserver.pages import Page, PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, look, pages_to_ask
 from storagelab.targets.watching import SERIES_HZ, Pace, Series
 
@@ -141,8 +143,14 @@ class Sampler:
         rows = self._own.rows(FILE_IDS.format(database=tsql.text(self._database)))
         database_id = int(self._own.value(f"SELECT DB_ID({tsql.text(self._database)})"))
         files = {int(file_id): self._numbers.get(str(name), 0) for name, file_id in rows}
+        return Decoder(database_id, files, self._pages(database_id))
+
+    def _pages(self, database_id: int) -> dict[Page, PageInfo]:
+        """Nothing where the server does not tell: the numbers of pages tell the most."""
         asked = pages_to_ask(self._moments, database_id) if self._page_info else []
-        return Decoder(database_id, files, ask_pages(self._own, self._database, asked))
+        with contextlib.suppress(DriverError):
+            return ask_pages(self._own, self._database, asked)
+        return {}
 
     @property
     def _own(self) -> Session:

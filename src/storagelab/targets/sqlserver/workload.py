@@ -11,7 +11,6 @@ from storagelab.errors import RunFailed
 from storagelab.model import WorkloadConfig
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words
-from storagelab.targets.sqlserver.events import GATE
 from storagelab.values import Frozen
 
 TABLE = "MyBigTable"
@@ -65,7 +64,9 @@ BEGIN
 END"""
 _CLOSE_GATE = "EXEC sys.sp_getapplock @Resource = {gate}, @LockMode = N'Exclusive', @LockOwner = N'Session'"
 _OPEN_GATE = "EXEC sys.sp_releaseapplock @Resource = {gate}, @LockOwner = N'Session'"
-_AT_GATE = "SELECT COUNT(*) FROM sys.dm_os_waiting_tasks WHERE wait_type = N'{wait}' AND session_id IN ({sessions})"
+_AT_GATE = """
+SELECT COUNT(DISTINCT session_id) FROM sys.dm_os_waiting_tasks
+WHERE resource_description LIKE N'applicationlock%' AND session_id IN ({sessions})"""
 _CALL = """
 EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transaction}, @rows_per_report = {per_report},
     @gate = {gate}"""
@@ -156,7 +157,7 @@ class Workers:
         for worker in self._workers:
             worker.send(call(self.workload, self.gate))
         deadline = time.monotonic() + GATE_TIMEOUT_S
-        question = _AT_GATE.format(wait=GATE, sessions=tsql.integers(self.sessions))
+        question = _AT_GATE.format(sessions=tsql.integers(self.sessions))
         while time.monotonic() < deadline:
             if gatekeeper.value(question) == len(self._workers):
                 return
