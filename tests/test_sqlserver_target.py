@@ -12,6 +12,7 @@ from sqlserver_specs import PREFIX, config, plan_of, site
 from tds_server import ServerError
 from tsql_parser import SQL_SERVER_2016, TsqlParser, needs_parser
 
+from storagelab import cli
 from storagelab.errors import RunFailed
 from storagelab.model import Cell, Measurement
 from storagelab.runner import _judge
@@ -237,6 +238,56 @@ def test_nothing_but_our_own_database_is_ever_named_in_a_statement_that_changes(
         assert re.findall(r"(?:CREATE|ALTER|DROP|BACKUP) DATABASE \[([^\]]*)\]", batch) == [PREFIX] * len(
             re.findall(r"(?:CREATE|ALTER|DROP|BACKUP) DATABASE", batch)
         )
+
+
+# --- an experiment ---------------------------------------------------------------------------------------------------
+
+SPEC = """
+name = "on-record"
+repetitions = 2
+[target]
+engine = "sqlserver"
+dsn_env = "STORAGELAB_TESTED"
+settings = { recovery = "simple" }
+[volumes.a]
+path = "/data/a"
+remote = true
+[layout]
+log = "a"
+[workload]
+connections = 3
+rows_per_connection = 500
+rows_per_transaction = 100
+[factors]
+"layout.data_files" = [1, 4]
+"""
+
+
+def test_a_whole_experiment_goes_from_spec_to_report_like_any_engines(server, tmp_path, monkeypatch, capfd):
+    (tmp_path / "on-record.toml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*words: str) -> str:
+        monkeypatch.setattr("sys.argv", ["storagelab", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert ended.value.code == 0, out + err
+        return " ".join((out + err).split())
+
+    planned = typed("plan", "on-record.toml")
+    assert "SQL Server 2019 (15.0.4153.1)" in planned
+    assert "has not met a live server yet" in planned
+    assert "From 2019 on PFS pages are updated under a shared latch" in planned
+    found = typed("run", "on-record.toml")
+    assert "WRITELOG" in found
+    assert "This is SQL Server 2019" in found
+    page = (tmp_path / "results" / "on-record" / "report.html").read_text()
+    for text in (found, page, typed("export", "on-record"), typed("report", "on-record", "--format", "md")):
+        assert PASSWORD not in text
+        assert "mssql://" not in text
+    assert "This is SQL Server 2019" in page
+    assert server.names == {"master", "somebody"}
 
 
 # --- every statement -------------------------------------------------------------------------------------------------

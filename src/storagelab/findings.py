@@ -145,6 +145,7 @@ CautionKind = Literal[
     "virtual-disk",
     "durability-off",
     "shared-device",
+    "allocation-latches",
 ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.sqlserver_facts import MAJOR_2022, NAMES
 from storagelab.targets.sqlserver.connection import DriverError, Session, key_of
 from storagelab.targets.sqlserver.settings import ServerState
 from storagelab.values import Frozen
@@ -15,8 +16,6 @@ OLDEST_MAJOR = 13
 """SQL Server 2016: older ones keep no wait statistics by session."""
 SPARE_CONNECTIONS = 4
 """Connections that storagelab itself needs beside the workload's."""
-NAMES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
-MAJOR_2017, MAJOR_2019, MAJOR_2022 = 14, 15, 16
 _WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
 """Engine editions (SERVERPROPERTY) where nobody may say in which files a database lies."""
 

@@ -7,18 +7,15 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
+from storagelab.sqlserver_facts import MAJOR_2017, latch_note
 from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.sqlserver import attached, settings, tsql
-from storagelab.targets.sqlserver.attached import MAJOR_2017, MAJOR_2019, MAJOR_2022, ServerFacts
+from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
-_LATCHES = {
-    2019: "From 2019 on PFS pages are updated under a shared latch (Microsoft, What's new in SQL Server 2019)",
-    2022: "from 2022 on GAM and SGAM pages are as well (Microsoft's SQL Server blog, 2022-07-21)",
-}
 
 
 class _Drive(NamedTuple):
@@ -175,15 +172,3 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     if len({config.layout.data_files for config in configs}) > 1:
         notes.append(latch_note(facts.major))
     return notes
-
-
-def latch_note(major: int) -> str:
-    """What to bear in mind where numbers of data files are compared."""
-    year = attached.NAMES.get(major, "a version that is not known here")
-    if major < MAJOR_2019:
-        effect = "this server does neither, so waits for PFS, GAM and SGAM pages may fall with more files"
-    elif major < MAJOR_2022:
-        effect = "so less is to be gained here from more files than on older servers"
-    else:
-        effect = "so little may be left here of what more files gained on older servers"
-    return f"this is SQL Server {year}. {_LATCHES[2019]}; {_LATCHES[2022]}: {effect}"

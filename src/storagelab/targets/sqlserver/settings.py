@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
+from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.values import Scalar
 
 ON_OFF = ("ON", "OFF")
-VERSION_2019 = 15
 
 
 class Option(NamedTuple):
@@ -40,7 +40,7 @@ DATABASE_OPTIONS: dict[str, Option] = {
     "auto_update_statistics": Option("SET AUTO_UPDATE_STATISTICS {}", "is_auto_update_stats_on", ON_OFF),
     "query_store": Option("SET QUERY_STORE = {}", "is_query_store_on", ON_OFF),
     "accelerated_database_recovery": Option(
-        "SET ACCELERATED_DATABASE_RECOVERY = {}", "is_accelerated_database_recovery_on", ON_OFF, VERSION_2019
+        "SET ACCELERATED_DATABASE_RECOVERY = {}", "is_accelerated_database_recovery_on", ON_OFF, MAJOR_2019
     ),
 }
 TABLE_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -88,7 +88,7 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
         _check_version(name, option.since, major)
         _check_value(name, value, option.allowed)
     elif name in TABLE_OPTIONS:
-        _check_version(name, VERSION_2019 if name == "optimize_for_sequential_key" else 13, major)
+        _check_version(name, MAJOR_2019 if name == "optimize_for_sequential_key" else 13, major)
         _check_value(name, value, TABLE_OPTIONS[name])
     elif name in FILE_SIZES:
         _check_value(name, value, ())

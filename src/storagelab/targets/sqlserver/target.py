@@ -11,6 +11,7 @@ import storagelab
 from storagelab import host
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement, Plan
+from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.targets import Progress, Site
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
 from storagelab.targets.sqlserver.connection import (
@@ -230,7 +231,7 @@ class SqlServerTarget:
             },
             hz=self.config.measure.sample_hz,
             sample_waits=self.config.measure.waits,
-            page_info=self.facts.major >= attached.MAJOR_2019,
+            page_info=self.facts.major >= MAJOR_2019,
         )  # fmt: skip
 
     def _read(self, workers: Workers) -> _Reading:
