@@ -55,6 +55,7 @@ class RecordedSqlServer:
         self.trace_flags: tuple[int, ...] = (3226,)
         self.logins: list[Login] = []
         self.grows = False
+        self.worker_threads = 512
         self.inserting = threading.Event()
         self._held: set[str] = set()
         self._gate = threading.Condition()
@@ -304,6 +305,7 @@ class RecordedSqlServer:
         (r"^SELECT @@SPID", lambda self, login, text, found: Answer([""], [(login.spid,)])),
         (r"ProductVersion", _facts),
         (r"COUNT\(\*\) FROM sys.dm_exec_sessions", lambda *_: Answer([""], [(9,)])),
+        (r"max_workers_count", lambda self, *_: Answer([""], [(self.worker_threads,)])),
         (r"sys.dm_server_services", _services),
         (r"DBCC TRACESTATUS", _trace_status),
         (r"FROM sys.configurations", _configurations),

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
 from tds_server import Answer, ServerError
 
+from storagelab import matrix, spec
 from storagelab.errors import PreflightError, SpecError
 from storagelab.rules import config_of
 from storagelab.sqlserver_facts import latch_note
@@ -68,6 +71,25 @@ def test_what_is_missing_is_named_with_the_way_out(server, changes, words, hint)
     assert words in str(error)
     assert hint in error.hint
     assert error.key == "target.dsn_env"
+
+
+def test_a_server_with_too_few_worker_threads_for_a_common_start_is_refused(server):
+    error = refused(config(workload={"connections": 449}))
+    assert (error.key, "512 worker threads" in str(error)) == ("workload.connections", True)
+    assert "at most 448" in error.hint
+    check(plan_of(config(workload={"connections": 448})), site())
+
+
+def test_transactions_that_may_lock_the_whole_table_are_told_of(server):
+    load = {"rows_per_connection": 5000, "rows_per_transaction": 5000}
+    assert any("lock the whole table" in note for note in check(plan_of(config(workload=load)), site()).notes)
+    assert not any("lock the whole table" in note for note in check(plan_of(config()), site()).notes)
+
+
+def test_the_spec_in_the_documentation_is_one():
+    text = (Path(__file__).resolve().parent.parent / "docs" / "sqlserver.md").read_text()
+    found = text.split("```toml\n")[1].split("```")[0]
+    assert len(matrix.expand(spec.parse(found, "lab.toml")).cells) == 5 * 2 * 2
 
 
 def test_from_2022_on_the_smaller_right_is_enough(server):

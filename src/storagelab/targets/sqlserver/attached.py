@@ -19,6 +19,9 @@ SPARE_CONNECTIONS = 4
 _WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
 """Engine editions (SERVERPROPERTY) where nobody may say in which files a database lies."""
 
+_THREADS_OF_ITS_OWN = 64
+"""Worker threads that are left to the server for itself and for others."""
+
 FACTS = """
 SELECT CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128)) AS version,
        CAST(SERVERPROPERTY(N'Edition') AS nvarchar(128)) AS edition,
@@ -31,6 +34,7 @@ SELECT CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128)) AS version,
        HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') AS may_view_state,
        HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER PERFORMANCE STATE') AS may_view_performance"""
 OPEN_CONNECTIONS = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE is_user_process = 1"
+WORKER_THREADS = "SELECT max_workers_count FROM sys.dm_os_sys_info"
 CONFIGURATIONS = "SELECT LOWER(name), CAST(value_in_use AS bigint) FROM sys.configurations"
 TRACE_STATUS = "DBCC TRACESTATUS (-1) WITH NO_INFOMSGS"
 SERVICES = "SELECT * FROM sys.dm_server_services"
@@ -111,6 +115,13 @@ def check_connections(target: TargetConfig, facts: ServerFacts, session: Session
             f"the server has room for {free} more connections, {connections + SPARE_CONNECTIONS} are needed",
             key=key_of(target),
             hint="raise its setting user connections, or lower workload.connections",
+        )
+    threads = int(session.value(WORKER_THREADS))
+    if threads < connections + _THREADS_OF_ITS_OWN:
+        raise PreflightError(
+            f"the server has {threads} worker threads, and {connections} connections that start together need one each",
+            key="workload.connections",
+            hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max worker threads on the server",
         )
 
 

@@ -17,6 +17,9 @@ from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
 
+_ESCALATING_ROWS = 5_000
+"""Microsoft, Transaction locking and row versioning guide: lock escalation."""
+
 
 class _Drive(NamedTuple):
     """A drive as the server sees it."""
@@ -169,6 +172,8 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
         notes.append("volumes are as you describe them; runs are marked unverified where the server can't confirm it")
+    if any(config.workload.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
+        notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
     if len({config.layout.data_files for config in configs}) > 1:
         notes.append(latch_note(facts.major))
     return notes
