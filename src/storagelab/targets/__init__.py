@@ -57,7 +57,7 @@ def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # n
 
         return check_simulated(plan, site)
     if _on(plan, "sqlserver"):
-        from storagelab.targets.sqlserver.preflight import check as check_sqlserver
+        from storagelab.targets.sqlserver.engine import check as check_sqlserver
 
         return check_sqlserver(plan, site)
     from storagelab.targets.postgres.preflight import check
@@ -83,9 +83,9 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
     A simulated cell's drives come from the run before it, so its target is opened from its block: `targets.simulated`.
     """
     if config.target.engine == "sqlserver":
-        from storagelab.targets.sqlserver.target import SqlServerTarget
+        from storagelab.targets.sqlserver.engine import open_target as open_sqlserver
 
-        return SqlServerTarget(config, site)
+        return open_sqlserver(config, site)
     from storagelab.targets.postgres.target import PostgresTarget
 
     return PostgresTarget(config, site)
@@ -99,7 +99,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     if plan.simulated:
         return []
     if _on(plan, "sqlserver"):
-        from storagelab.targets.sqlserver.target import sweep as sweep_sqlserver
+        from storagelab.targets.sqlserver.engine import sweep as sweep_sqlserver
 
         return sweep_sqlserver(plan, site)
     from storagelab.targets.postgres.target import sweep as sweep_postgres
@@ -114,8 +114,9 @@ def _on(plan: Plan, engine: str) -> bool:
 def server_abilities() -> tuple[Ability, ...]:
     """Which servers this machine could start, for the doctor."""
     from storagelab.targets.postgres.doctor import abilities
+    from storagelab.targets.sqlserver.engine import abilities as abilities_of_sqlserver
 
-    return abilities()
+    return (*abilities(), *abilities_of_sqlserver())
 
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import storagelab
 from storagelab import host
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Check, Config, Measurement, Plan
+from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.targets import Progress, Site
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
@@ -305,23 +305,19 @@ def _words(error: BaseException) -> str:
     return words(error) if isinstance(error, DriverError) else str(error).strip()
 
 
-def sweep(plan: Plan, site: Site) -> list[str]:
-    """Drop what a killed run of this experiment left on its servers; says what was dropped.
+def drop_leftovers(config: Config, site: Site) -> list[str]:
+    """Drop what a killed run of this experiment left on the cell's server; says what.
 
     Raises PreflightError when that can't be done, or something of such a name is not storagelab's.
     """
-    removed = []
-    for target in {(c.config.target.dsn, c.config.target.dsn_env): c.config.target for c in plan.cells}.values():
-        session = connect(target, database="master")
-        try:
-            dropped = drop(session, site.prefix, key_of(target))
-        except DriverError as error:
-            raise PreflightError(
-                f"what an earlier run left on the server can't be dropped: {words(error)}",
-                key=key_of(target),
-                hint=f"drop the database {site.prefix} by hand",
-            ) from error
-        finally:
-            session.close()
-        removed += [f"dropped {name}, left on the server by a run that was killed" for name in dropped]
-    return removed
+    session = connect(config.target, database="master")
+    try:
+        return drop(session, site.prefix, key_of(config.target))
+    except DriverError as error:
+        raise PreflightError(
+            f"what an earlier run left on the server can't be dropped: {words(error)}",
+            key=key_of(config.target),
+            hint=f"drop the database {site.prefix} by hand",
+        ) from error
+    finally:
+        session.close()

@@ -14,6 +14,7 @@ from storagelab.targets.sqlserver.connection import DriverError, Session, words
 from storagelab.values import Frozen
 
 TABLE = "MyBigTable"
+KINDS = ("random-insert", "sequential-insert")
 POLL_S = 0.2
 GATE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
