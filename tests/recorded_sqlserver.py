@@ -56,6 +56,8 @@ class RecordedSqlServer:
         self.logins: list[Login] = []
         self.grows = False
         self.worker_threads = 512
+        self.gate_answer = 0
+        self.holds_at_gate = True
         self.inserting = threading.Event()
         self._held: set[str] = set()
         self._gate = threading.Condition()
@@ -216,8 +218,9 @@ class RecordedSqlServer:
     # --- the load ----------------------------------------------------------------------------------------------------
 
     def _close_gate(self, login: Login, text: str, found: re.Match[str]) -> Answer:
-        self._held.add(found[1])
-        return Answer()
+        if self.gate_answer >= 0:
+            self._held.add(found[1])
+        return Answer([""], [(self.gate_answer,)])
 
     def _open_gate(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         with self._gate:
@@ -234,7 +237,7 @@ class RecordedSqlServer:
         came = time.monotonic()
         with self._gate:
             self._at_gate[spid] = came
-            self._gate.wait_for(lambda: gate not in self._held or spid in self._ended, 20)
+            self._gate.wait_for(lambda: not self.holds_at_gate or gate not in self._held or spid in self._ended, 20)
             del self._at_gate[spid]
         _add(waits, "LCK_M_IS", time.monotonic() - came)
         started, began = time.time(), time.monotonic()
@@ -328,7 +331,7 @@ class RecordedSqlServer:
         (r"FROM sys.partitions", _table),
         (r"FROM sys.indexes", _index),
         (r"COUNT_BIG\(\*\) FROM dbo", _count),
-        (r"@Resource = N'(.*?)', @LockMode = N'Exclusive'", _close_gate),
+        (r"EXEC @answer = sys.sp_getapplock @Resource = N'(.*?)', @LockMode = N'Exclusive'", _close_gate),
         (r"^EXEC sys.sp_releaseapplock @Resource = N'(.*?)'", _open_gate),
         (r"(?s)EXEC dbo.insert_rows @row_count = (\d+),.*@gate = N'(.*)'", _insert_rows),
         (r"(?s)LIKE N'applicationlock%' AND session_id IN \((.*?)\)", _waiting_at_gate),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -76,6 +77,16 @@ def test_volumes_of_a_spec_are_tried_as_well(monkeypatch):
         answers.server.mount_points = None
         found = tried(target_of("LAB"), volumes={"a": VolumeConfig(path="/data/a", remote=True)})
         assert "the server does not tell" in broken(found)[promises.OTHER_CHECKS]
+
+
+def test_relative_volumes_of_a_spec_stand_beside_it(attached, scratch, monkeypatch):
+    """Data files of PostgreSQL go to a folder of this machine."""
+    (scratch / "lab" / "drive").mkdir(parents=True, mode=0o755)
+    (scratch / "lab").chmod(0o755)
+    found = tried(target_of(attached.conninfo), volumes={"a": VolumeConfig(path="drive")}, spec_folder=scratch / "lab")
+    assert found[promises.REACHED].state == "pass", found[promises.REACHED].detail
+    assert found[promises.PLACEMENT].state == "pass"
+    assert list((scratch / "lab" / "drive").iterdir()) == []
 
 
 # --- broken: rights and passwords ------------------------------------------------------------------------------------
@@ -203,7 +214,7 @@ def test_files_that_are_fewer_than_asked_break_their_promise(server, monkeypatch
 @pytest.fixture(scope="module")
 def outcome(shared_server) -> Outcome:
     """What came of one real run."""
-    suite_ = suite._Suite(target_of(shared_server.conninfo), {}, lambda _: None, ROWS)
+    suite_ = suite._Suite(target_of(shared_server.conninfo), {}, lambda _: None, ROWS, Path())
     return suite_._run(suite_.plan.cells[1])
 
 

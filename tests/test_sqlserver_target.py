@@ -7,6 +7,7 @@ import re
 import secrets
 
 import pytest
+import recorded_sqlserver
 from recorded_sqlserver import CPU_SHARE, PASSWORD, SHARES, recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
 from tds_server import ServerError
@@ -78,11 +79,14 @@ def test_the_whole_servers_waits_and_each_files_io_stand_beside(server):
     assert "Page Splits" in counters["performance counters"] or counters["performance counters"] == {}
 
 
-def test_waiting_tasks_name_the_map_and_the_data_file(server):
+def test_waiting_tasks_name_the_map_and_the_data_file(server, monkeypatch):
+    monkeypatch.setattr(recorded_sqlserver, "STEP_S", 0.1)
     tasks = measure(config(layout={"data_files": 3})).waiting_tasks
-    assert {(task.wait_type, task.resource, task.data_file) for task in tasks} >= {
-        ("PAGELATCH_UP", "page 8088 of the primary file (PFS)", None)
-    } or {task.resource for task in tasks} >= {"page 8088 of data file 1 (PFS)", "page 511232 of data file 2 (GAM)"}
+    assert {(task.wait_type, task.resource, task.data_file) for task in tasks} == {
+        ("PAGELATCH_UP", "page 8088 of data file 1 (PFS)", 1),
+        ("PAGELATCH_UP", "page 1 of data file 1 (PFS)", 1),
+        ("PAGELATCH_UP", "page 511232 of data file 2 (GAM)", 2),
+    }
 
 
 def test_2016_decodes_pages_by_arithmetic_and_is_asked_for_nothing_newer(monkeypatch):
@@ -208,6 +212,16 @@ def test_a_connection_that_fails_mid_run_fails_it_in_the_servers_words_and_leave
     assert server.names == {"master", "somebody"}
     server.refuse.clear()
     assert measure(config()).rows == 1500
+
+
+def test_a_gate_that_can_not_be_closed_or_does_not_hold_fails_the_run_at_once(server):
+    server.gate_answer = -1
+    with pytest.raises(RunFailed, match="could not be closed: sp_getapplock answers -1"):
+        measure(config())
+    server.gate_answer, server.holds_at_gate = 0, False
+    with pytest.raises(RunFailed, match="did not wait at the start gate"):
+        measure(config())
+    assert server.names == {"master", "somebody"}
 
 
 def test_what_is_interrupted_ends_its_sessions_and_leaves_nothing(server):

@@ -181,8 +181,9 @@ def doctor_(
 def _verify(target: str, spec_file: Path | None) -> None:
     """On the volumes of the spec's first cell, if there is one. Exit code 1 if a promise is broken."""
     volumes = matrix.expand(spec.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
+    folder = spec_file.resolve().parent if spec_file is not None else None
     with _Interruptible():
-        promises = contract.verify(contract.target_of(target), volumes, _say)
+        promises = contract.verify(contract.target_of(target), volumes, _say, spec_folder=folder)
     print_promises(_out(), promises)
     if any(promise.state == "fail" for promise in promises):
         raise typer.Exit(1)

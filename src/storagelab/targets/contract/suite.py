@@ -49,10 +49,12 @@ def verify(
     volumes: Mapping[str, VolumeConfig] | None = None,
     say: Say = lambda _: None,
     rows_per_connection: int = ROWS_PER_CONNECTION,
+    spec_folder: Path | None = None,
 ) -> tuple[Promise, ...]:
     """Every promise in the order of `promises.ALL`; those that could not be tried are open. Whatever becomes of them,
-    what was made on the server is removed. `say` is told what is being done."""
-    suite = _Suite(target, dict(volumes or {}), say, rows_per_connection)
+    what was made on the server is removed. `say` is told what is being done. Relative paths of `volumes` are relative
+    to `spec_folder`."""
+    suite = _Suite(target, dict(volumes or {}), say, rows_per_connection, spec_folder or Path.cwd())
     with contextlib.closing(suite.kept()) as kept:
         found = {promise.name: suite.without_password(promise) for promise in kept}
     return tuple(found.get(name, Promise(name=name, state="open", detail="not tried")) for name in p.ALL)
@@ -60,13 +62,18 @@ def verify(
 
 class _Suite:
     def __init__(
-        self, target: TargetConfig, volumes: dict[str, VolumeConfig], say: Say, rows_per_connection: int
+        self,
+        target: TargetConfig,
+        volumes: dict[str, VolumeConfig],
+        say: Say,
+        rows_per_connection: int,
+        spec_folder: Path,
     ) -> None:
         self.probe: Probe = probe_of(target.engine)
         name, value = self.probe.setting
         self.target = target.model_copy(update={"settings": {**target.settings, name: value}})
         self.volumes, self.say, self.rows_per_connection = volumes, say, rows_per_connection
-        self.site = Site(experiment="contract", identity=secrets.token_hex(4), spec_folder=Path.cwd())
+        self.site = Site(experiment="contract", identity=secrets.token_hex(4), spec_folder=spec_folder)
         self.experiment = Experiment(name="contract")
         self.plan = self._plan()
         self.password = _password_of(target)

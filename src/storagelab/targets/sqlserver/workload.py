@@ -63,7 +63,10 @@ BEGIN
     SELECT DATEDIFF_BIG(microsecond, '19700101', @started) AS started_us,
            DATEDIFF_BIG(microsecond, '19700101', @finished) AS finished_us;
 END"""
-_CLOSE_GATE = "EXEC sys.sp_getapplock @Resource = {gate}, @LockMode = N'Exclusive', @LockOwner = N'Session'"
+_CLOSE_GATE = """
+DECLARE @answer int;
+EXEC @answer = sys.sp_getapplock @Resource = {gate}, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
+SELECT @answer"""
 _OPEN_GATE = "EXEC sys.sp_releaseapplock @Resource = {gate}, @LockOwner = N'Session'"
 _AT_GATE = """
 SELECT COUNT(DISTINCT session_id) FROM sys.dm_os_waiting_tasks
@@ -154,7 +157,9 @@ class Workers:
 
     def gather(self, gatekeeper: Session) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
-        gatekeeper.execute(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
+        answer = gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
+        if answer is None or answer < 0:
+            raise RunFailed(f"the start gate could not be closed: sp_getapplock answers {answer}")
         for worker in self._workers:
             worker.send(call(self.workload, self.gate))
         deadline = time.monotonic() + GATE_TIMEOUT_S
@@ -163,6 +168,8 @@ class Workers:
             if gatekeeper.value(question) == len(self._workers):
                 return
             self._raise_if_one_failed()
+            if any(worker.loop is not None for worker in self._workers):
+                raise RunFailed("a connection did not wait at the start gate")
             time.sleep(0.005)
         raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
 
