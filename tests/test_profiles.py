@@ -43,6 +43,10 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         ("[geometry.dies]", "[geometry.dice]", "geometry.dies: is missing"),
         ("source = ", 'note = "x"\nsource = ', "geometry.raw_bytes.note: is not a figure"),
         ("[mapping.worst_case_bytes.512]", "[mapping.worst_case_bytes.small]", "small: is no size of a sector"),
+        ("bounds = [64, 8192]", "bounds = [65, 8192]", "pages_per_block.bounds: the value 64 is not within 65 to 8192"),
+        ("bounds = [64, 8192]", "bounds = [64, 64]", "pages_per_block.bounds: 64 must be less than 64"),
+        ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted figures"),
+        ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
         ("name = ", "name ", "can't be used"),
     ],
 )

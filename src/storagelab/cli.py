@@ -34,6 +34,9 @@ from storagelab.report.profile_text import print_profile, print_profiles
 from storagelab.store import Store, StoreChanged
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.uninterrupted import STOPPING
+from storagelab.validation import making, table
+from storagelab.validation.articles import articles
+from storagelab.validation.parameters import parameters
 
 app = typer.Typer(
     help="Which storage layout is fastest for this database, by how much, and why?",
@@ -189,6 +192,50 @@ def _verify(target: str, spec_file: Path | None) -> None:
         raise typer.Exit(1)
 
 
+@app.command()
+def validate(
+    format_: Annotated[
+        Literal["md", "csv", "json"] | None, typer.Option("--format", help="What to print; default: tables.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Put the tables, as md, into this document, too.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="ID", help="Articles (A) or figures (A1); default: all.")
+    ] = None,
+    scale: Annotated[int, typer.Option("--scale", min=1, max=1000, help="How many times smaller the world is.")] = 64,
+    repetitions: Annotated[
+        int | None, typer.Option("--repetitions", min=1, help="Runs of a cell; default: as each spec says.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: all cores.")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Keep the runs in this folder, and go on from there.")
+    ] = None,
+    experiments: Annotated[
+        Path | None, typer.Option("--experiments", metavar="FOLDER", help="The ready-made specs.")
+    ] = None,
+) -> None:
+    """Simulate what was published, and print published | simulated | error for every figure.
+
+    Misses are in the table, and no reason to fail.
+    """
+    chosen = articles(only or ())
+    asked = making.Asked(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
+    before = table.existing(write) if write is not None else None
+    planned = making.plan(chosen, asked)
+    # Looked up before the runs: they may take long, and what is shown must be what was simulated.
+    model = parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
+    with _Interruptible() as stopping:
+        rows, simulations = making.simulate(planned, asked, _err(), stopping.check)
+    found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)
+    if format_ is None:
+        table.print_validation(_out(), found)
+    else:
+        _write(table.render(format_, found), None)
+    if write is not None:
+        _write(table.document(before, found), write)
+
+
 profiles_app = typer.Typer(
     help="Profiles of drives for simulations.", invoke_without_command=True, rich_markup_mode=None
 )
@@ -215,6 +262,12 @@ def _version(
     if version:
         _say(f"storagelab {storagelab.__version__}", stdout=True)
         raise typer.Exit
+
+
+def _ready_made_specs() -> Path:
+    """The folder `experiments` here, else that of the checkout which storagelab runs from."""
+    here = Path("experiments")
+    return here if here.is_dir() else Path(storagelab.__file__).resolve().parents[2] / here
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ pub mod files;
 pub mod geometry;
 mod io;
 pub mod log;
+mod look_ahead;
 pub mod pool;
 mod sample;
 mod session;
@@ -132,7 +133,28 @@ pub struct Engine<'w> {
     write_latency_ns: Cell<Ns>,
     split_rng: RefCell<Rng>,
     counters: Counters,
-    failure: RefCell<Option<Offline>>,
+    failure: RefCell<Option<Failure>>,
+}
+
+/// Why a run could not go on, though its scenario could begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A drive answers no more.
+    Offline(Offline),
+    /// The table found no page: it came out larger than expected.
+    FilesFull,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Offline(offline) => offline.fmt(formatter),
+            Self::FilesFull => write!(
+                formatter,
+                "the data files are full: fewer rows, larger files, a larger drive or another format would help"
+            ),
+        }
+    }
 }
 
 impl<'w> Engine<'w> {
@@ -147,13 +169,13 @@ impl<'w> Engine<'w> {
         let mut files = Files::new(geometry, &layout);
         files.take_extent(0);
         let root_page = files.take_page(0);
-        files.set_owner(root_page, 0);
+        let root = files.leaf_on(root_page).expect("its extent was taken");
         let frames = u32::try_from(scenario.pool_pages()).expect("the scenario was checked");
         let mut pool = Pool::new(frames);
         let frame = pool.take_free().expect("a pool has frames");
-        pool.fill(frame, 0);
+        pool.fill(frame, root);
         let rows_per_connection = run.workload.rows_per_connection / u64::from(scenario.scale);
-        let leaves = layout.pages_for(rows_per_connection * u64::from(run.workload.connections));
+        let leaves = files::leaves_for(rows_per_connection * u64::from(run.workload.connections));
         let (log_drive, _, log_bytes) = layout.log;
         let sector_bytes = u64::from(drives[log_drive].parameters().mapping.sector_bytes);
         let reach_ns = costs.row_cpu_ns.value * costs.cpu_jitter_per_mille.value / 1000;
@@ -178,7 +200,7 @@ impl<'w> Engine<'w> {
             stock: Cell::new(rows_per_connection * u64::from(run.workload.connections)),
             rows_per_transaction: run.workload.rows_per_transaction,
             run_seed: run.seed,
-            tree: RefCell::new(Tree::new(root_page, usize::try_from(leaves).unwrap_or(0))),
+            tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
             files: RefCell::new(files),
             drive_cpu_ns: drives
@@ -229,8 +251,14 @@ impl<'w> Engine<'w> {
 
     /// Why the run failed, if it did.
     #[must_use]
-    pub fn failure(&self) -> Option<Offline> {
+    pub fn failure(&self) -> Option<Failure> {
         *self.failure.borrow()
+    }
+
+    /// Ends the run, which has failed; the first reason counts.
+    fn fail(&self, failure: Failure) {
+        self.failure.borrow_mut().get_or_insert(failure);
+        self.os.kernel().stop();
     }
 
     /// Gives the drives back.
@@ -289,10 +317,15 @@ impl<'w> Engine<'w> {
                 self.counters.rows.get()
             ));
         }
-        let files = self.files.borrow();
-        for (number, leaf) in (0..).zip(&tree.leaves) {
-            if files.owner(leaf.page) != number {
-                return Err(format!("leaf {number} lies on page {}, which is another's", leaf.page));
+        let (files, drives) = (self.files.borrow(), self.drives.borrow());
+        for (number, state) in (0..).zip(&tree.states).filter(|(_, leaf)| leaf.is_leaf()) {
+            let page = files.page_of(number);
+            if files.leaf_on(page) != Some(number) {
+                return Err(format!("leaf {number} lies on page {page}, which is another's"));
+            }
+            let in_memory = state.flags & tree::flag::ABSENT == 0;
+            if !in_memory && !self.is_on_drive(page, &drives) {
+                return Err(format!("leaf {number} is neither in memory nor on its drive"));
             }
         }
         let dirty = tree
@@ -304,6 +337,41 @@ impl<'w> Engine<'w> {
             return Err(format!(
                 "{dirty} leaves are dirty, {} counted",
                 self.counters.dirty_pages.get()
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Engine<'_> {
+    /// Whether all of a page has been written to its drive, this run or before.
+    fn is_on_drive(&self, page: u32, drives: &[Drive]) -> bool {
+        let (drive, offset) = self.layout.place(page);
+        let (first, pages) = io::flash_pages(&drives[drive], offset, PAGE_BYTES);
+        (first..first + pages).all(|page| drives[drive].ftl().flash_page(page).is_some())
+    }
+
+    /// Asserts what must hold, beside [`Engine::check`], once all sessions have ended: nobody waits, nothing is held.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check_end(&self) -> Result<(), String> {
+        use tree::flag::{LATCHED, NEW, READING, SPLITTING};
+        let tree = self.tree.borrow();
+        for (number, state) in tree.states.iter().enumerate() {
+            if state.waiters > 0 || state.flags & (READING | SPLITTING | NEW | LATCHED) != 0 {
+                return Err(format!(
+                    "leaf {number} has {} waiters and flags {:#b} after the last session",
+                    state.waiters, state.flags
+                ));
+            }
+        }
+        let waiting = self.waiting_for_frames.borrow().len();
+        let latches = self.os.latches_in_use();
+        let upper: u32 = self.upper_latches.iter().map(Cell::get).sum();
+        if waiting + latches > 0 || upper > 0 {
+            return Err(format!(
+                "{waiting} leaves wait for frames, {latches} latches and {upper} above the leaves are in use after the last session"
             ));
         }
         Ok(())

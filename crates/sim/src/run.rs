@@ -127,6 +127,14 @@ impl Block {
         self.drives.iter().map(Drive::save).collect()
     }
 
+    /// Says what is wrong with the maps of the drives, if anything is; see [`crate::flash::Ftl::check`].
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check_drives(&self) -> Result<(), String> {
+        self.drives.iter().try_for_each(|drive| drive.ftl().check())
+    }
+
     /// How many runs have been made.
     #[must_use]
     pub const fn runs_done(&self) -> usize {
@@ -150,6 +158,8 @@ impl Block {
             drive.rest(Rng::stream(plan.seed, &format!("drive {name}")));
             if plan.format_before {
                 drive.format();
+            } else {
+                drive.free_all();
             }
         }
         let mut layout = Layout::of(&self.scenario, &plan).map_err(BlockError::Defect)?;
@@ -234,8 +244,16 @@ impl<'r, 'w> Run<'r, 'w> {
                 .run_until(until)
                 .map_err(|stuck| BlockError::Defect(stuck.to_string()))?;
             self.sample();
-            if state == Progress::Finished || self.engine.failure().is_some() {
+            if self.engine.failure().is_some() {
                 break;
+            }
+            if state == Progress::Finished {
+                self.engine.check_end().map_err(BlockError::Defect)?;
+                break;
+            }
+            #[cfg(debug_assertions)]
+            if self.series.at_ns.len() % WAITING_EVERY == 0 {
+                self.engine.check().map_err(BlockError::Defect)?;
             }
             let step = Step {
                 run: self.index,
@@ -300,7 +318,7 @@ impl<'r, 'w> Run<'r, 'w> {
         );
         RunOutcome {
             run: self.index,
-            failure: self.engine.failure().map(|offline| offline.to_string()),
+            failure: self.engine.failure().map(|failure| failure.to_string()),
             elapsed_ns: books.elapsed_ns,
             rows: self.last.rows,
             connections,
@@ -385,4 +403,46 @@ fn drive_outcome(name: &str, drive: &Drive, before: &Counters) -> DriveOutcome {
 )]
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The scenario's check leaves room for what chance makes of a table; here it is not asked.
+    #[test]
+    fn a_table_that_outgrows_its_files_fails_its_run_in_plain_words_and_the_next_run_is_made() {
+        let profile = include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../src/storagelab/profiles/iodrive-320.toml"
+        ));
+        let profile: crate::flash::DriveProfile = toml::from_str(profile).expect("a profile");
+        let run = |rows: u64| {
+            serde_json::json!({
+                "data_files": 3, "data_volumes": ["a"], "log_volume": "a", "seed": 1, "data_bytes": 3_000_000_000_u64,
+                "workload": {"kind": "random-insert", "connections": 8, "rows_per_connection": rows, "rows_per_transaction": 10},
+            })
+        };
+        let scenario = serde_json::json!({
+            "scale": 1000, "seed": 1, "server": {"cores": 2, "memory_bytes": 8_000_000_000_u64},
+            "drives": {"ssd": {"profile": profile, "format": "basic", "driver": "2.2.3", "sector_bytes": 512}},
+            "volumes": {"a": {"drives": ["ssd"]}}, "runs": [run(100_000), run(100_000)],
+        });
+        let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+        let mut block = Block::new(scenario).expect("so few rows fit");
+        block.scenario.runs[0].workload.rows_per_connection = 5_000_000;
+        let mut next = || {
+            block
+                .run_next(|_| ControlFlow::Continue(()))
+                .expect("no defect")
+                .expect("a run")
+        };
+        let (full, after) = (next(), next());
+        assert!(
+            full.failure
+                .is_some_and(|why| why.starts_with("the data files are full"))
+        );
+        assert!(full.rows > 5_000 && full.rows < 40_000, "{} rows", full.rows);
+        assert_eq!((after.failure, after.rows), (None, 800));
+    }
 }

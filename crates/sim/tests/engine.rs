@@ -1,13 +1,14 @@
-//! The simulated engine at work: facts of article A that need no fitting, determinism, conservation, small worlds at random.
+//! The simulated engine at work: facts of article A that need no fitting, determinism, conservation, drives and
+//! their history, refusals. Small worlds at random are in `worlds.rs`.
 
 mod world;
 
 use std::ops::ControlFlow;
 
-use proptest::prelude::*;
 use serde_json::json;
+use storagelab_sim::engine::files::Layout;
 use storagelab_sim::run::{Block, BlockError};
-use world::{article_a, float, off, outcomes, read, rest_of, run, waits};
+use world::{article_a, drive, float, off, outcomes, read, rest_of, run, waits};
 
 /// Small enough for a debug build.
 const SMALL: u32 = 512;
@@ -175,6 +176,7 @@ fn what_cannot_be_is_refused_by_name() {
         ("/drives/ssd/format", json!("no-such"), "drives.ssd"),
         ("/volumes/a/drives", json!(["hdd"]), "volumes.a"),
         ("/volumes/a/drives", json!(["ssd", "ssd"]), "volumes.a"),
+        ("/server/memory_bytes", json!(u64::MAX), "server.memory_bytes"),
         ("/runs/0/data_files", json!(0), "runs[0].data_files"),
         ("/runs/0/data_files", json!(129), "runs[0].data_files"),
         ("/runs/0/data_volumes", json!(["b"]), "runs[0].data_volumes"),
@@ -190,6 +192,11 @@ fn what_cannot_be_is_refused_by_name() {
             "runs[0].workload.rows_per_connection",
         ),
         (
+            "/runs/0/workload/rows_per_connection",
+            json!(u64::MAX),
+            "runs[0].workload.rows_per_connection",
+        ),
+        (
             "/runs/0/workload/rows_per_transaction",
             json!(0),
             "runs[0].workload.rows_per_transaction",
@@ -201,6 +208,21 @@ fn what_cannot_be_is_refused_by_name() {
         let refusal = Block::new(read(&scenario)).expect_err(pointer);
         assert_eq!(refusal.place, place, "{refusal}");
     }
+    for (cost, value) in [
+        ("row_cpu_ns", 0),
+        ("row_cpu_ns", u64::MAX),
+        ("checkpoint_latency_ns", 10),
+        ("checkpoint_period_ns", 1_000_000),
+        ("log_block_bytes", 16_000_000),
+        ("index_fanout", 0),
+        ("gather_pages", 1 << 40),
+    ] {
+        let mut scenario = article_a(64, &[run(8)]);
+        scenario["runs"][0]["log_bytes"] = json!(1_000_000);
+        scenario["server"]["costs"][cost] = json!({"value": value, "label": "fitted", "source": "none"});
+        let refusal = Block::new(read(&scenario)).expect_err(cost);
+        assert_eq!(refusal.place, format!("server.costs.{cost}"), "{refusal}");
+    }
     let mut pool = article_a(64, &[run(8)]);
     pool["server"]["costs"] = json!({"pool_per_mille": {"value": 1200, "label": "fitted", "source": "none"}});
     let refusal = Block::new(read(&pool)).expect_err("a pool larger than the memory");
@@ -211,41 +233,87 @@ fn what_cannot_be_is_refused_by_name() {
     assert_eq!(refusal.place, "runs[0].data_files");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+/// Article A's drive with a smaller flash, so that small tables lie all over it.
+fn small_drive() -> serde_json::Value {
+    let mut drive = drive();
+    drive["profile"]["geometry"]["raw_bytes"]["value"] = json!(80_000_000_000_u64);
+    drive["profile"]["formats"]["maximum-write"]["value"] = json!(50_000_000_000_u64);
+    drive
+}
 
-    /// Each run checks itself at its end: no page lost or doubled, frames add up, time adds up, nobody left waiting.
-    #[test]
-    fn small_worlds_at_random_keep_their_pages_frames_and_time(
-        cores in 1_u32..12,
-        connections in 1_u32..90,
-        files in 1_u32..20,
-        rows_per_transaction in 1_u32..2000,
-        memory_mb in 4_000_u64..20_000,
-        lazy_writer: bool,
-        checkpoints: bool,
-        notice_at_switch: bool,
-        parent_latches: bool,
-        pick_tries in 0_u32..3,
-        seed: u64,
-    ) {
-        let mut scenario = article_a(1000, &[run(files), run(files)]);
-        scenario["server"] = json!({
-            "cores": cores, "memory_bytes": memory_mb * 1_000_000,
-            "switches": {"lazy_writer": lazy_writer, "checkpoints": checkpoints, "notice_at_switch": notice_at_switch,
-                "parent_latches": parent_latches, "pick_tries": pick_tries},
-        });
-        scenario["runs"][0]["seed"] = json!(seed);
-        scenario["runs"][1]["files_shift"] = json!(true);
-        for index in 0..2 {
-            scenario["runs"][index]["workload"] = json!({
-                "kind": "random-insert", "connections": connections, "rows_per_connection": 60_000_000 / u64::from(connections),
-                "rows_per_transaction": rows_per_transaction,
-            });
-        }
-        for outcome in outcomes(&scenario) {
-            prop_assert_eq!(outcome.failure, None);
-            prop_assert_eq!(outcome.rows, u64::from(connections) * (60_000_000 / u64::from(connections) / 1000));
-        }
+#[test]
+fn files_that_were_moved_over_the_end_of_the_drive_go_on_at_its_beginning_and_so_does_their_log() {
+    let mut scenario = article_a(1000, &vec![run(4); 40]);
+    scenario["drives"]["ssd"] = small_drive();
+    for index in 0..40 {
+        let plan = &mut scenario["runs"][index];
+        (plan["files_shift"], plan["seed"]) = (json!(true), json!(index));
+        plan["workload"] = json!({"kind": "random-insert", "connections": 8, "rows_per_connection": 200_000, "rows_per_transaction": 10});
+        plan["log_bytes"] = json!(40_000_000_000_u64);
     }
+    let all = outcomes(&scenario);
+    assert!(
+        all.iter()
+            .all(|outcome| outcome.failure.is_none() && outcome.rows == 1600)
+    );
+}
+
+#[test]
+fn pieces_of_what_goes_over_the_end_of_the_drive_are_all_of_it() {
+    let scenario = read(&article_a(SMALL, &[run(1)]));
+    let mut layout = Layout::of(&scenario, &scenario.runs[0]).expect("it fits");
+    layout.drive_bytes = vec![10 * 8192 + 4096];
+    layout.shift_bytes = vec![9 * 8192];
+    let pieces = |offset, bytes| layout.pieces(0, layout.shifted(0, offset), bytes).collect::<Vec<_>>();
+    assert_eq!(pieces(0, 8192), [(9 * 8192, 8192)]);
+    assert_eq!(pieces(0, 3 * 8192), [(9 * 8192, 8192), (0, 2 * 8192)]);
+    assert_eq!(pieces(8192, 512), [(0, 512)]);
+    assert_eq!(pieces(4096, 8192), [(9 * 8192 + 4096, 4096), (0, 4096)]);
+}
+
+#[test]
+fn a_drive_that_is_told_of_deleted_files_has_room_for_the_next_ones_and_one_that_is_not_fills_up() {
+    let used = |trim: bool| {
+        let mut scenario = article_a(SMALL, &[run(2), run(8), run(32)]);
+        scenario["drives"]["ssd"]["trim"] = json!(trim);
+        let used: Vec<f64> = outcomes(&scenario)
+            .iter()
+            .map(|outcome| outcome.drives[0].utilisation)
+            .collect();
+        used
+    };
+    let (told, untold) = (used(true), used(false));
+    assert!(off(told[2], told[0]) < 0.1, "{told:?} of the flash in use");
+    assert!(
+        untold[2] > untold[1] && untold[1] > 1.3 * untold[0],
+        "{untold:?} of the flash in use"
+    );
+}
+
+#[test]
+fn a_drive_that_went_off_line_stays_so_also_over_a_rest_until_it_is_formatted() {
+    let mut scenario = article_a(SMALL, &[run(1), run(1), run(1)]);
+    scenario["drives"]["ssd"]["host_ram_bytes"] = json!(14_000_000);
+    scenario["runs"][2]["format_before"] = json!(true);
+    for index in 0..3 {
+        let rows = if index == 2 { 100_000 } else { 2_500_000 };
+        scenario["runs"][index]["workload"]["rows_per_connection"] = json!(rows);
+    }
+    let failures = |block: &mut Block| {
+        let all = rest_of(block);
+        all.iter().map(|outcome| outcome.failure.is_some()).collect::<Vec<_>>()
+    };
+    let mut block = Block::new(read(&scenario)).expect("it can be run");
+    let first = block
+        .run_next(|_| ControlFlow::Continue(()))
+        .expect("a run")
+        .expect("the first");
+    assert!(
+        first
+            .failure
+            .is_some_and(|why| why.contains("larger sectors, a newer driver"))
+    );
+    let mut rested = Block::resume(read(&scenario), 1, &block.save_drives()).expect("it can be resumed");
+    assert_eq!(failures(&mut block), [true, false]);
+    assert_eq!(failures(&mut rested), [true, false]);
 }

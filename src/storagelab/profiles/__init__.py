@@ -23,6 +23,10 @@ class Figure(Frozen):
     value: Scalar
     label: Label
     source: str = Field(min_length=1)
+    bounds: tuple[int | float, int | float] | None = Field(
+        None, description="the least and the most a fit may make of it"
+    )
+    fitted_on: tuple[str, ...] = Field((), description="the published figures it was fitted on, by their number")
 
 
 class Geometry(Frozen):
@@ -67,6 +71,7 @@ class Driver(Frozen):
     host_cpu_ns: Figure
     host_cpu_sector_ns: Figure
     ram_divisor: Figure
+    programmed_per_mille: Figure | None = None
 
 
 class Profile(Frozen):
@@ -133,9 +138,26 @@ def _checked(content: dict[str, object]) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{dotted(first['loc'])}: {_PLAIN.get(first['type'], first['msg'].lower())}") from None
+    for name, figure in profile.figures():
+        if wrong_bounds := _wrong_bounds(figure):
+            raise ValueError(f"{name}.bounds: {wrong_bounds}")
     if wrong := [size for size in profile.mapping.worst_case_bytes if not size.isdigit()]:
         raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is no size of a sector in bytes")
     return profile
+
+
+def _wrong_bounds(figure: Figure) -> str:
+    """What can't be about the bounds of a figure; nothing where all is well."""
+    if figure.bounds is None:
+        return ""
+    low, high = figure.bounds
+    if figure.label != "fitted":
+        return f"are for fitted figures, and this one is {figure.label}"
+    if isinstance(figure.value, str | bool):
+        return "are for numbers"
+    if low >= high:
+        return f"{low:g} must be less than {high:g}"
+    return "" if low <= figure.value <= high else f"the value {figure.value:g} is not within {low:g} to {high:g}"
 
 
 _PLAIN = {

@@ -1,9 +1,9 @@
 //! The next page of the table: which file, and the latches of its allocation pages.
 
-use super::{Engine, KEY_GAM, KEY_PFS, KEY_SHIFT};
+use super::{Engine, Failure, KEY_GAM, KEY_PFS, KEY_SHIFT};
 use crate::rng::Rng;
 use crate::scenario::{PfsLatch, PickFile};
-use crate::sqlos::{Latch, LatchClass, Mode};
+use crate::sqlos::{Latch, LatchClass, Mode, WaitType};
 
 impl<'w> Engine<'w> {
     fn pfs_latch(&self, file: u32) -> Latch<'w> {
@@ -26,7 +26,12 @@ impl<'w> Engine<'w> {
             PfsLatch::Shared => Mode::Sh,
         };
         loop {
-            let file = self.pick_file(own_file, mode, rng);
+            let Some(file) = self.pick_file(own_file, mode, rng) else {
+                self.fail(Failure::FilesFull);
+                // Nobody lets the files grow: the run has ended.
+                self.os.event(0).wait(WaitType::AsyncIoCompletion).await;
+                continue;
+            };
             if self.files.borrow().needs_extent(file) {
                 self.take_extent(file, rng).await;
             }
@@ -54,11 +59,11 @@ impl<'w> Engine<'w> {
         gam.release();
     }
 
-    /// Files have one size, so by proportional fill they take turns. How strictly is a matter of the switches.
-    fn pick_file(&self, own_file: &mut u32, mode: Mode, rng: &mut Rng) -> u32 {
+    /// Files have one size, so by proportional fill they take turns. How strictly is a matter of the switches. Nothing if all
+    /// are full.
+    fn pick_file(&self, own_file: &mut u32, mode: Mode, rng: &mut Rng) -> Option<u32> {
         let count = self.files.borrow().count();
         let mut tries = self.switches.pick_tries;
-        let mut full = 0;
         loop {
             let file = match self.switches.pick_file {
                 PickFile::RoundRobin => {
@@ -73,18 +78,16 @@ impl<'w> Engine<'w> {
                 PickFile::Random => u32::try_from(rng.below(u64::from(count))).unwrap_or(0),
             };
             if self.files.borrow().is_full(file) {
-                full += 1;
-                assert!(
-                    full < 64 * count,
-                    "the data files are full, though the scenario's check found room"
-                );
+                if self.files.borrow().are_full() {
+                    return None;
+                }
                 continue;
             }
             if tries > 0 && count > 1 && self.pfs_latch(file).is_barred(mode) {
                 tries -= 1;
                 continue;
             }
-            return file;
+            return Some(file);
         }
     }
 }

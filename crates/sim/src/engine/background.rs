@@ -43,6 +43,7 @@ impl Engine<'_> {
                 let (pool, tree) = (self.pool.borrow(), self.tree.borrow());
                 let end = pool.len().min(frame + CHECKPOINT_BATCH);
                 while frame < end {
+                    pool.look_ahead(frame as usize, &tree);
                     let leaf = pool.leaf_in(frame);
                     frame += 1;
                     if leaf != NO_LEAF && tree.states[leaf as usize].flags & (flag::DIRTY | flag::BUSY) == flag::DIRTY {

@@ -42,7 +42,8 @@ impl Layout {
         }
         let log_drive = drive_of(&run.log_volume)?;
         let log_bytes = (run.log_bytes / u64::from(scenario.scale))
-            .next_multiple_of(PAGE_BYTES)
+            .checked_next_multiple_of(PAGE_BYTES)
+            .unwrap_or(u64::MAX)
             .max(64 * PAGE_BYTES);
         let mut used = vec![0; drives.len()];
         used[log_drive] = log_bytes;
@@ -74,7 +75,7 @@ impl Layout {
     /// Moves everything to a random place, as a file system may that has deleted the files of the run before.
     pub fn shift(&mut self, rng: &mut Rng) {
         for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.drive_bytes) {
-            *shift = rng.below(bytes / PAGE_BYTES) * PAGE_BYTES;
+            *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
         }
     }
 
@@ -84,12 +85,11 @@ impl Layout {
         u64::from(self.pages_per_file) * self.files.len() as u64
     }
 
-    /// About how many pages a table of random keys takes: leaves a little under ln 2 full, the index above them, and what
-    /// each file keeps for itself.
+    /// Pages of all data files that a table can have: no header, no allocation page.
     #[must_use]
-    pub fn pages_for(&self, rows: u64) -> u64 {
-        let leaves = rows * 100 / (66 * u64::from(ROWS_PER_PAGE));
-        leaves + leaves / 150 + 4 * u64::from(EXTENT_PAGES) * self.files.len() as u64
+    pub fn table_pages(&self, geometry: Geometry) -> u64 {
+        let own = u64::from(EXTENT_PAGES) + geometry.allocation_pages(self.pages_per_file);
+        u64::from(self.pages_per_file).saturating_sub(own) * self.files.len() as u64
     }
 
     /// The drive and the byte there of a page, numbered over all files.
@@ -105,9 +105,38 @@ impl Layout {
     /// Where an address is after the shift.
     #[must_use]
     pub fn shifted(&self, drive: usize, offset: u64) -> u64 {
-        let usable = self.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES;
-        (offset + self.shift_bytes[drive]) % usable
+        let usable = self.whole_pages(drive);
+        let place = offset + self.shift_bytes[drive];
+        // Both are less than `usable`, so this is the remainder, without a division.
+        if place < usable { place } else { place - usable }
     }
+
+    /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the drive, since files
+    /// that were moved over it go on at its beginning. Each piece is its first byte and its length.
+    pub fn pieces(&self, drive: usize, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let before_end = bytes.min(self.whole_pages(drive) - offset);
+        let pieces = [(offset, before_end), (0, bytes - before_end)];
+        pieces.into_iter().filter(|&(_, bytes)| bytes > 0)
+    }
+
+    /// The bytes of a drive that whole database pages can be put on.
+    fn whole_pages(&self, drive: usize) -> u64 {
+        self.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES
+    }
+}
+
+/// About how many leaves a table of random keys has, rather too many: they are ln 2 full, give or take what chance and the last
+/// splits make of it.
+#[must_use]
+pub fn leaves_for(rows: u64) -> u64 {
+    let pages = u128::from(rows) * 100 / (66 * u128::from(ROWS_PER_PAGE));
+    u64::try_from(pages).unwrap_or(u64::MAX)
+}
+
+/// About how many pages above so many leaves, rather too many: one splits off for every `fanout` splits, by chance.
+#[must_use]
+pub const fn index_pages_for(leaves: u64, fanout: u64) -> u64 {
+    (leaves / fanout).saturating_mul(3) / 2 + 4
 }
 
 /// Pages that each file gets, whole extents: an equal share of what was asked for, or of what is left on the fullest drive.
@@ -142,24 +171,39 @@ fn pages_per_file(
             run.data_files, scenario.scale
         ));
     }
-    u32::try_from(extents * u64::from(EXTENT_PAGES)).map_err(|_| "a file has too many pages".to_owned())
+    let pages = extents * u64::from(EXTENT_PAGES);
+    if pages * u64::from(run.data_files) >= u64::from(super::tree::NO_LEAF) {
+        return Err(format!(
+            "{} files of {pages} pages have more than can be numbered in 32 bits: a larger scale, or smaller drives",
+            run.data_files
+        ));
+    }
+    u32::try_from(pages).map_err(|_| "a file has too many pages".to_owned())
 }
 
-/// One data file: how far it has been filled, and which leaf is on which of its pages.
+/// One data file: how far it has been filled, and the numbers of its extents.
 #[derive(Clone, Debug)]
 struct File {
     next_page: u32,
     extent_end: u32,
-    /// For each page so far the leaf on it, or [`super::tree::NO_LEAF`].
-    owners: Vec<u32>,
+    /// The number of each extent so far, or [`NO_EXTENT`].
+    extents: Vec<u32>,
 }
 
+/// An extent without a page of the table.
+const NO_EXTENT: u32 = u32::MAX;
+
 /// All data files: extents are taken one after the other in each.
+///
+/// Extents are numbered over all files in the order of their taking, and leaves by the page they are on: eight for each
+/// extent. So leaves that are neighbours on disk have neighbouring numbers, and there are hardly more numbers than leaves.
 #[derive(Debug)]
 pub struct Files {
     geometry: Geometry,
     pages_per_file: u32,
     each: Vec<File>,
+    /// The first page of each extent, by its number.
+    first_pages: Vec<u32>,
 }
 
 impl Files {
@@ -169,12 +213,13 @@ impl Files {
         let file = File {
             next_page: EXTENT_PAGES,
             extent_end: EXTENT_PAGES,
-            owners: vec![super::tree::NO_LEAF; EXTENT_PAGES as usize],
+            extents: vec![NO_EXTENT],
         };
         Self {
             geometry,
             pages_per_file: layout.pages_per_file,
             each: vec![file; layout.files.len()],
+            first_pages: Vec::new(),
         }
     }
 
@@ -193,6 +238,12 @@ impl Files {
         self.each[file as usize].next_page >= self.pages_per_file
     }
 
+    /// Whether no file has a page left.
+    #[must_use]
+    pub fn are_full(&self) -> bool {
+        (0..self.count()).all(|file| self.is_full(file))
+    }
+
     /// Whether the next page of a file takes a new extent.
     #[must_use]
     pub fn needs_extent(&self, file: u32) -> bool {
@@ -201,12 +252,18 @@ impl Files {
     }
 
     /// Takes the next extent of a file for the table. The allocation pages at its head are left out.
+    ///
+    /// # Panics
+    /// If there are 2^29 extents already.
     pub fn take_extent(&mut self, file: u32) {
+        let number = u32::try_from(self.first_pages.len()).expect("extents are numbered in 32 bits");
+        let first_page = file * self.pages_per_file;
         let file = &mut self.each[file as usize];
+        self.first_pages.push(first_page + file.extent_end);
+        file.extents.push(number);
         file.extent_end += EXTENT_PAGES;
         while self.geometry.kind(file.next_page) != PageKind::Data && file.next_page + 1 < file.extent_end {
             file.next_page += 1;
-            file.owners.push(super::tree::NO_LEAF);
         }
     }
 
@@ -243,33 +300,54 @@ impl Files {
         assert!(file.next_page < self.pages_per_file, "a file with room was picked");
         let page = file.next_page;
         file.next_page += 1;
-        file.owners.push(super::tree::NO_LEAF);
         // An allocation page in the middle of an extent is no page of the table.
         while file.next_page < file.extent_end && geometry.kind(file.next_page) != PageKind::Data {
             file.next_page += 1;
-            file.owners.push(super::tree::NO_LEAF);
         }
         number + page
     }
 
-    /// Notes which leaf is on a page.
-    pub fn set_owner(&mut self, page: u32, leaf: u32) {
-        self.each[(page / self.pages_per_file) as usize].owners[(page % self.pages_per_file) as usize] = leaf;
+    /// The number of the leaf on a page, numbered over all files; nothing if its extent was not taken.
+    #[must_use]
+    pub fn leaf_on(&self, page: u32) -> Option<u32> {
+        let extents = &self.each[(page / self.pages_per_file) as usize].extents;
+        let page = page % self.pages_per_file;
+        let extent = extents
+            .get((page / EXTENT_PAGES) as usize)
+            .filter(|&&extent| extent != NO_EXTENT);
+        extent.map(|extent| extent * EXTENT_PAGES + page % EXTENT_PAGES)
     }
 
-    /// The leaf on a page, or [`super::tree::NO_LEAF`].
+    /// The page that a leaf is on, numbered over all files.
     #[must_use]
-    pub fn owner(&self, page: u32) -> u32 {
-        let owners = &self.each[(page / self.pages_per_file) as usize].owners;
-        let owner = owners.get((page % self.pages_per_file) as usize);
-        owner.copied().unwrap_or(super::tree::NO_LEAF)
+    #[inline]
+    pub fn page_of(&self, leaf: u32) -> u32 {
+        self.first_pages[(leaf / EXTENT_PAGES) as usize] + leaf % EXTENT_PAGES
     }
 
-    /// The first and the last page of the file that `page` is in, numbered over all files.
+    /// The leaf on the page after, if the file goes on there.
     #[must_use]
-    pub fn bounds(&self, page: u32) -> (u32, u32) {
-        let first = page / self.pages_per_file * self.pages_per_file;
-        (first, first + self.pages_per_file - 1)
+    #[inline]
+    pub fn after(&self, leaf: u32) -> Option<u32> {
+        let next = leaf + 1;
+        if next % EXTENT_PAGES > 0 {
+            return Some(next);
+        }
+        let page = self.page_of(leaf) + 1;
+        let same_file = page % self.pages_per_file > 0;
+        same_file.then(|| self.leaf_on(page)).flatten()
+    }
+
+    /// The leaf on the page before, if the file's table begins before that.
+    #[must_use]
+    #[inline]
+    pub fn before(&self, leaf: u32) -> Option<u32> {
+        if leaf % EXTENT_PAGES > 0 {
+            return Some(leaf - 1);
+        }
+        let page = self.page_of(leaf);
+        let same_file = page % self.pages_per_file > 0;
+        same_file.then(|| self.leaf_on(page - 1)).flatten()
     }
 
     /// Pages taken so far in each file, system pages included.

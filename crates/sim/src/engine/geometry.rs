@@ -102,6 +102,12 @@ impl Geometry {
         }
     }
 
+    /// How many allocation pages a file of so many pages has at most.
+    #[must_use]
+    pub fn allocation_pages(self, pages: u32) -> u64 {
+        2 + u64::from(self.pfs_index(pages)) + 2 * (1 + u64::from(self.gam_index(pages)))
+    }
+
     /// The number that PFS page `index` of a life-size file has: page 1, then multiples of 8,088.
     #[must_use]
     pub const fn pfs_page_number(index: u32) -> u64 {
@@ -155,6 +161,9 @@ mod tests {
             let count = (0..pages).filter(|&page| world.kind(page) == PageKind::Pfs).count();
             assert!((639..=640).contains(&count), "{count} PFS pages at scale {scale}");
             assert_eq!(world.pfs_index(pages - 1), 639);
+            let of_allocation =
+                (0..pages).filter(|&page| !matches!(world.kind(page), PageKind::Data | PageKind::System));
+            assert!(of_allocation.count() as u64 <= world.allocation_pages(pages));
         }
     }
 

@@ -5,11 +5,11 @@
 //! that is dirty it must be written first: all of this is part of the wait for the page that is to be read.
 
 use super::pool::Victim;
-use super::tree::{NO_LEAF, State, flag};
-use super::{Engine, IO_DONE, IO_NOTICED, add};
+use super::tree::{State, Tree, flag};
+use super::{Engine, Failure, IO_DONE, IO_NOTICED, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
-use crate::flash::{Offline, Op};
+use crate::flash::{Drive, Op};
 use crate::kernel::{Action, Ns};
 use crate::sqlos::{LatchClass, Mode};
 
@@ -27,7 +27,7 @@ pub(super) enum Why {
 #[derive(Clone, Copy, Debug)]
 enum Io {
     Read { leaf: u32, frame: u32 },
-    Write { first_page: u32, pages: u32, why: Why },
+    Write { first_leaf: u32, pages: u32, why: Why },
     Log { up_to: u64 },
 }
 
@@ -67,6 +67,24 @@ impl Slots {
     }
 }
 
+/// The flash pages that hold so many bytes from `offset` on: the first one, and how many.
+pub(super) fn flash_pages(drive: &Drive, offset: u64, bytes: u64) -> (u32, u32) {
+    let page_bytes = u64::from(drive.parameters().flash_page_bytes);
+    let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
+    let page = narrow(offset / page_bytes);
+    (page, narrow((offset + bytes).div_ceil(page_bytes)) - page)
+}
+
+fn read(drive: &Drive, offset: u64, bytes: u64) -> Op {
+    let (page, pages) = flash_pages(drive, offset, bytes);
+    Op::Read { page, pages }
+}
+
+fn write(drive: &Drive, offset: u64, bytes: u64) -> Op {
+    let (page, pages) = flash_pages(drive, offset, bytes);
+    Op::Write { page, pages }
+}
+
 /// How many frames the clock's hand passes at most in search of one victim: twice around.
 const ROUNDS: u32 = 2;
 
@@ -75,33 +93,22 @@ impl Engine<'_> {
         self.os.current_scheduler().unwrap_or(0)
     }
 
-    /// Hands bytes at a place to a drive; returns when it will be done, if the drive is on-line.
-    fn submit(&self, drive: usize, offset: u64, bytes: u64, write: bool) -> Option<Ns> {
+    /// Hands bytes at a place to a drive; returns when all of it will be done, if the drive is on-line.
+    fn submit(&self, drive: usize, offset: u64, bytes: u64, op: impl Fn(&Drive, u64, u64) -> Op) -> Option<Ns> {
         let now = self.os.now();
-        let mut drives = self.drives.borrow_mut();
-        let drive = &mut drives[drive];
-        let page_bytes = u64::from(drive.parameters().flash_page_bytes);
-        let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
-        let page = narrow(offset / page_bytes);
-        let pages = narrow((offset + bytes).div_ceil(page_bytes)) - page;
-        let op = if write {
-            Op::Write { page, pages }
-        } else {
-            Op::Read { page, pages }
-        };
-        let done = drive.submit(now, op);
-        self.or_failure(done)
-    }
-
-    fn or_failure(&self, done: Result<Ns, Offline>) -> Option<Ns> {
-        match done {
-            Ok(done_ns) => Some(done_ns),
-            Err(offline) => {
-                *self.failure.borrow_mut() = Some(offline);
-                self.os.kernel().stop();
-                None
+        let drive_there = &mut self.drives.borrow_mut()[drive];
+        let mut done_ns = now;
+        for (offset, bytes) in self.layout.pieces(drive, offset, bytes) {
+            let op = op(drive_there, offset, bytes);
+            match drive_there.submit(now, op) {
+                Ok(piece_ns) => done_ns = done_ns.max(piece_ns),
+                Err(offline) => {
+                    self.fail(Failure::Offline(offline));
+                    return None;
+                }
             }
         }
+        Some(done_ns)
     }
 
     fn schedule(&self, io: Io, home: u32, done_ns: Ns) {
@@ -125,7 +132,7 @@ impl Engine<'_> {
                 self.read_done(leaf, frame, took_ns);
                 self.serve_frames(home);
             }
-            Io::Write { first_page, pages, why } => self.write_done(first_page, pages, why, took_ns, home),
+            Io::Write { first_leaf, pages, why } => self.write_done(first_leaf, pages, why, took_ns, home),
             Io::Log { up_to } => {
                 self.log.written(up_to);
                 self.write_log(home);
@@ -200,9 +207,9 @@ impl Engine<'_> {
     }
 
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
-        let page = self.tree.borrow().leaves[leaf as usize].page;
+        let page = self.files.borrow().page_of(leaf);
         let (drive, offset) = self.layout.place(page);
-        if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, false) {
+        if let Some(done_ns) = self.submit(drive, offset, PAGE_BYTES, read) {
             add(&self.counters.reads, 1);
             self.schedule(Io::Read { leaf, frame }, home, done_ns);
         }
@@ -251,20 +258,14 @@ impl Engine<'_> {
 
     /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
     pub(super) fn start_write(&self, leaf: u32, why: Why, home: u32) -> u32 {
-        let seed = self.tree.borrow().leaves[leaf as usize].page;
-        if !self.latch_for_write(leaf) {
+        let Some((first_leaf, pages)) = self.gather(leaf) else {
             return 0;
-        }
-        let (first_page, pages) = self.gather(seed);
-        let (drive, offset) = self.layout.place(first_page);
+        };
+        let (drive, offset) = self.layout.place(self.files.borrow().page_of(first_leaf));
         let bytes = u64::from(pages) * PAGE_BYTES;
-        // Files that were moved over the end of the drive go on at its beginning.
-        let before_end = bytes.min(self.layout.drive_bytes[drive] / PAGE_BYTES * PAGE_BYTES - offset);
-        let mut done = self.submit(drive, offset, before_end, true);
-        if before_end < bytes {
-            done = done.max(self.submit(drive, 0, bytes - before_end, true));
-        }
-        let Some(done_ns) = done else { return pages };
+        let Some(done_ns) = self.submit(drive, offset, bytes, write) else {
+            return pages;
+        };
         add(&self.counters.writes, 1);
         add(&self.counters.written_pages, u64::from(pages));
         match why {
@@ -272,14 +273,16 @@ impl Engine<'_> {
             Why::Lazy(_) => add(&self.counters.lazy_pages, u64::from(pages)),
             Why::Evict(_) => add(&self.counters.evicted_dirty, 1),
         }
-        self.schedule(Io::Write { first_page, pages, why }, home, done_ns);
+        self.schedule(Io::Write { first_leaf, pages, why }, home, done_ns);
         pages
     }
 
     /// Takes a leaf's latch for a write, if it is dirty and nobody is at it.
-    fn latch_for_write(&self, leaf: u32) -> bool {
-        let mut tree = self.tree.borrow_mut();
-        let State { flags, waiters, .. } = &mut tree.states[leaf as usize];
+    fn latch_for_write(&self, tree: &mut Tree, leaf: u32) -> bool {
+        // Not every page of an extent has a leaf yet.
+        let Some(State { flags, waiters, .. }) = tree.states.get_mut(leaf as usize) else {
+            return false;
+        };
         if *flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY || *waiters > 0 {
             return false;
         }
@@ -288,29 +291,36 @@ impl Engine<'_> {
         true
     }
 
-    /// Latches dirty pages on both sides of `seed`; returns the first page and how many there are, `seed` included.
-    fn gather(&self, seed: u32) -> (u32, u32) {
+    /// Latches a dirty page, and dirty pages on both sides of it; returns the leaf on the first and how many there are. Nothing
+    /// if somebody is at it.
+    fn gather(&self, seed: u32) -> Option<(u32, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
-        let files = self.files.borrow();
-        let (lowest, highest) = files.bounds(seed);
-        let take = |page: u32| {
-            let leaf = files.owner(page);
-            leaf != NO_LEAF && self.latch_for_write(leaf)
-        };
-        let (mut first, mut last) = (seed, seed);
-        while last < highest && last - first + 1 < most && take(last + 1) {
-            last += 1;
+        let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
+        let mut take = |leaf: u32| self.latch_for_write(&mut tree, leaf).then_some(leaf);
+        let mut last = take(seed)?;
+        let mut first = last;
+        let mut pages = 1;
+        while pages < most
+            && let Some(leaf) = files.after(last).and_then(&mut take)
+        {
+            last = leaf;
+            pages += 1;
         }
-        while first > lowest && last - first + 1 < most && take(first - 1) {
-            first -= 1;
+        while pages < most
+            && let Some(leaf) = files.before(first).and_then(&mut take)
+        {
+            first = leaf;
+            pages += 1;
         }
-        (first, last - first + 1)
+        Some((first, pages))
     }
 
-    fn write_done(&self, first_page: u32, pages: u32, why: Why, took_ns: Ns, home: u32) {
+    fn write_done(&self, first_leaf: u32, pages: u32, why: Why, took_ns: Ns, home: u32) {
         add(&self.counters.write_ns, took_ns);
-        for page in first_page..first_page + pages {
-            let leaf = self.files.borrow().owner(page);
+        let mut next = Some(first_leaf);
+        for _ in 0..pages {
+            let leaf = next.expect("pages that were written together lie side by side");
+            next = self.files.borrow().after(leaf);
             let was_latched = {
                 let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
                 let was_latched = *flags & flag::LATCHED != 0;
@@ -352,9 +362,12 @@ impl Engine<'_> {
         while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
             let (drive, base, _) = self.layout.log;
             let offset = self.layout.shifted(drive, base + offset);
-            let now = self.os.now();
-            let done = self.drives.borrow_mut()[drive].submit(now, Op::WriteBytes { offset, bytes });
-            let Some(done_ns) = self.or_failure(done) else { return };
+            let Some(done_ns) = self.submit(drive, offset, bytes, |_, offset, bytes| Op::WriteBytes {
+                offset,
+                bytes,
+            }) else {
+                return;
+            };
             self.schedule(Io::Log { up_to }, home, done_ns);
         }
     }

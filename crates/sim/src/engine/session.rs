@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use super::geometry::ROWS_PER_PAGE;
-use super::tree::flag;
+use super::look_ahead::LookAhead;
+use super::tree::{Tree, flag};
 use super::{Engine, Level, add};
 use crate::kernel::Ns;
 use crate::rng::Rng;
@@ -12,6 +13,7 @@ use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
 /// What a session knows of itself.
 struct Session {
     rng: Rng,
+    look_ahead: LookAhead,
     /// The key of the row that is to go in next.
     key: u32,
     /// Rows left in this transaction.
@@ -39,10 +41,11 @@ enum Stop<'w> {
 }
 
 impl Session {
-    fn new(seed: u64, connection: u32, files: u32) -> Self {
+    fn new(seed: u64, connection: u32, files: u32, tree: &Tree) -> Self {
         let mut rng = Rng::stream(seed, &format!("connection {connection}"));
         Self {
             key: upper_half(rng.next_u64()),
+            look_ahead: LookAhead::new(&rng, tree),
             rng,
             rows_left: 0,
             cpu_ns: 0,
@@ -59,7 +62,8 @@ const fn upper_half(word: u64) -> u32 {
 impl<'w> Engine<'w> {
     /// One connection's work, from its first row to its last commit.
     pub(super) async fn session(&self, connection: u32) {
-        let mut session = Session::new(self.run_seed, connection, self.files.borrow().count());
+        let files = self.files.borrow().count();
+        let mut session = Session::new(self.run_seed, connection, files, &self.tree.borrow());
         let own = Cell::new(self.rows_per_connection);
         let stock = if self.switches.common_stock { &self.stock } else { &own };
         while stock.get() > 0 {
@@ -112,6 +116,7 @@ impl<'w> Engine<'w> {
         let costs = &self.costs;
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut newly_dirty) = (0_u32, 0_u64);
+        session.look_ahead.begin(&session.rng, &tree);
         let stop = loop {
             if inserted == session.rows_left {
                 break Stop::Done;
@@ -149,6 +154,7 @@ impl<'w> Engine<'w> {
             let word = session.rng.next_u64();
             session.cpu_ns += self.row_least_ns + (((word & 0xffff_ffff) * self.row_span_ns) >> 32);
             session.key = upper_half(word);
+            session.look_ahead.step(&tree);
         };
         drop(tree);
         session.rows_left -= inserted;
@@ -191,8 +197,9 @@ impl<'w> Engine<'w> {
 
     /// CPU time for a read.
     fn read_cpu_ns(&self, leaf: u32) -> Ns {
-        let page = self.tree.borrow().leaves[leaf as usize].page;
-        let (drive, _) = self.layout.place(page);
+        let page = self.files.borrow().page_of(leaf);
+        let (drive, offset) = self.layout.place(page);
+        self.drives.borrow()[drive].look_ahead(offset);
         self.costs.read_cpu_ns.value + self.drive_cpu_ns[drive]
     }
 
@@ -288,11 +295,16 @@ impl<'w> Engine<'w> {
     async fn add_leaf(&self, leaf: u32, page: u32) {
         let free = self.pool.borrow_mut().take_free();
         let right = self
-            .tree
-            .borrow_mut()
-            .split(leaf, page, &mut self.split_rng.borrow_mut());
-        self.files.borrow_mut().set_owner(page, right);
-        self.count_upper_pages(right + 1);
+            .files
+            .borrow()
+            .leaf_on(page)
+            .expect("a page is taken with its extent");
+        let leaves = {
+            let mut tree = self.tree.borrow_mut();
+            tree.split(leaf, right, &mut self.split_rng.borrow_mut());
+            tree.len()
+        };
+        self.count_upper_pages(leaves);
         let left_was_clean = {
             let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
             let clean = *flags & flag::DIRTY == 0;

@@ -39,22 +39,15 @@ pub mod flag {
     pub const IN_IO: u8 = READING | WRITING;
 }
 
-/// One leaf page.
+/// One leaf page: 16 bytes, so that whoever looks at one part has all of it in the processor's cache.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf {
-    /// The first key of its interval.
-    pub low: u32,
-    /// The last key of its interval.
-    pub high: u32,
-    /// The leaf to the right, or [`NO_LEAF`].
-    pub next: u32,
-    /// Its page, numbered over all files.
-    pub page: u32,
-}
-
-/// What changes of a leaf all the time, apart from the rest so that more of it is near.
-#[derive(Clone, Copy, Debug, Default)]
 pub struct State {
+    /// The last key of its interval; the first follows the last of the leaf to its left.
+    high: u32,
+    /// The leaf to the right, or [`NO_LEAF`].
+    next: u32,
+    /// How many leaves were made before it; [`NO_LEAF`] for a page that is no leaf.
+    pub age: u32,
     /// Workers that wait for it, or were let in after a wait and have not gone yet.
     pub waiters: u16,
     /// Rows in it.
@@ -63,13 +56,35 @@ pub struct State {
     pub flags: u8,
 }
 
-/// All leaves of the index, in the order of their making.
+const _: () = assert!(size_of::<State>() == 16);
+
+impl State {
+    /// A page that is no leaf, or not yet.
+    const NONE: Self = Self {
+        high: 0,
+        next: NO_LEAF,
+        age: NO_LEAF,
+        waiters: 0,
+        rows: 0,
+        flags: 0,
+    };
+
+    /// Whether there is a leaf.
+    #[must_use]
+    pub const fn is_leaf(&self) -> bool {
+        self.age != NO_LEAF
+    }
+}
+
+/// All leaves of the index. A leaf's number says where its page lies ([`super::files::Files::leaf_on`]), so that neighbours on
+/// disk are neighbours here.
 #[derive(Debug)]
 pub struct Tree {
-    /// By number. Leaf 0 exists from the beginning.
-    pub leaves: Vec<Leaf>,
-    /// The same leaves' states.
+    /// By number, pages that are no leaves included.
     pub states: Vec<State>,
+    /// The first key of each leaf, which only a split needs, in the order of their making.
+    lows: Vec<u32>,
+    root: u32,
     /// For each cell the leaf in which its first key lies.
     cells: Vec<u32>,
     shift: u32,
@@ -77,26 +92,34 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An index of one empty leaf on `page`, in memory, with room set aside for about `leaves` of them.
+    /// An index of one empty leaf, number `root`, in memory, with room set aside for about `leaves` of them.
     #[must_use]
-    pub fn new(page: u32, leaves: usize) -> Self {
-        let root = Leaf {
-            low: 0,
-            high: u32::MAX,
-            next: NO_LEAF,
-            page,
-        };
-        let mut all = Vec::with_capacity(leaves);
-        all.push(root);
-        let mut states = Vec::with_capacity(leaves);
-        states.push(State::default());
-        Self {
-            leaves: all,
-            states,
-            cells: vec![0; 16],
+    pub fn new(root: u32, leaves: usize) -> Self {
+        let mut tree = Self {
+            states: Vec::with_capacity(leaves),
+            lows: Vec::with_capacity(leaves),
+            root,
+            cells: vec![root; 16],
             shift: 28,
             medians: Medians::new(),
+        };
+        let state = State {
+            high: u32::MAX,
+            ..State::NONE
+        };
+        tree.put(root, 0, state);
+        tree
+    }
+
+    /// Makes a leaf, the youngest so far.
+    fn put(&mut self, leaf: u32, low: u32, state: State) {
+        let place = leaf as usize;
+        if place >= self.states.len() {
+            self.states.resize(place + 1, State::NONE);
         }
+        let age = self.len();
+        self.lows.push(low);
+        self.states[place] = State { age, ..state };
     }
 
     /// The leaf for `key`.
@@ -104,54 +127,61 @@ impl Tree {
     #[must_use]
     pub fn find(&self, key: u32) -> u32 {
         let mut leaf = self.cells[(key >> self.shift) as usize];
-        while self.leaves[leaf as usize].high < key {
-            leaf = self.leaves[leaf as usize].next;
+        while self.states[leaf as usize].high < key {
+            leaf = self.states[leaf as usize].next;
         }
         leaf
     }
 
-    /// Touches what [`Tree::find`] will need for `key`, so that it is near by then.
+    /// The first half of [`Tree::find`]: reads the cell for `key`, and so brings it into the processor's cache.
     #[inline]
     #[must_use]
-    pub fn look_ahead(&self, key: u32) -> u32 {
-        self.leaves[self.cells[(key >> self.shift) as usize] as usize].high
+    pub fn touch_cell(&self, key: u32) -> u32 {
+        self.cells[(key >> self.shift) as usize]
     }
 
-    /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf on `page`, in memory and changed.
-    ///
-    /// Returns the new leaf, or nothing if the key space is too fine to split further: the leaf then just stays full.
+    /// The second half: reads the leaf to which that cell leads.
+    #[inline]
+    #[must_use]
+    pub fn touch_leaf(&self, key: u32) -> u32 {
+        self.states[self.touch_cell(key) as usize].high
+    }
+
+    /// Reads what is known of a leaf, if it is one.
+    #[inline]
+    #[must_use]
+    pub fn touch_state(&self, leaf: u32) -> u32 {
+        self.states.get(leaf as usize).map_or(0, |state| state.high)
+    }
+
+    /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf, number `right`, in memory and changed.
     ///
     /// # Panics
     /// If the leaf is not full.
-    pub fn split(&mut self, left: u32, page: u32, rng: &mut Rng) -> u32 {
-        let right = u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits");
-        let old = self.leaves[left as usize];
-        let rows = &mut self.states[left as usize].rows;
-        assert!(*rows >= ROWS_PER_PAGE, "only a full leaf splits");
-        *rows -= ROWS_PER_PAGE / 2;
-        let width = u64::from(old.high - old.low) + 1;
+    pub fn split(&mut self, left: u32, right: u32, rng: &mut Rng) {
+        let low = self.lows[self.states[left as usize].age as usize];
+        let first = &mut self.states[left as usize];
+        let old = *first;
+        assert!(old.rows >= ROWS_PER_PAGE, "only a full leaf splits");
+        let width = u64::from(old.high - low) + 1;
         let at = (width * u64::from(self.medians.draw(rng))) >> 32;
         #[expect(clippy::cast_possible_truncation, reason = "a part of an interval of 32 bits")]
-        let middle = old.low + at.clamp(1, width.max(2) - 1) as u32;
-        self.leaves.push(Leaf {
-            low: middle,
-            high: old.high.max(middle),
-            next: old.next,
-            page,
-        });
-        self.states.push(State {
-            waiters: 0,
-            rows: ROWS_PER_PAGE / 2,
-            flags: flag::DIRTY | flag::REFERENCED,
-        });
-        let first = &mut self.leaves[left as usize];
+        let middle = low + at.clamp(1, width.max(2) - 1) as u32;
+        first.rows -= ROWS_PER_PAGE / 2;
         first.high = middle - 1;
         first.next = right;
+        let state = State {
+            high: old.high.max(middle),
+            next: old.next,
+            rows: ROWS_PER_PAGE / 2,
+            flags: flag::DIRTY | flag::REFERENCED,
+            ..State::NONE
+        };
+        self.put(right, middle, state);
         self.redirect(middle, old.high, right);
-        if self.cells.len() < 2 * self.leaves.len() && self.shift > 0 {
+        if self.cells.len() < 2 * self.lows.len() && self.shift > 0 {
             self.refine();
         }
-        right
     }
 
     /// Cells that begin in the interval now lead to `leaf`.
@@ -167,11 +197,11 @@ impl Tree {
     fn refine(&mut self) {
         self.shift = self.shift.saturating_sub(2);
         let mut cells = vec![0; 1 << (32 - self.shift)];
-        let mut leaf = 0;
+        let mut leaf = self.root;
         for (cell, entry) in (0_u64..).zip(&mut cells) {
             let key = cell << self.shift;
-            while u64::from(self.leaves[leaf as usize].high) < key {
-                leaf = self.leaves[leaf as usize].next;
+            while u64::from(self.states[leaf as usize].high) < key {
+                leaf = self.states[leaf as usize].next;
             }
             *entry = leaf;
         }
@@ -190,7 +220,7 @@ impl Tree {
     /// If there are 2^32 of them.
     #[must_use]
     pub fn len(&self) -> u32 {
-        u32::try_from(self.leaves.len()).expect("leaves are numbered in 32 bits")
+        u32::try_from(self.lows.len()).expect("leaves are numbered in 32 bits")
     }
 
     /// Never: there is always a leaf.
@@ -204,11 +234,10 @@ impl Tree {
     /// # Errors
     /// The first thing that does not hold.
     pub fn check(&self) -> Result<(), String> {
-        let (mut leaf, mut seen, mut low) = (0, 0_u64, 0_u64);
+        let (mut leaf, mut seen, mut low) = (self.root, 0_u64, 0_u64);
         while leaf != NO_LEAF {
-            let Leaf {
-                low: own, high, next, ..
-            } = self.leaves[leaf as usize];
+            let State { high, next, age, .. } = self.states[leaf as usize];
+            let own = self.lows[age as usize];
             if u64::from(own) != low || high < own {
                 return Err(format!(
                     "leaf {leaf} covers {own} to {high}, the one before ends at {low}"
@@ -218,7 +247,7 @@ impl Tree {
             seen += 1;
             leaf = next;
         }
-        let all = self.leaves.len() as u64;
+        let all = self.lows.len() as u64;
         if seen != all || low != 1 << 32 {
             return Err(format!("{seen} of {all} leaves are in the chain, which ends at {low}"));
         }
@@ -290,7 +319,7 @@ mod tests {
             let key = (rng.next_u64() >> 32) as u32;
             let mut leaf = tree.find(key);
             if tree.states[leaf as usize].rows == ROWS_PER_PAGE {
-                tree.split(leaf, 0, &mut rng);
+                tree.split(leaf, tree.len(), &mut rng);
                 leaf = tree.find(key);
             }
             tree.states[leaf as usize].rows += 1;
@@ -327,8 +356,8 @@ mod tests {
         let mut rng = Rng::stream(1, "probes");
         for _ in 0..10_000 {
             let key = (rng.next_u64() >> 32) as u32;
-            let leaf = tree.leaves[tree.find(key) as usize];
-            assert!((leaf.low..=leaf.high).contains(&key));
+            let leaf = tree.find(key) as usize;
+            assert!((tree.lows[leaf]..=tree.states[leaf].high).contains(&key));
         }
     }
 

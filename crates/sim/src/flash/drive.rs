@@ -94,6 +94,14 @@ impl Drive {
         self.last_request = 0;
     }
 
+    /// All files have been deleted: a drive that is told of such things knows now that it holds nothing. Others, and one that is
+    /// off-line, stay as they are.
+    pub fn free_all(&mut self) {
+        if self.parameters.trim && self.offline.is_none() {
+            self.trim(0, 0, self.parameters.shape.logical_pages);
+        }
+    }
+
     /// Frees every address and erases every block. A drive that was off-line is on-line again.
     ///
     /// # Panics
@@ -175,6 +183,13 @@ impl Drive {
         self.stay_online().map(|()| done)
     }
 
+    /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
+    #[inline]
+    pub fn look_ahead(&self, offset: u64) {
+        let page = offset / u64::from(self.parameters.flash_page_bytes);
+        std::hint::black_box(u32::try_from(page).map(|page| self.ftl.flash_page(page)).ok());
+    }
+
     /// Lets the drive do what it does by itself up to `now`. [`Drive::submit`] does so too; this is for the end of a pause.
     pub fn advance(&mut self, now: u64) {
         if self.parameters.cleaning.idle_blocks == 0 {
@@ -223,6 +238,9 @@ impl Drive {
     fn write(&mut self, now: u64, page: u32, pages: u32) -> u64 {
         assert!(pages > 0, "a write of no pages");
         self.close_part_page(page, pages);
+        if pages > 1 {
+            self.ftl.look_ahead(page..page + pages);
+        }
         let mut done = now;
         for page in page..page + pages {
             done = self.write_page(now, page, self.link_write_page_ns);

@@ -144,6 +144,9 @@ pub(super) struct WritePoint {
     pub(super) end: u32,
 }
 
+/// Pages that are looked up together.
+const GROUP: usize = 16;
+
 /// Index of the host's write point; the cleaning's follows it.
 const HOST: usize = 0;
 
@@ -270,19 +273,26 @@ impl Ftl {
     ///
     /// Reading the map for a few pages ahead lets the processor fetch them from memory side by side.
     pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
-        for group in logicals.chunks(16) {
-            let mut ahead = 0;
-            for &logical in group {
-                let flash = self.flash_of[logical as usize];
-                if let Some(back) = self.logical_of.get(flash as usize) {
-                    ahead ^= back;
-                }
-            }
-            std::hint::black_box(ahead);
+        for group in logicals.chunks(GROUP) {
+            self.look_ahead(group.iter().copied());
             for &logical in group {
                 self.write(logical, observer);
             }
         }
+    }
+
+    /// Reads what writing these pages will change, so that it is in the processor's cache by then.
+    #[inline]
+    pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
+        let mut ahead = 0;
+        for logical in logicals {
+            let flash = self.flash_of[logical as usize];
+            let block = (flash >> self.shift) as usize;
+            if let (Some(back), Some(valid)) = (self.logical_of.get(flash as usize), self.valid.get(block)) {
+                ahead ^= back ^ u32::from(*valid) ^ self.closed.touch(block);
+            }
+        }
+        std::hint::black_box(ahead); // or the compiler would leave out what nobody uses
     }
 
     /// Frees a logical page; returns whether it held data.
@@ -311,6 +321,7 @@ impl Ftl {
         let valid = &self.valid;
         let victim = self.closed.pop(|block| u32::from(valid[block as usize]))?;
         let first = victim << self.shift;
+        self.touch_copies(first);
         let mut left = u32::from(self.valid[victim as usize]);
         let moved = left;
         let mut from = first;
@@ -329,6 +340,15 @@ impl Ftl {
         self.counters.erased_blocks += 1;
         observer.erased(victim);
         Some(moved)
+    }
+
+    /// Reads the places in the map that copying a block will change, side by side: they lie all over it.
+    fn touch_copies(&self, first: u32) {
+        let pages = first as usize..(first + self.shape.pages_per_block) as usize;
+        let touched = self.logical_of[pages].iter().fold(0, |touched, &logical| {
+            touched ^ self.flash_of.get(logical as usize).copied().unwrap_or(0)
+        });
+        std::hint::black_box(touched);
     }
 
     /// Cleans until the host may open a block, if it still needs one.

@@ -2,6 +2,10 @@
 
 use super::ftl::Shape;
 use super::mapping_ram::MappingRam;
+use crate::kernel::SEC;
+
+/// The slowest link, in bytes a second.
+const SLOWEST_LINK: u64 = 1_000_000;
 
 /// When cleaning runs, in blocks of the whole drive.
 ///
@@ -89,6 +93,7 @@ impl Parameters {
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{name} is 0: it must be positive"));
         }
+        self.check_limits()?;
         if self.jitter_per_mille > 1000 {
             return Err(format!(
                 "jitter_per_mille is {}: it can't be over 1000",
@@ -96,6 +101,40 @@ impl Parameters {
             ));
         }
         self.check_cleaning()
+    }
+
+    /// What is beyond these would overflow a sum or the memory, and is no drive.
+    fn check_limits(&self) -> Result<(), String> {
+        let times = [
+            ("read_ns", self.read_ns),
+            ("program_ns", self.program_ns),
+            ("erase_ns", self.erase_ns),
+            ("read_command_ns", self.read_command_ns),
+            ("write_command_ns", self.write_command_ns),
+            ("host_cpu_ns", self.host_cpu_ns),
+            ("host_cpu_sector_ns", self.host_cpu_sector_ns),
+        ];
+        let limits = times.map(|(name, value)| (name, value, SEC)).into_iter().chain([
+            ("idle_after_ns", self.cleaning.idle_after_ns, 86_400 * SEC),
+            ("flash_page_bytes", u64::from(self.flash_page_bytes), 1 << 20),
+            ("sector_bytes", u64::from(self.mapping.sector_bytes), 1 << 20),
+            ("dies", u64::from(self.dies), 1 << 16),
+            ("buffer_pages", u64::from(self.buffer_pages), 1 << 24),
+            ("worst_case_bytes", self.mapping.worst_case_bytes, 1 << 50),
+        ]);
+        for (name, value, most) in limits {
+            if value > most {
+                return Err(format!("{name} is {value}: it can't be over {most}"));
+            }
+        }
+        let links = [
+            ("link_read_bytes_per_s", self.link_read_bytes_per_s),
+            ("link_write_bytes_per_s", self.link_write_bytes_per_s),
+        ];
+        match links.iter().find(|(_, value)| *value < SLOWEST_LINK) {
+            Some((name, value)) => Err(format!("{name} is {value}: it can't be under {SLOWEST_LINK}")),
+            None => Ok(()),
+        }
     }
 
     fn check_cleaning(&self) -> Result<(), String> {

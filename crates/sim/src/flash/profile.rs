@@ -33,8 +33,14 @@ pub struct Figure<T> {
     pub value: T,
     /// What kind of figure it is.
     pub label: Label,
-    /// Who published it, what it follows from, or within which bounds it was fitted and on what.
+    /// Who published it, what it follows from, or why it lies within its bounds.
     pub source: String,
+    /// The least and the most that a fit may make of it.
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<[T; 2]>,
+    /// The published figures that it was fitted on, as `storagelab validate` numbers them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_on: Vec<String>,
 }
 
 /// What the drive is built of.
@@ -123,6 +129,19 @@ pub struct DriverFigures {
     pub host_cpu_sector_ns: Figure<u64>,
     /// How many times less memory than the published worst case.
     pub ram_divisor: Figure<u32>,
+    /// Flash that it programs for data that would fill 1000, headers and padding of its log included.
+    #[serde(default = "nothing_but_data")]
+    pub programmed_per_mille: Figure<u64>,
+}
+
+fn nothing_but_data() -> Figure<u64> {
+    Figure {
+        value: 1000,
+        label: Label::Derived,
+        source: "Nothing is known of headers or padding".to_owned(),
+        bounds: None,
+        fitted_on: Vec::new(),
+    }
 }
 
 /// A flash drive as its profile's file has it.
@@ -194,7 +213,7 @@ impl DriveProfile {
             flash_page_bytes: self.geometry.flash_page_bytes.value,
             dies: self.geometry.dies.value,
             read_ns: timing.read_ns.value,
-            program_ns: timing.program_ns.value,
+            program_ns: timing.program_ns.value * driver.programmed_per_mille.value / 1000,
             erase_ns: timing.erase_ns.value,
             erase_pages: self.geometry.erase_block_pages.value,
             jitter_per_mille: timing.jitter_per_mille.value,

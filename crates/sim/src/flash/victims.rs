@@ -91,6 +91,13 @@ impl ClosedBlocks {
         }
     }
 
+    /// Reads where a block stands, so that it is in the processor's cache when it loses a page.
+    #[inline]
+    pub(super) fn touch(&self, block: usize) -> u32 {
+        let place = self.places.get(block).copied().unwrap_or(NOWHERE);
+        self.ring.get(place as usize).copied().unwrap_or(NOWHERE)
+    }
+
     /// All closed blocks, next victim first.
     pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
         let head = self.starts[0];

@@ -1,8 +1,10 @@
 //! Refusing what can't be, by name, before anything runs.
 
-use super::{Refusal, RunPlan, Scenario};
-use crate::engine::geometry::PAGE_BYTES;
+use super::{Refusal, RunPlan, Scenario, Server};
+use crate::engine::files::{Layout, index_pages_for, leaves_for};
+use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use crate::flash::Parameters;
+use crate::kernel::{MS, SEC, TIME_LIMIT_NS, US};
 
 /// Limits of what a scenario may ask for.
 const MOST_CORES: u32 = 256;
@@ -12,8 +14,25 @@ const MOST_FILES: u32 = 128;
 const LEAST_POOL_PAGES: u64 = 256;
 /// Each session may hold a few at once: a leaf, its new neighbour, one being read.
 const FRAMES_PER_CONNECTION: u64 = 4;
+/// Pages at most of a buffer pool: 8 TiB.
+const MOST_POOL_PAGES: u64 = 1 << 30;
+/// Extents that a file may leave unused: those that it has begun, and chance.
+const EXTENTS_PER_FILE: u64 = 4;
 /// Beyond it a PFS page would cover less than an extent.
 const LARGEST_SCALE: u32 = 1000;
+/// Rows at most of a table, scaled: with more, the key space of 32 bits would be too coarse to split pages in.
+const MOST_ROWS: u64 = 1 << 31;
+/// Pages that the index may have above its leaves, life-size.
+const MOST_INDEX_PAGES: u64 = 1 << 31;
+/// The longest that anything may cost, the time between checkpoints apart, and that time.
+const LONGEST_COST_NS: u64 = SEC;
+const LONGEST_PERIOD_NS: u64 = 86_400 * SEC;
+/// The most bytes or pieces that a cost may be.
+const MOST_OF_A_COST: u64 = 1 << 24;
+/// With checkpoints closer to each other, scaled, hardly anything else would be simulated.
+const SHORTEST_PERIOD_NS: u64 = MS;
+/// The longest that the rows of a run may take by their CPU time: about 200 days.
+const LONGEST_RUN_NS: u64 = TIME_LIMIT_NS / 4;
 
 fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
@@ -77,33 +96,25 @@ impl Scenario {
         if server.cores == 0 || server.cores > MOST_CORES {
             return refuse("server.cores", format!("{}: must be 1 to {MOST_CORES}", server.cores));
         }
-        let costs = &server.costs;
-        let positive = [
-            ("quantum_ns", &costs.quantum_ns),
-            ("row_cpu_ns", &costs.row_cpu_ns),
-            ("burst_ns", &costs.burst_ns),
-            ("index_fanout", &costs.index_fanout),
-            ("gather_pages", &costs.gather_pages),
-            ("checkpoint_period_ns", &costs.checkpoint_period_ns),
-            ("checkpoint_writes", &costs.checkpoint_writes),
-            ("lazy_writes", &costs.lazy_writes),
-            ("log_block_bytes", &costs.log_block_bytes),
-            ("log_writes", &costs.log_writes),
-        ];
-        if let Some((name, _)) = positive.iter().find(|(_, figure)| figure.value == 0) {
-            return refuse(format!("server.costs.{name}"), "is 0, must be positive");
-        }
-        if costs.cpu_jitter_per_mille.value > 1000 {
-            return refuse("server.costs.cpu_jitter_per_mille", "can't be over 1000");
-        }
-        if costs.pool_per_mille.value > 1000 {
-            return refuse(
-                "server.costs.pool_per_mille",
-                "the buffer pool can't be larger than the memory: at most 1000",
+        server.check_costs()?;
+        let least_ns = SHORTEST_PERIOD_NS * u64::from(self.scale);
+        if server.costs.checkpoint_period_ns.value < least_ns {
+            let what = format!(
+                "is {}, must be at least {least_ns} at scale {}",
+                server.costs.checkpoint_period_ns.value, self.scale
             );
+            return refuse("server.costs.checkpoint_period_ns", what);
+        }
+        if server.switches.pick_tries > MOST_FILES {
+            let what = format!("{}: must be at most {MOST_FILES}", server.switches.pick_tries);
+            return refuse("server.pick_tries", what);
         }
         let pages = self.pool_pages();
-        if !(LEAST_POOL_PAGES..=u64::from(u32::MAX)).contains(&pages) {
+        if pages > MOST_POOL_PAGES {
+            let what = format!("leaves a buffer pool of {pages} pages, and it can have {MOST_POOL_PAGES}: less memory");
+            return refuse("server.memory_bytes", what);
+        }
+        if pages < LEAST_POOL_PAGES {
             let what = format!(
                 "leaves a buffer pool of {pages} pages at scale {}, and it takes at least {LEAST_POOL_PAGES}: more memory, or a \
                  smaller scale",
@@ -187,24 +198,79 @@ impl Scenario {
                 "is 0: a transaction has at least one row",
             );
         }
-        let rows = load.rows_per_connection / u64::from(self.scale);
-        if rows == 0 {
-            let what = format!("{} at scale {} leaves no row", load.rows_per_connection, self.scale);
-            return refuse(place("workload.rows_per_connection"), what);
-        }
+        self.check_rows(index, run)?;
         self.check_room(index, run)
+    }
+
+    /// Rows of a run at the scenario's scale.
+    fn rows(&self, run: &RunPlan) -> u64 {
+        let each = run.workload.rows_per_connection / u64::from(self.scale);
+        each.saturating_mul(u64::from(run.workload.connections))
+    }
+
+    fn check_rows(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
+        let place = || format!("runs[{index}].workload.rows_per_connection");
+        let (rows, costs) = (self.rows(run), &self.server.costs);
+        if rows == 0 {
+            let what = format!(
+                "{} at scale {} leaves no row",
+                run.workload.rows_per_connection, self.scale
+            );
+            return refuse(place(), what);
+        }
+        if rows > MOST_ROWS {
+            return refuse(
+                place(),
+                format!(
+                    "{rows} rows in all at this scale, and there can be {MOST_ROWS}: fewer rows, or a larger scale"
+                ),
+            );
+        }
+        let commit_ns = costs.commit_cpu_ns.value / u64::from(run.workload.rows_per_transaction);
+        let row_ns = costs.row_cpu_ns.value + costs.read_cpu_ns.value + commit_ns;
+        if rows.saturating_mul(row_ns) / u64::from(self.server.cores) > LONGEST_RUN_NS {
+            let what = "these rows would take months by their CPU time alone: fewer rows, or smaller server.costs";
+            return refuse(place(), what);
+        }
+        let leaves = leaves_for(rows);
+        if leaves * u64::from(self.scale) / costs.index_fanout.value > MOST_INDEX_PAGES {
+            let what = "these rows take more pages above the leaves than there can be: fewer rows, or a larger \
+                        server.costs.index_fanout";
+            return refuse(place(), what);
+        }
+        let kept = index_pages_for(leaves, costs.index_fanout.value);
+        let least = kept + FRAMES_PER_CONNECTION * u64::from(run.workload.connections);
+        if self.pool_pages() < least {
+            let what = format!(
+                "{rows} rows have about {kept} index pages above the leaves, which stay in memory, and the buffer pool has {} \
+                 pages: more memory, or fewer rows",
+                self.pool_pages()
+            );
+            return refuse(place(), what);
+        }
+        Ok(())
     }
 
     /// Whether the files fit their volumes, and the table the files.
     fn check_room(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
         let place = |field: &str| format!("runs[{index}].{field}");
-        let layout = crate::engine::files::Layout::of(self, run).map_err(|what| Refusal {
+        let layout = Layout::of(self, run).map_err(|what| Refusal {
             place: place("data_files"),
             what,
         })?;
-        let rows = run.workload.rows_per_connection / u64::from(self.scale) * u64::from(run.workload.connections);
-        let needed = layout.pages_for(rows);
-        let there = layout.data_pages();
+        let block_bytes = self.log_block_bytes(&layout)?;
+        if block_bytes > layout.log.2 {
+            let what = format!(
+                "a block of log takes up to {block_bytes} bytes, and the log has {} at scale {}",
+                layout.log.2, self.scale
+            );
+            return refuse("server.costs.log_block_bytes", what);
+        }
+        let rows = self.rows(run);
+        let leaves = leaves_for(rows);
+        let unused = EXTENTS_PER_FILE * u64::from(EXTENT_PAGES) * u64::from(run.data_files);
+        let needed = leaves + index_pages_for(leaves, self.server.costs.index_fanout.value) + unused;
+        let there = layout.table_pages(Geometry::new(self.scale));
         if needed > there {
             return refuse(
                 place("workload.rows_per_connection"),
@@ -214,6 +280,54 @@ impl Scenario {
                     self.scale
                 ),
             );
+        }
+        Ok(())
+    }
+
+    /// The longest block of log, padded to the sectors of its drive.
+    fn log_block_bytes(&self, layout: &Layout) -> Result<u64, Refusal> {
+        let drive = self.drive_parameters(&layout.drives[layout.log.0])?;
+        let sector_bytes = u64::from(drive.mapping.sector_bytes);
+        Ok(self.server.costs.log_block_bytes.value.next_multiple_of(sector_bytes))
+    }
+}
+
+impl Server {
+    fn check_costs(&self) -> Result<(), Refusal> {
+        let costs = &self.costs;
+        let at_least = [
+            ("quantum_ns", &costs.quantum_ns, US),
+            ("row_cpu_ns", &costs.row_cpu_ns, 1),
+            ("burst_ns", &costs.burst_ns, 1),
+            ("index_fanout", &costs.index_fanout, 1),
+            ("gather_pages", &costs.gather_pages, 1),
+            ("checkpoint_writes", &costs.checkpoint_writes, 1),
+            ("checkpoint_latency_ns", &costs.checkpoint_latency_ns, US),
+            ("lazy_writes", &costs.lazy_writes, 1),
+            ("log_block_bytes", &costs.log_block_bytes, 512),
+            ("log_writes", &costs.log_writes, 1),
+        ];
+        if let Some((name, figure, least)) = at_least.iter().find(|(_, figure, least)| figure.value < *least) {
+            let what = format!("is {}, must be at least {least}", figure.value);
+            return refuse(format!("server.costs.{name}"), what);
+        }
+        if costs.pool_per_mille.value > 1000 {
+            return refuse(
+                "server.costs.pool_per_mille",
+                "the buffer pool can't be larger than the memory: at most 1000",
+            );
+        }
+        for (name, figure) in costs.all() {
+            let most = match name {
+                _ if name.ends_with("_period_ns") => LONGEST_PERIOD_NS,
+                _ if name.ends_with("_ns") => LONGEST_COST_NS,
+                _ if name.ends_with("_per_mille") => 1000,
+                _ => MOST_OF_A_COST,
+            };
+            if figure.value > most {
+                let what = format!("is {}, must be at most {most}", figure.value);
+                return refuse(format!("server.costs.{name}"), what);
+            }
         }
         Ok(())
     }

@@ -52,9 +52,9 @@ impl Default for Switches {
         Self {
             pfs_latch: PfsLatch::Update,
             pick_file: PickFile::Random,
-            pick_tries: 1,
+            pick_tries: 0,
             parent_latches: true,
-            lazy_writer: false,
+            lazy_writer: true,
             checkpoints: true,
             common_stock: true,
             notice_at_switch: true,
@@ -84,9 +84,13 @@ pub enum PickFile {
     Random,
 }
 
-/// Declares the costs with their default, label and source in one place.
+/// Declares the costs with their default, label and source in one place; of fitted ones also the bounds, and once they have
+/// been fitted the figures that it was done on: `row_cpu_ns: 60_000, Fitted in [48_000, 64_000] on "A5 A6", "source";`
 macro_rules! costs {
-    ($($(#[doc = $doc:literal])+ $name:ident: $value:literal, $label:ident, $source:literal;)*) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident: $value:literal, $label:ident $(in [$low:literal, $high:literal])? $(on $rows:literal)?, $source:literal;
+    )*) => {
         /// What things cost, in time, bytes or number.
         #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
         #[serde(default, deny_unknown_fields)]
@@ -97,7 +101,13 @@ macro_rules! costs {
         impl Default for Costs {
             fn default() -> Self {
                 Self {
-                    $($name: Figure { value: $value, label: Label::$label, source: $source.to_owned() },)*
+                    $($name: Figure {
+                        value: $value,
+                        label: Label::$label,
+                        source: $source.to_owned(),
+                        bounds: None$(.or(Some([$low, $high])))?,
+                        fitted_on: concat!($($rows)?).split_whitespace().map(str::to_owned).collect(),
+                    },)*
                 }
             }
         }
@@ -118,7 +128,8 @@ costs! {
     /// A quantum.
     quantum_ns: 4_000_000, Published, "SQLOS: 4 ms";
     /// CPU time to insert a row into a page in memory.
-    row_cpu_ns: 60_000, Fitted, "48 to 64 us; article A, 128 files: 0.829 M SOS_SCHEDULER_YIELD waits";
+    row_cpu_ns: 59_500, Fitted in [48_000, 64_000] on "A39",
+        "the time that makes as many yields";
     /// How far CPU times stray, either way, in per mille.
     cpu_jitter_per_mille: 200, Derived, "an assumption: lock-step makes artefacts";
     /// The longest piece of work after which a worker looks at the world again.
@@ -126,15 +137,18 @@ costs! {
     /// CPU time to split a page.
     split_cpu_ns: 40_000, Derived, "an assumption: 25 rows moved";
     /// CPU time under the latch of a PFS page.
-    pfs_hold_ns: 1_000, Fitted, "1 to 20 us: any short time makes a convoy; article A, 1 file: 2.14 M waits for PAGELATCH_UP";
+    pfs_hold_ns: 500, Fitted in [500, 20_000] on "A19",
+        "any short time makes a convoy";
     /// CPU time under the latch of a GAM page, for an extent.
     gam_hold_ns: 10_000, Derived, "an assumption";
     /// Index entries of a page above the leaves, ln 2 full.
     index_fanout: 224, Derived, "323 entries of 25 bytes, ln 2 full";
     /// CPU time to read a page, without the drive's driver.
-    read_cpu_ns: 8_000, Fitted, "0 to 20 us; article A, CPU time a row";
+    read_cpu_ns: 27_000, Fitted in [5_000, 45_000] on "A33",
+        "a wait, an asynchronous read and its completion";
     /// CPU time to write a batch of pages, without the drive's driver.
-    write_cpu_ns: 8_000, Fitted, "0 to 20 us; article A, CPU time a row";
+    write_cpu_ns: 21_000, Fitted in [5_000, 45_000] on "A33",
+        "a gathered write and its completion";
     /// CPU time to look for a buffer to free.
     free_cpu_ns: 3_000, Derived, "an assumption";
     /// CPU time to commit.
@@ -150,9 +164,9 @@ costs! {
     /// How long it pauses.
     checkpoint_pause_ns: 5_000_000, Derived, "an assumption";
     /// The lazy writer starts when a smaller part of the pool is free.
-    lazy_low_per_mille: 5, Derived, "an assumption";
+    lazy_low_per_mille: 2, Derived, "an assumption";
     /// The lazy writer stops when this part of the pool is free.
-    lazy_high_per_mille: 10, Derived, "an assumption";
+    lazy_high_per_mille: 4, Derived, "an assumption";
     /// Writes that the lazy writer has in progress at most.
     lazy_writes: 32, Derived, "an assumption";
     /// Log of a row.

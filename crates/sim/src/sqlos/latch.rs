@@ -1,6 +1,7 @@
 //! Latches: short locks on pages and other structures in memory, in SQL Server's five modes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
@@ -178,24 +179,24 @@ impl LatchTable {
         self.held.get(&key).map_or(0, |latch| latch.held_modes)
     }
 
-    fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> bool {
+    /// Nothing if the latch was granted; else the latch, for whoever wants to wait for it.
+    fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
         let latch = self.held.entry(key).or_insert(LatchState::FREE);
         let free = latch.waiters.is_empty() && latch.allows(mode);
         if free {
             latch.grant(mode, holder);
         }
-        free
+        (!free).then_some(latch)
     }
 }
 
 impl State {
-    /// Puts a worker into the latch's queue: spinning at first, if workers spin; SUSPENDED otherwise.
-    fn wait_for_latch(&mut self, kernel: &Kernel, id: u32, key: u64, mode: Mode, class: LatchClass) {
-        let latch = self
-            .latches
-            .held
-            .get_mut(&key)
-            .expect("a latch that is waited for is held");
+    /// Grants the latch to a worker and says so, or puts it into the latch's queue: spinning at first, if workers spin;
+    /// SUSPENDED otherwise.
+    fn acquire_latch(&mut self, kernel: &Kernel, id: u32, key: u64, mode: Mode, class: LatchClass) -> bool {
+        let Some(latch) = self.latches.try_acquire(key, mode, id) else {
+            return true;
+        };
         latch.waiters.push(&mut self.workers, id);
         let wait = class.wait_type(mode);
         let spin_ns = self.config.spin_ns;
@@ -209,6 +210,7 @@ impl State {
             worker.spins_until_ns = kernel.now() + spin_ns;
             kernel.at(worker.spins_until_ns, Action::call(super::SPUN, id));
         }
+        false
     }
 
     /// A worker has spun long enough, unless it got the latch in the meantime: it keeps its place in the queue, not its core.
@@ -223,15 +225,14 @@ impl State {
 
     /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
     fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
-        let latch = self
-            .latches
-            .held
-            .get_mut(&key)
-            .expect("a latch that is released is held");
+        let Entry::Occupied(mut entry) = self.latches.held.entry(key) else {
+            panic!("a latch that is released is held");
+        };
+        let latch = entry.get_mut();
         latch.ungrant(mode);
         if latch.waiters.is_empty() {
             if latch.held_modes == 0 {
-                self.latches.held.remove(&key);
+                entry.remove();
             }
             return;
         }
@@ -239,7 +240,8 @@ impl State {
     }
 
     fn grant_waiters(&mut self, kernel: &Kernel, key: u64) {
-        loop {
+        let mut more = true;
+        while more {
             let latch = self
                 .latches
                 .held
@@ -250,6 +252,7 @@ impl State {
                 return;
             }
             latch.waiters.pop(&self.workers);
+            more = !latch.waiters.is_empty();
             let worker = &mut self.workers[head as usize];
             latch.grant(worker.want, head);
             if worker.spins_until_ns == 0 {
@@ -297,7 +300,7 @@ impl<'w> Latch<'w> {
     #[must_use]
     pub fn try_acquire(self, mode: Mode) -> Option<Hold<'w>> {
         let ProcessId(holder) = self.os.kernel().current();
-        let granted = self.os.state().latches.try_acquire(self.key, mode, holder);
+        let granted = self.os.state().latches.try_acquire(self.key, mode, holder).is_none();
         // Not `then_some`: a hold made in vain would be released in vain.
         granted.then(|| Hold { latch: self, mode })
     }
@@ -342,8 +345,7 @@ impl<'w> Future for Acquire<'w> {
             let kernel = os.kernel();
             let mut state = os.state();
             let worker = state.current(kernel);
-            if !state.latches.try_acquire(key, self.mode, worker) {
-                state.wait_for_latch(kernel, worker, key, self.mode, class);
+            if !state.acquire_latch(kernel, worker, key, self.mode, class) {
                 self.queued = true;
                 return Poll::Pending;
             }

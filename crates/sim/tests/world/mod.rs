@@ -1,4 +1,8 @@
 //! Worlds to test with: article A's, and small ones. Scenarios are made as JSON, as they come from outside.
+#![allow(dead_code, reason = "each test file needs some of it")]
+
+pub(crate) mod random;
+pub(crate) mod sha256;
 
 use std::ops::ControlFlow;
 
@@ -8,6 +12,13 @@ use storagelab_sim::run::Block;
 use storagelab_sim::scenario::Scenario;
 
 const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
+
+/// A ready-made profile, in JSON.
+pub(crate) fn profile(name: &str) -> Value {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/storagelab/profiles");
+    let text = std::fs::read_to_string(format!("{folder}/{name}.toml")).expect("a ready-made profile");
+    toml::from_str(&text).expect("a profile in TOML")
+}
 
 /// The drive of the articles, in JSON.
 pub(crate) fn drive() -> Value {

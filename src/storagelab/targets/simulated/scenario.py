@@ -75,7 +75,7 @@ def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
     return {
-        "profile": profile.model_dump(),
+        "profile": profile.model_dump(exclude_none=True),
         "format": _choice(f"{key}.format", drive.format, tuple(profile.formats), profile),
         "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
         "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),

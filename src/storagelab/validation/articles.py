@@ -1,0 +1,120 @@
+"""Published figures as data: one file an article, in the folder published, each figure with the cell that reproduces it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from storagelab.errors import SpecError
+from storagelab.values import Frozen, JsonValue
+
+Quantity = Literal[
+    "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "cpu_per_row_s", "counter", "explained",
+    "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain", "mean_elapsed_s", "falling_steps",
+    "best_level", "order", "gone_from_top_95",
+]  # fmt: skip
+"""What is read off the runs; `quantities` says how."""
+Use = Literal["calibration", "judged", "fact"]
+"""Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, whatever is fitted."""
+Levels = dict[str, JsonValue]
+
+
+class Published(Frozen):
+    """One figure: a value, a range or an order, and the cells that reproduce it.
+
+    `cell` picks cells by their levels, on top of the article's own `cell`. Where `along` names a factor, the levels of that
+    factor are compared; `against` changes levels of `cell` to those of the cell it is compared with.
+    """
+
+    id: str
+    what: str
+    quantity: Quantity
+    use: Use
+    value: float | None = None
+    between: tuple[float, float] | None = None
+    order: tuple[JsonValue, ...] | None = None
+    unit: str = ""
+    tolerance: float = Field(
+        0.0, ge=0, description="what the model is held to, relative to the value or to the range's end"
+    )
+    tolerance_absolute: float | None = Field(None, ge=0, description="instead: in the unit, for values near nothing")
+    cell: Levels = Field(default_factory=dict)
+    against: Levels = Field(default_factory=dict)
+    everywhere: bool = Field(False, description="all cells of the spec, whatever the article's own `cell` says")
+    along: str | None = None
+    levels: tuple[JsonValue, ...] | None = Field(None, description="of the factor `along`; default: all")
+    wait_type: str | None = None
+    counter: str | None = Field(None, description="group.name, as a run has it")
+    per: Literal["rows"] | None = None
+    times: float = 1.0
+    derived: str = Field("", description="how it follows from published figures; empty: it is published itself")
+    assumed: str = Field("", description="what the article leaves open, and how it was taken")
+    suspected: str = Field("", description="the mechanism that is suspected where the model misses it")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if sum(one is not None for one in (self.value, self.between, self.order)) != 1:
+            raise ValueError(f"{self.id}: takes one of value, between and order")
+        if self.quantity in _TAKES and getattr(self, _TAKES[self.quantity]) in (None, {}):
+            raise ValueError(f"{self.id}: {self.quantity} takes {_TAKES[self.quantity]}")
+        return self
+
+
+_TAKES = {
+    "wait_s": "wait_type", "resource_s": "wait_type", "signal_s": "wait_type", "wait_count": "wait_type",
+    "wait_share": "wait_type", "gone_from_top_95": "wait_type", "falling_steps": "along", "best_level": "along",
+    "order": "along", "counter": "counter", "elapsed_ratio": "against", "gain": "against",
+}  # fmt: skip
+
+
+class Article(Frozen):
+    """`spec` is the shipped spec that repeats its tests, `cell` the levels that all of its figures share."""
+
+    id: str
+    title: str
+    author: str
+    year: int | None = None
+    spec: str
+    cell: Levels = Field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    figures: tuple[Published, ...]
+
+    def levels_of(self, figure: Published) -> Levels:
+        """The levels that the figure's cell, or cells, must have."""
+        return {} if figure.everywhere else {**self.cell, **figure.cell}
+
+
+def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:
+    """All articles in order; or those of `only`, which names articles and figures, with the figures it names."""
+    files = sorted(resources.files(__package__).joinpath("published").iterdir(), key=lambda file: file.name)
+    every = [Article.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files]
+    if not only:
+        return tuple(every)
+    known = {article.id for article in every} | {figure.id for article in every for figure in article.figures}
+    if unknown := [name for name in only if name not in known]:
+        hint = "There are the articles " + ", ".join(article.id for article in every) + " and figures such as A1."
+        raise SpecError(f"there is no figure or article {unknown[0]!r}", key="--only", hint=hint)
+    return tuple(_picked(every, set(only)))
+
+
+def _picked(every: Sequence[Article], only: set[str]) -> Iterator[Article]:
+    for article in every:
+        figures = tuple(figure for figure in article.figures if article.id in only or figure.id in only)
+        if figures:
+            yield article.model_copy(update={"figures": figures})
+
+
+def spans(ids: Iterable[str]) -> list[str]:
+    """Numbers of figures in the articles' order, neighbours joined: A1, A6-A7, A11-A25."""
+    every = [figure.id for article in articles() for figure in article.figures]
+    found: list[list[int]] = []
+    for place in sorted(every.index(name) for name in ids):
+        if found and place == found[-1][-1] + 1 and every[place][0] == every[place - 1][0]:
+            found[-1][1:] = [place]
+        else:
+            found.append([place])
+    return ["-".join(every[place] for place in span) for span in found]

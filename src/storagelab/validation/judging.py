@@ -1,0 +1,108 @@
+"""A published figure against what was simulated: the error, whether the model is as good as it is held to be, sums. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from storagelab import stats
+from storagelab.findings import Estimate
+from storagelab.validation.articles import Article, Published
+from storagelab.validation.quantities import Simulated
+from storagelab.values import Frozen, JsonValue
+
+Verdict = Literal["within", "outside", "not simulated yet"]
+
+
+class Row(Frozen):
+    """One line of the table. `error` is relative to the published value, or to the nearer end of a range, 0 inside it; None
+    for what is not simulated, a level, or a value near nothing."""
+
+    article: str
+    figure: Published
+    simulated: Estimate | None = None
+    level: JsonValue | None = None
+    order: tuple[JsonValue, ...] = ()
+    error: float | None = None
+    verdict: Verdict
+    reason: str = ""
+    """Why it is not simulated."""
+
+
+class Summary(Frozen):
+    """Over the errors of one article's figures of one use; `article` "all" is over all."""
+
+    article: str
+    use: str
+    figures: int
+    simulated: int
+    within: int
+    median_error: float | None
+    worst_error: float | None
+    worst: str
+
+
+def judge(article: Article, figure: Published, simulated: Simulated) -> Row:
+    """The row of a figure that was simulated."""
+    if figure.order is not None:
+        right = simulated.order == figure.order
+        return Row(article=article.id, figure=figure, order=simulated.order, verdict=_verdict(right))
+    if simulated.level is not None:
+        right = simulated.level == figure.value
+        return Row(article=article.id, figure=figure, level=simulated.level, verdict=_verdict(right))
+    estimate = stats.mean_estimate(simulated.values)
+    error = relative_error(figure, estimate.value)
+    if figure.tolerance_absolute is not None and figure.value is not None:
+        right = abs(estimate.value - figure.value) <= figure.tolerance_absolute
+        return Row(article=article.id, figure=figure, simulated=estimate, verdict=_verdict(right))
+    right = abs(error) <= figure.tolerance
+    return Row(article=article.id, figure=figure, simulated=estimate, error=error, verdict=_verdict(right))
+
+
+def relative_error(figure: Published, simulated: float) -> float:
+    """Simulated over published less 1; of a range, against the nearer end, and 0 inside."""
+    if figure.between is not None:
+        low, high = figure.between
+        nearer = min(max(simulated, low), high)
+        return simulated / nearer - 1 if nearer else simulated
+    assert figure.value is not None
+    return simulated / figure.value - 1 if figure.value else simulated
+
+
+def missing(article: Article, figure: Published, reason: str) -> Row:
+    """The row of a figure that could not be simulated."""
+    return Row(article=article.id, figure=figure, verdict="not simulated yet", reason=reason)
+
+
+def _verdict(right: bool) -> Verdict:
+    return "within" if right else "outside"
+
+
+def summaries(rows: Sequence[Row]) -> tuple[Summary, ...]:
+    """Per article and use, then over all articles per use."""
+    uses = ("calibration", "judged", "fact")
+    names = list(dict.fromkeys(row.article for row in rows))
+    found = [
+        _summary(name, use, [row for row in rows if name in ("all", row.article) and row.figure.use == use])
+        for name, use in itertools.product([*names, *(["all"] if len(names) > 1 else [])], uses)
+    ]
+    return tuple(summary for summary in found if summary.figures)
+
+
+def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
+    # In its range a figure has no error to speak of: as 0 it would make the others look small.
+    told = [row for row in rows if row.error is not None and not (row.figure.between and row.error == 0)]
+    errors = {row.figure.id: abs(row.error or 0.0) for row in told}
+    worst = max(errors, key=lambda name: errors[name], default="")
+    return Summary(
+        article=article,
+        use=use,
+        figures=len(rows),
+        simulated=sum(row.verdict != "not simulated yet" for row in rows),
+        within=sum(row.verdict == "within" for row in rows),
+        median_error=statistics.median(errors.values()) if errors else None,
+        worst_error=errors[worst] if worst else None,
+        worst=worst,
+    )

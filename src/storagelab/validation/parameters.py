@@ -1,0 +1,41 @@
+"""Every parameter of the model with its label and source: the server's costs, and the figures of the drives' profiles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from storagelab import _sim, profiles
+from storagelab.profiles import Figure, Label
+from storagelab.values import Frozen, Scalar
+
+
+class Parameter(Frozen):
+    """`owner` is the server or a drive. Fitted ones have `bounds`, and `fitted_on` once they have been fitted."""
+
+    owner: str
+    name: str
+    value: Scalar
+    label: Label
+    source: str
+    bounds: tuple[int | float, int | float] | None = None
+    fitted_on: tuple[str, ...] = ()
+
+
+def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
+    """Of the server, then of each of the ready-made profiles named."""
+    return tuple(_all(profile_names))
+
+
+def _all(profile_names: Sequence[str]) -> Iterator[Parameter]:
+    for name, content in json.loads(_sim.costs()).items():
+        yield _of("the server", name, Figure.model_validate(content))
+    for profile_name in dict.fromkeys(profile_names):
+        profile = profiles.load(profile_name, Path())
+        for name, figure in profile.figures():
+            yield _of(f"the drive {profile.name}", name, figure)
+
+
+def _of(owner: str, name: str, figure: Figure) -> Parameter:
+    return Parameter(owner=owner, name=name, **figure.model_dump())

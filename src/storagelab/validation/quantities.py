@@ -1,0 +1,238 @@
+"""How each published quantity is read off simulated runs. Pure: measurements of cells in, figures out."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from storagelab.model import Cell, Measurement
+from storagelab.validation.articles import Levels, Published
+from storagelab.values import JsonValue
+from storagelab.waits import NS, CountedWaits, WaitStat, conservation, mean_of_runs, normalise, wait_table
+
+_QUANTUM_S = 0.004
+_PAGE_BYTES = 8192
+
+
+class Missing(Exception):
+    """Runs don't say it: `str()` is why."""
+
+
+class Made(NamedTuple):
+    """A cell and its runs, in the order of their repetitions."""
+
+    cell: Cell
+    runs: Sequence[Measurement]
+
+
+class Simulated(NamedTuple):
+    """`values`: one a repetition, empty for what is read off all repetitions together; then `level` or `order` says it."""
+
+    values: tuple[float, ...] = ()
+    level: JsonValue | None = None
+    order: tuple[JsonValue, ...] = ()
+
+
+def matching(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
+    """Cells that have all of `levels`."""
+    return [
+        cell for cell in cells if all(_same(cell.levels.get(name), level) for name, level in levels.items())
+    ]  # fmt: skip
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells that a figure takes: those compared with each other, or one list of one. Raises Missing."""
+    if figure.quantity == "mean_elapsed_s":
+        return [_some(cells, levels)]
+    if figure.along is not None:
+        found = [cell for cell in _some(cells, levels) if _among(cell.levels.get(figure.along), figure)]
+        if len({str(cell.levels.get(figure.along)) for cell in found}) != len(found) or len(found) < 2:
+            raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, and each level takes one")
+        return [found]
+    parts = [levels, {**levels, **figure.against}] if figure.against else [levels]
+    return [[_one(cells, part)] for part in parts]
+
+
+def _among(level: JsonValue | None, figure: Published) -> bool:
+    wanted = figure.levels or figure.order
+    return wanted is None or level in wanted
+
+
+def _some(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
+    found = matching(cells, levels)
+    if not found:
+        raise Missing(f"the spec has no cell with {_said(levels)}")
+    return found
+
+
+def _one(cells: Sequence[Cell], levels: Levels) -> Cell:
+    found = _some(cells, levels)
+    if len(found) > 1:
+        raise Missing(f"the spec has {len(found)} cells with {_said(levels)}")
+    return found[0]
+
+
+def _said(levels: Levels) -> str:
+    return ", ".join(f"{name} = {level}" for name, level in levels.items())
+
+
+def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
+    """`groups` are the cells of `needed`, made. Raises Missing where the runs lack what is asked."""
+    if any(not made.runs for group in groups for made in group):
+        raise Missing("its runs failed")
+    if figure.quantity in _OF_LEVELS:
+        return _OF_LEVELS[figure.quantity](figure, groups[0])
+    if figure.quantity == "mean_elapsed_s":
+        return Simulated(values=_means([made.runs for made in groups[0]]))
+    if figure.quantity in _OF_TWO:
+        return Simulated(values=_compared(figure, groups[0][0].runs, groups[1][0].runs))
+    return Simulated(values=tuple(_OF_RUN[figure.quantity](figure, run) for run in groups[0][0].runs))
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def _waits(run: Measurement) -> CountedWaits:
+    if not isinstance(run.waits, CountedWaits):
+        raise Missing("its runs have no counted waits")
+    return run.waits
+
+
+def _stats(run: Measurement) -> Sequence[WaitStat]:
+    return normalise(_waits(run))
+
+
+def _wait(figure: Published, run: Measurement) -> float:
+    """Nothing waited is a figure too: 0."""
+    row = next((row for row in _waits(run).rows if row.wait_type == figure.wait_type), None)
+    if row is None:
+        return 0.0
+    wait_ns, signal_ns = row.wait_ns, row.signal_ns or 0
+    match figure.quantity:
+        case "resource_s":
+            return (wait_ns - signal_ns) * NS
+        case "signal_s":
+            return signal_ns * NS
+        case "wait_count":
+            return float(row.wait_count)
+        case "wait_share":
+            return wait_ns / sum(other.wait_ns for other in _waits(run).rows)
+        case _:
+            return wait_ns * NS
+
+
+def _counter(figure: Published, run: Measurement) -> float:
+    assert figure.counter is not None
+    group, _, name = figure.counter.rpartition(".")
+    try:
+        value = run.counters[group][name]
+    except KeyError:
+        raise Missing(f"its runs have no counter {figure.counter}") from None
+    return value * figure.times / (run.rows if figure.per == "rows" else 1)
+
+
+def _cpu_s(run: Measurement) -> float:
+    cpu_s = _waits(run).cpu_s
+    if cpu_s is None:
+        raise Missing("its runs have no CPU time")
+    return cpu_s
+
+
+def _yields_over_memory_phase(_: Published, run: Measurement) -> float:
+    """Quanta used up, against the CPU time of the rows that came while the table was smaller than the buffer pool."""
+    engine = run.counters["engine"]
+    in_memory = min(1.0, engine["pool_pages"] * _PAGE_BYTES / engine["table_bytes"])
+    yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
+    return yields * _QUANTUM_S / (_cpu_s(run) * in_memory)
+
+
+def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
+    """The most on one page at once: the median of the samples that found any, since nobody shows a screen without."""
+    most: dict[float, int] = {}
+    for task in run.waiting_tasks:
+        if task.resource.endswith("a PFS page"):
+            most[task.at_s] = max(task.sessions, most.get(task.at_s, 0))
+    return float(statistics.median(most.values())) if most else 0.0
+
+
+_OF_RUN: dict[str, Callable[[Published, Measurement], float]] = {
+    "elapsed_s": lambda _, run: run.elapsed_s,
+    "wait_s": _wait,
+    "resource_s": _wait,
+    "signal_s": _wait,
+    "wait_count": _wait,
+    "wait_share": _wait,
+    "cpu_per_row_s": lambda _, run: _cpu_s(run) / run.rows,
+    "counter": _counter,
+    "explained": lambda _, run: conservation(_waits(run)).explained or 0.0,
+    "yields_over_memory_phase": _yields_over_memory_phase,
+    "sessions_on_pfs_page": _sessions_on_pfs_page,
+}
+
+
+# --- several cells ---------------------------------------------------------------------------------------------------
+
+_OF_TWO = ("elapsed_ratio", "gain")
+
+
+def _compared(figure: Published, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
+    """Repetition by repetition."""
+    ratios = [run.elapsed_s / other.elapsed_s for run, other in zip(runs, others, strict=False)]
+    return tuple(1 - ratio for ratio in ratios) if figure.quantity == "gain" else tuple(ratios)
+
+
+def _means(cells: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
+    """The mean elapsed time over cells, repetition by repetition."""
+    return tuple(sum(run.elapsed_s for run in runs) / len(runs) for runs in zip(*cells, strict=False))
+
+
+def _mean_elapsed_s(made: Made) -> float:
+    return sum(run.elapsed_s for run in made.runs) / len(made.runs)
+
+
+def _level(figure: Published, made: Made) -> JsonValue:
+    assert figure.along is not None
+    return made.cell.levels[figure.along]
+
+
+def _ordered(figure: Published, group: Sequence[Made]) -> Simulated:
+    return Simulated(order=tuple(_level(figure, made) for made in sorted(group, key=_mean_elapsed_s)))
+
+
+def _best(figure: Published, group: Sequence[Made]) -> Simulated:
+    return Simulated(level=_ordered(figure, group).order[0])
+
+
+def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
+    """The first level from which on the wait is among the top 95 % in none."""
+    gone: JsonValue | None = None
+    for made in group:
+        table = wait_table(mean_of_runs([_stats(run) for run in made.runs]))
+        shown = any(row.wait_type == figure.wait_type for row in table)
+        gone = None if shown else _level(figure, made) if gone is None else gone
+    return Simulated(level="never" if gone is None else gone)
+
+
+def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
+    """The share of steps from level to level in which the wait gets less, repetition by repetition."""
+    wait = figure.model_copy(update={"quantity": "wait_s"})
+    rounds = zip(*([_wait(wait, run) for run in made.runs] for made in group), strict=False)
+    return Simulated(values=tuple(sum(b < a for a, b in _steps(waits)) / (len(waits) - 1) for waits in rounds))
+
+
+def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
+    return list(itertools.pairwise(values))
+
+
+_OF_LEVELS: Mapping[str, Callable[[Published, Sequence[Made]], Simulated]] = {
+    "best_level": _best,
+    "order": _ordered,
+    "gone_from_top_95": _gone,
+    "falling_steps": _falling,
+}

@@ -1,0 +1,267 @@
+"""The comparison as text: for a terminal, as Markdown for the docs, as csv and json for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+import storagelab
+from storagelab.errors import StoragelabError
+from storagelab.report.columns import Column, print_paragraph, print_table
+from storagelab.validation import words
+from storagelab.validation.articles import Article, spans
+from storagelab.validation.judging import Row, Summary, summaries
+from storagelab.validation.making import Simulations
+from storagelab.validation.parameters import Parameter
+from storagelab.values import Frozen
+
+FORMATS = ("md", "csv", "json")
+BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
+"""What the command writes in a document stands between these lines; what is around them is left alone."""
+_EXPLAINED_FROM = 0.15
+"""A miss above it comes with the mechanism that is suspected, where one is."""
+
+
+class Validation(Frozen):
+    """All that there is to show."""
+
+    articles: tuple[Article, ...]
+    simulations: tuple[Simulations, ...]
+    rows: tuple[Row, ...]
+    parameters: tuple[Parameter, ...]
+
+
+TextColumn = tuple[str, list[str]]
+
+
+def _row_columns(rows: Sequence[Row]) -> list[TextColumn]:
+    return [
+        ("no.", [row.figure.id for row in rows]),
+        ("figure", [row.figure.what for row in rows]),
+        ("published", [words.published(row.figure) + _marks(row) for row in rows]),
+        ("simulated", [words.simulated(row) for row in rows]),
+        ("error", [words.error(row) for row in rows]),
+        ("held to", [words.held_to(row.figure) for row in rows]),
+        ("verdict", [row.verdict for row in rows]),
+        ("use", [row.figure.use for row in rows]),
+    ]
+
+
+def _marks(row: Row) -> str:
+    """An asterisk for what is not published itself but follows."""
+    return " *" if row.figure.derived else ""
+
+
+def _summary_columns(items: Sequence[Summary]) -> list[TextColumn]:
+    return [
+        ("article", [item.article for item in items]),
+        ("use", [item.use for item in items]),
+        ("figures", [str(item.figures) for item in items]),
+        ("simulated", [str(item.simulated) for item in items]),
+        ("within", [str(item.within) for item in items]),
+        ("median error", [words.share(item.median_error) for item in items]),
+        ("worst error", [words.share(item.worst_error) for item in items]),
+        ("worst", [item.worst for item in items]),
+    ]
+
+
+def _parameter_columns(items: Sequence[Parameter]) -> list[TextColumn]:
+    return [
+        ("parameter", [item.name for item in items]),
+        ("value", [words.plain(item.value) for item in items]),
+        ("label", [item.label for item in items]),
+        ("bounds", [words.bounds(item.bounds) for item in items]),
+        ("fitted on", [_fitted_on(item) for item in items]),
+        ("source", [item.source for item in items]),
+    ]
+
+
+def _fitted_on(item: Parameter) -> str:
+    if item.label != "fitted":
+        return ""
+    rows = " ".join(item.fitted_on)
+    if not rows:
+        return "none: a prior"
+    at_a_bound = item.bounds is not None and item.value in item.bounds
+    return f"{rows} (at its bound)" if at_a_bound else rows
+
+
+def _notes(article: Article, rows: Sequence[Row]) -> Iterator[str]:
+    """What is said beneath an article's table."""
+    yield from article.assumed
+    for row in rows:
+        figure = row.figure
+        if figure.derived:
+            yield f"{figure.id} * is not published itself: {figure.derived}."
+        if figure.assumed:
+            yield f"{figure.id}: {figure.assumed}."
+        if row.error is not None and abs(row.error) > _EXPLAINED_FROM and figure.suspected:
+            yield f"{figure.id} is missed; suspected: {figure.suspected}."
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.reason:
+            reasons.setdefault(row.reason, []).append(row.figure.id)
+    for reason, ids in reasons.items():
+        yield f"Not simulated yet ({', '.join(spans(ids))}): {reason}."
+
+
+def _title(article: Article) -> str:
+    year = f", {article.year}" if article.year else ""
+    return f"Article {article.id}: {article.title} ({article.author}{year})"
+
+
+def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
+    for one in simulations:
+        times = "once" if one.repetitions == 1 else f"{one.repetitions} times, each with its own seed"
+        yield f"{one.spec}: {one.runs} runs at scale {one.scale}, each cell {times}."
+    if any(one.repetitions > 1 for one in simulations):
+        yield "Simulated figures are means over repetitions, ± half their 95 % confidence interval."
+
+
+# --- forms -----------------------------------------------------------------------------------------------------------
+
+
+def print_validation(console: Console, validation: Validation) -> None:
+    """For people: a table an article, the sums, the parameters."""
+    for article in validation.articles:
+        rows = [row for row in validation.rows if row.article == article.id]
+        print_paragraph(console, _title(article), style="bold")
+        _print_columns(console, _row_columns(rows), ("figure",), {"use": 2, "held to": 1})
+        for note in _notes(article, rows):
+            print_paragraph(console, note, first="  ")
+        console.print()
+    print_paragraph(console, "In sum", style="bold")
+    _print_columns(console, _summary_columns(summaries(validation.rows)))
+    for line in _how(validation.simulations):
+        print_paragraph(console, line, first="  ")
+    for owner, items in _owners(validation.parameters).items():
+        console.print()
+        print_paragraph(console, f"Parameters of {owner}", style="bold")
+        _print_columns(console, _parameter_columns(items), ("source",), {"bounds": 2, "fitted on": 1})
+
+
+def _owners(items: Sequence[Parameter]) -> dict[str, list[Parameter]]:
+    owners: dict[str, list[Parameter]] = {}
+    for item in items:
+        owners.setdefault(item.owner, []).append(item)
+    return owners
+
+
+_NONE: Mapping[str, int] = {}
+_RIGHT = ("published", "simulated", "error", "figures", "within", "median error", "worst error", "value")
+
+
+def _print_columns(
+    console: Console, columns: Sequence[TextColumn], wrapped: Sequence[str] = (), ranks: Mapping[str, int] = _NONE
+) -> None:
+    shown = [
+        Column(name, texts, rank=ranks.get(name, 0), right=name in _RIGHT, wraps=name in wrapped)
+        for name, texts in columns
+    ]  # fmt: skip
+    print_table(console, shown)
+
+
+def markdown(validation: Validation) -> str:
+    """For the docs, without what changes from day to day."""
+    parts = []
+    for article in validation.articles:
+        rows = [row for row in validation.rows if row.article == article.id]
+        notes = [f"- {_escaped(note)}" for note in _notes(article, rows)]
+        parts += [f"## {_title(article)}", _markdown_table(_row_columns(rows)), "\n".join(notes)]
+    how = [f"- {_escaped(line)}" for line in _how(validation.simulations)]
+    parts += ["## In sum", _markdown_table(_summary_columns(summaries(validation.rows))), "\n".join(how)]
+    for owner, items in _owners(validation.parameters).items():
+        parts += [f"## Parameters of {owner}", _markdown_table(_parameter_columns(items))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_table(columns: Sequence[TextColumn]) -> str:
+    rules = ["---:" if name in _RIGHT else "---" for name, _ in columns]
+    rows = zip(*(texts for _, texts in columns), strict=True)
+    lines = [[name for name, _ in columns], rules, *([_escaped(text) for text in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    for character in "\\*<|_[`":
+        text = text.replace(character, f"\\{character}")
+    return text
+
+
+def as_csv(validation: Validation) -> str:
+    """One line a figure: raw numbers, SI units, empty where there is none."""
+    out = io.StringIO()
+    lines = [_flat(row) for row in validation.rows]
+    writer = csv.DictWriter(out, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def _flat(row: Row) -> dict[str, object]:
+    figure, estimate = row.figure, row.simulated
+    low, high = figure.between or ("", "")
+    return {
+        "id": figure.id,
+        "article": row.article,
+        "figure": figure.what,
+        "quantity": figure.quantity,
+        "use": figure.use,
+        "unit": figure.unit,
+        "published": " ".join(map(str, figure.order)) if figure.order else figure.value,
+        "published_low": low,
+        "published_high": high,
+        "simulated": estimate.value if estimate else " ".join(map(str, row.order)) or row.level,
+        "simulated_low": estimate.low if estimate else None,
+        "simulated_high": estimate.high if estimate else None,
+        "error": row.error,
+        "tolerance": figure.tolerance,
+        "tolerance_absolute": figure.tolerance_absolute,
+        "verdict": row.verdict,
+        "reason": row.reason,
+    }
+
+
+def as_json(validation: Validation) -> str:
+    content = {
+        "schema": 1,
+        "storagelab": storagelab.__version__,
+        "articles": [article.model_dump(exclude={"figures", "cell"}) for article in validation.articles],
+        "simulations": [one.model_dump() for one in validation.simulations],
+        "figures": [_flat(row) for row in validation.rows],
+        "summaries": [item.model_dump() for item in summaries(validation.rows)],
+        "parameters": [item.model_dump() for item in validation.parameters],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def render(form: str, validation: Validation) -> str:
+    """In one of FORMATS."""
+    forms: dict[str, Callable[[Validation], str]] = {"md": markdown, "csv": as_csv, "json": as_json}
+    return forms[form](validation)
+
+
+def existing(file: Path) -> str | None:
+    """A document as it is, None where there is none.
+
+    Raises StoragelabError for one without the marks, or that is no text: nothing that a person wrote is overwritten.
+    """
+    if not file.exists():
+        return None
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if not 0 <= text.find(BEGIN) < text.find(END):
+        raise StoragelabError(f"{file} has no lines {BEGIN} and {END}\n  put them where the tables are to stand")
+    return text
+
+
+def document(before: str | None, validation: Validation) -> str:
+    """The document with the tables in it: between its marks, or a whole new one where there was none."""
+    inside = f"{BEGIN}\n\n{markdown(validation)}\n{END}"
+    if before is None:
+        return f"# The model against what was published\n\n{inside}\n"
+    return before[: before.index(BEGIN)] + inside + before[before.index(END) + len(END) :]

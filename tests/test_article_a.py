@@ -1,0 +1,104 @@
+"""Article A at several scales, in the release build: a small world says what a large one does, and what follows without a fit."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from math import log
+from pathlib import Path
+
+import pytest
+
+from storagelab import _sim, profiles
+
+SCALES, FILES = (16, 32, 64), (1, 8)
+CONNECTIONS, ROWS = 64, 160_000_000
+
+
+def outcome(scale: int, files: int) -> dict:
+    """One run on a new drive in the maximum-write format, with driver 2.2.3."""
+    profile = profiles.load("iodrive-320", Path()).model_dump(exclude_none=True)
+    scenario = {
+        "scale": scale, "seed": 1, "sample_every_s": 30.0, "server": {"cores": 8, "memory_bytes": 16 * 2**30},
+        "drives": {"ssd": {"profile": profile, "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512}},
+        "volumes": {"a": {"drives": ["ssd"]}},
+        "runs": [{
+            "data_files": files, "data_volumes": ["a"], "log_volume": "a", "seed": 1,
+            "workload": {
+                "kind": "random-insert", "connections": CONNECTIONS, "rows_per_connection": ROWS // CONNECTIONS,
+                "rows_per_transaction": 1000,
+            },
+        }],
+    }  # fmt: skip
+    text = _sim.Block(json.dumps(scenario)).run_next()
+    assert text is not None
+    return {**json.loads(text), "scale": scale}
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[tuple[int, int], dict]:
+    """By scale and number of files. A run lets go of Python, so two of them are made side by side."""
+    wanted = [(scale, files) for scale in SCALES for files in FILES]
+    with ThreadPoolExecutor(2) as side_by_side:
+        return dict(zip(wanted, side_by_side.map(lambda pair: outcome(*pair), wanted), strict=True))
+
+
+def count(run: dict, wait_type: str) -> int:
+    return next((row["count"] for row in run["waits"] if row["wait_type"] == wait_type), 0)
+
+
+def waits_ns(run: dict) -> int:
+    return sum(row["resource_ns"] + row["signal_ns"] for row in run["waits"])
+
+
+@pytest.mark.parametrize("files", FILES)
+def test_scales_16_32_and_64_agree_within_3_percent(runs, files):
+    life_s = {scale: runs[scale, files]["elapsed_ns"] * scale / 1e9 for scale in SCALES}
+    assert max(life_s.values()) / min(life_s.values()) < 1.03, life_s
+
+
+@pytest.mark.parametrize("files", FILES)
+def test_160_million_rows_are_about_37_gigabytes_in_pages_ln_2_full(runs, files):
+    for run in (runs[scale, files] for scale in SCALES):
+        assert run["rows"] == CONNECTIONS * (ROWS // CONNECTIONS // run["scale"])
+        gigabytes = run["counters"]["table_bytes"] * run["scale"] / 1e9
+        assert gigabytes == pytest.approx(37.0, rel=0.03)
+        assert run["rows"] / run["counters"]["leaf_pages"] / 50 == pytest.approx(log(2), rel=0.01)
+
+
+@pytest.mark.parametrize("files", FILES)
+def test_an_insert_reads_0_283_pages_and_the_formula_says_why(runs, files):
+    """A page is in memory with probability b / x once the table has grown to x times its end: 1 - b - b ln(1/b) on average."""
+    for run in (runs[scale, files] for scale in SCALES):
+        counters = run["counters"]
+        reads = counters["reads"] / run["rows"]
+        b = counters["pool_pages"] / counters["leaf_pages"]
+        assert reads == pytest.approx(0.283, rel=0.02)
+        assert reads == pytest.approx(1 - b - b * log(1 / b), rel=0.03)
+
+
+@pytest.mark.parametrize("files", FILES)
+def test_elapsed_is_waits_and_cpu_of_a_connection(runs, files):
+    """To the nanosecond with the time after a connection's early end, which shrinks with the scale: it is under 0.05 % life-size."""
+    for run in (runs[scale, files] for scale in SCALES):
+        lived_ns = waits_ns(run) + run["cpu_ns"]
+        assert lived_ns + run["finished_early_ns"] == CONNECTIONS * run["elapsed_ns"]
+        assert lived_ns / CONNECTIONS == pytest.approx(run["elapsed_ns"], rel=0.0004 * run["scale"])
+
+
+def test_yields_are_the_quanta_of_the_phase_in_memory(runs):
+    """With 8 files nobody waits for long before the table passes the pool: until then a core's time is yields of 4 ms."""
+    costs = json.loads(_sim.costs())
+    row_ns, quantum_ns = costs["row_cpu_ns"]["value"], costs["quantum_ns"]["value"]
+    for run in (runs[scale, 8] for scale in SCALES):
+        in_memory = run["counters"]["pool_pages"] / run["counters"]["leaf_pages"]
+        quanta = in_memory * run["rows"] * row_ns / quantum_ns
+        assert 0.8 < count(run, "SOS_SCHEDULER_YIELD") / quanta < 1.1
+        (row,) = [row for row in run["waits"] if row["wait_type"] == "SOS_SCHEDULER_YIELD"]
+        assert row["resource_ns"] == 0
+
+
+def test_each_commit_waits_for_the_log_once(runs):
+    for run in runs.values():
+        commits = run["rows"] / 1000
+        assert count(run, "WRITELOG") == pytest.approx(commits, rel=0.02)

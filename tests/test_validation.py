@@ -1,0 +1,410 @@
+"""The model held against what was published: figures as data, what is read off runs, verdicts, and the command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from simulated_specs import SMALL
+
+from storagelab import _sim, cli, profiles
+from storagelab.errors import SpecError, StoragelabError
+from storagelab.matrix import expand
+from storagelab.model import Cell, Measurement, WaitingTask
+from storagelab.spec import load, parse
+from storagelab.validation import table, words
+from storagelab.validation.articles import Published, articles, spans
+from storagelab.validation.judging import judge, missing, relative_error, summaries
+from storagelab.validation.parameters import Parameter
+from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
+from storagelab.waits import CountedWait, CountedWaits
+
+ROOT = Path(__file__).resolve().parent.parent
+SPEC = ROOT / "experiments/multiple-data-files.toml"
+(ARTICLE_A,) = articles(["A"])
+FIGURES = {figure.id: figure for article in articles() for figure in article.figures}
+
+
+# --- the figures -----------------------------------------------------------------------------------------------------
+
+
+def test_every_published_figure_has_a_number_of_its_own_that_begins_with_its_article():
+    pairs = [(article.id, figure.id) for article in articles() for figure in article.figures]
+    assert len(dict.fromkeys(pairs)) == len(pairs) == len(FIGURES)
+    assert all(name.startswith(article) and name[1:].isdigit() for article, name in pairs)
+    assert {article for article, _ in pairs} == {"A", "B", "C", "D"}
+
+
+def test_each_figure_of_article_a_is_reproduced_by_cells_of_its_spec():
+    cells = expand(load(SPEC)).cells
+    for figure in ARTICLE_A.figures:
+        assert needed(figure, ARTICLE_A.levels_of(figure), cells)
+    mean = FIGURES["A9"]
+    assert len(needed(mean, ARTICLE_A.levels_of(mean), cells)[0]) == 72
+
+
+def test_waits_are_resource_and_signal_as_published():
+    for first in (11, 16, 21, 31, 36):
+        wait, resource, signal = (FIGURES[f"A{first + more}"].value for more in range(3))
+        assert wait == pytest.approx(resource + signal, abs=1.5)
+
+
+@pytest.mark.parametrize(("elapsed", "wait", "share"), [("A6", "A11", "A15"), ("A7", "A31", "A35")])
+def test_the_times_that_were_derived_follow_from_waits_and_cpu(elapsed, wait, share):
+    cpu_s = 56e-6 * 160e6 / 64
+    derived_s = FIGURES[wait].value / FIGURES[share].value / 64 + cpu_s
+    assert FIGURES[elapsed].value == pytest.approx(derived_s, rel=0.01)
+    assert FIGURES[elapsed].derived
+
+
+def test_a_figure_takes_one_of_value_range_and_order_and_what_its_quantity_asks_for():
+    with pytest.raises(ValidationError, match="one of value, between and order"):
+        Published(id="X1", what="x", quantity="elapsed_s", use="judged")
+    with pytest.raises(ValidationError, match="wait_s takes wait_type"):
+        Published(id="X1", what="x", quantity="wait_s", use="judged", value=1)
+
+
+def test_only_what_is_named_is_shown_and_a_name_that_there_is_not_is_refused():
+    picked = articles(["A1", "C"])
+    assert [(article.id, len(article.figures)) for article in picked] == [("A", 1), ("C", 7)]
+    with pytest.raises(SpecError, match="no figure or article 'A99'"):
+        articles(["A99"])
+
+
+def test_numbers_of_figures_are_said_shortly():
+    assert spans(["A12", "A1", "A6", "A7", "A11", "B1", "A13", "A56"]) == ["A1", "A6-A7", "A11-A13", "A56", "B1"]
+    assert spans([]) == []
+
+
+# --- what is read off runs -------------------------------------------------------------------------------------------
+
+SPEC_TEXT = SMALL.replace('"layout.data_files" = [1, 4]', '"layout.data_files" = [1, 2, 4]').replace(
+    '"drives.ssd.format" = ["basic", "maximum-write"]\n', ""
+)
+CELLS = expand(parse(SPEC_TEXT, "lab/small.toml")).cells
+
+
+def run_of(elapsed_s: float, waits: dict[str, tuple[float, float, int]], **more) -> Measurement:
+    """`waits` holds wait, signal and count."""
+    rows = [
+        CountedWait(wait_type=name, wait_ns=round(wait * 1e9), signal_ns=round(signal * 1e9), wait_count=count)
+        for name, (wait, signal, count) in waits.items()
+    ]
+    counted = CountedWaits(connections=2, elapsed_s=elapsed_s, busy_s=2 * elapsed_s, rows=tuple(rows), cpu_s=8.0)
+    return Measurement(provenance="simulated", elapsed_s=elapsed_s, rows=1000, waits=counted, **more)
+
+
+def figure(quantity: str, **more) -> Published:
+    more = {"value": 1.0, **more} if not {"between", "order"} & set(more) else more
+    return Published(id="X1", what="a figure", quantity=quantity, use="judged", **more)
+
+
+def read(wanted: Published, *groups: list[tuple[Cell, list[Measurement]]]) -> Simulated:
+    return read_off(wanted, [[Made(cell, runs) for cell, runs in group] for group in groups])
+
+
+RUN = run_of(10.0, {"PAGELATCH_UP": (9.0, 1.0, 90), "WRITELOG": (3.0, 0.5, 30)})
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value"),
+    [("wait_s", 9.0), ("resource_s", 8.0), ("signal_s", 1.0), ("wait_count", 90), ("wait_share", 0.75)],
+)
+def test_waits_are_read_off_by_their_type(quantity, value):
+    wanted = figure(quantity, wait_type="PAGELATCH_UP")
+    assert read(wanted, [(CELLS[0], [RUN])]).values == (pytest.approx(value),)
+
+
+def test_a_wait_that_did_not_happen_is_nought():
+    assert read(figure("wait_s", wait_type="LOGBUFFER"), [(CELLS[0], [RUN])]).values == (0.0,)
+
+
+def test_cpu_a_row_and_the_audit_are_read_off():
+    assert read(figure("cpu_per_row_s"), [(CELLS[0], [RUN])]).values == (0.008,)
+    assert read(figure("explained"), [(CELLS[0], [RUN])]).values == (pytest.approx(1.0),)
+
+
+def test_a_counter_can_be_had_per_row_and_its_absence_is_said():
+    run = run_of(1.0, {}, counters={"engine": {"reads": 283.0}})
+    per_row = figure("counter", counter="engine.reads", per="rows")
+    assert read(per_row, [(CELLS[0], [run])]).values == (0.283,)
+    with pytest.raises(Missing, match=r"no counter raw-io\.ios_per_s"):
+        read(figure("counter", counter="raw-io.ios_per_s"), [(CELLS[0], [run])])
+
+
+def test_sessions_on_a_pfs_page_are_the_median_of_the_samples_that_found_any():
+    def task(at_s: float, resource: str, sessions: int) -> WaitingTask:
+        return WaitingTask(at_s=at_s, wait_type="PAGELATCH_UP", resource=resource, sessions=sessions)
+
+    pfs, data = "5:1:8088, a PFS page", "5:1:9, a data page"
+    seen = (task(1, pfs, 10), task(1, pfs, 3), task(2, pfs, 14), task(3, pfs, 12), task(4, data, 60))
+    run = run_of(1.0, {}, waiting_tasks=seen)
+    assert read(figure("sessions_on_pfs_page"), [(CELLS[0], [run])]).values == (12.0,)
+
+
+def test_two_cells_are_compared_repetition_by_repetition():
+    one, other = [run_of(6.0, {}), run_of(9.0, {})], [run_of(10.0, {}), run_of(10.0, {})]
+    groups = [(CELLS[1], one)], [(CELLS[0], other)]
+    against = {"layout.data_files": 1}
+    assert read(figure("elapsed_ratio", against=against), *groups).values == (0.6, 0.9)
+    assert read(figure("gain", against=against), *groups).values == pytest.approx((0.4, 0.1))
+
+
+def layouts(*runs: Measurement) -> list[tuple[Cell, list[Measurement]]]:
+    return [(cell, [run]) for cell, run in zip(CELLS, runs, strict=True)]
+
+
+def test_the_best_level_and_the_order_are_by_mean_time():
+    group = layouts(run_of(9.0, {}), run_of(5.0, {}), run_of(7.0, {}))
+    along = "layout.data_files"
+    assert read(figure("best_level", along=along), group).level == 2
+    assert read(figure("order", along=along, order=(2, 4, 1)), group).order == (2, 4, 1)
+
+
+def test_a_wait_is_gone_from_the_level_on_after_which_no_table_has_it():
+    def share(of_100: float) -> Measurement:
+        return run_of(60.0, {"PAGEIOLATCH_EX": (100.0 - of_100, 0.0, 1), "PAGELATCH_UP": (of_100, 0.0, 1)})
+
+    wanted = figure("gone_from_top_95", wait_type="PAGELATCH_UP", along="layout.data_files")
+    assert read(wanted, layouts(share(30), share(2), share(1))).level == 2
+    assert read(wanted, layouts(share(2), share(30), share(1))).level == 4
+    assert read(wanted, layouts(share(2), share(1), share(30))).level == "never"
+
+
+def test_steps_in_which_a_wait_shrinks_are_counted():
+    wanted = figure("falling_steps", wait_type="W", along="layout.data_files")
+    runs = [run_of(60.0, {"W": (wait, 0.0, 1)}) for wait in (9.0, 3.0, 5.0)]
+    assert read(wanted, layouts(*runs)).values == (0.5,)
+
+
+def test_a_cell_that_the_spec_does_not_have_or_has_twice_is_said():
+    with pytest.raises(Missing, match=r"no cell with layout\.data_files = 3"):
+        needed(figure("elapsed_s"), {"layout.data_files": 3}, CELLS)
+    with pytest.raises(Missing, match="3 cells"):
+        needed(figure("elapsed_s"), {}, CELLS)
+    with pytest.raises(Missing, match="its runs failed"):
+        read(figure("elapsed_s"), [(CELLS[0], [])])
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def judged(wanted: Published, *values: float, **more):
+    return judge(ARTICLE_A, wanted, Simulated(values=values, **more))
+
+
+def test_errors_are_relative_and_held_against_the_tolerance():
+    wanted = figure("elapsed_s", value=200, tolerance=0.25)
+    assert judged(wanted, 240.0).error == pytest.approx(0.2)
+    assert judged(wanted, 240.0).verdict == "within"
+    assert judged(wanted, 140.0).verdict == "outside"
+
+
+def test_a_range_has_no_error_inside_and_outside_that_to_its_nearer_end():
+    wanted = figure("elapsed_ratio", between=(1.0, 1.1), against={"layout.data_files": 1})
+    assert [relative_error(wanted, value) for value in (1.05, 1.21, 0.9)] == pytest.approx([0.0, 0.1, -0.1])
+    assert [judged(wanted, value).verdict for value in (1.05, 1.21)] == ["within", "outside"]
+
+
+def test_a_value_near_nothing_is_held_to_a_tolerance_in_its_own_unit():
+    wanted = figure("resource_s", value=1.1, tolerance_absolute=162, wait_type="W")
+    assert [judged(wanted, value).verdict for value in (0.0, 160.0, 170.0)] == ["within", "within", "outside"]
+    assert judged(wanted, 0.0).error is None
+
+
+def test_a_large_miss_comes_with_the_mechanism_that_is_suspected():
+    wanted = figure("elapsed_s", value=100, tolerance=0.3, suspected="reads and writes share a die")
+    pages = [
+        table.markdown(
+            table.Validation(articles=(ARTICLE_A,), simulations=(), rows=(judged(wanted, value),), parameters=())
+        )
+        for value in (120.0, 110.0)
+    ]
+    assert ["X1 is missed; suspected: reads and writes share a die." in page for page in pages] == [True, False]
+
+
+def test_levels_and_orders_must_be_the_same():
+    best = figure("best_level", value=8, along="layout.data_files")
+    assert [judged(best, level=level).verdict for level in (8, 4, "never")] == ["within", "outside", "outside"]
+    order = figure("order", order=(8, 128, 1), along="layout.data_files")
+    assert judged(order, order=(8, 1, 128)).verdict == "outside"
+
+
+def test_the_sum_counts_what_is_not_simulated_and_gives_median_and_worst_error():
+    wanted = figure("elapsed_s", value=100, tolerance=0.25)
+    named = [wanted.model_copy(update={"id": f"X{number}"}) for number in range(4)]
+    rows = [judged(one, value) for one, value in zip(named, (110.0, 80.0, 160.0), strict=False)]
+    (summary,) = summaries([*rows, missing(ARTICLE_A, named[3], "there is no spec yet")])
+    assert (summary.figures, summary.simulated, summary.within, summary.worst) == (4, 3, 2, "X2")
+    assert (summary.median_error, summary.worst_error) == pytest.approx((0.2, 0.6))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("A11", "226,362 s"), ("A14", "45.74 M"), ("A15", "78.7 %"), ("A37", "1.1 s"), ("A39", "829,000"), ("A51", "37 GB"),
+        ("A52", "0.283"), ("A54", "48 to 64 µs"), ("A8", "8 < 128 < 1"), ("B3", "25 to 45 %"), ("D4", "1,400 MB/s"),
+    ],
+)  # fmt: skip
+def test_published_figures_are_shown_as_published(wanted, text):
+    assert words.published(FIGURES[wanted]) == text
+
+
+# --- parameters ------------------------------------------------------------------------------------------------------
+
+
+def test_everything_that_may_be_fitted_has_bounds_and_lies_within_them():
+    costs = {name: profiles.Figure.model_validate(each) for name, each in json.loads(_sim.costs()).items()}
+    figures = [*costs.items(), *profiles.load("iodrive-320", Path()).figures()]
+    fitted = [(name, each) for name, each in figures if each.label == "fitted" and not isinstance(each.value, str)]
+    assert len(fitted) > 10
+    for name, each in fitted:
+        assert each.bounds is not None, name
+        assert each.bounds[0] <= each.value <= each.bounds[1], name
+    assert set().union(*(each.fitted_on for _, each in figures)) <= {*FIGURES} | _ranges(figures)
+
+
+def test_a_value_that_a_fit_pushed_to_its_bound_is_marked():
+    def said(value: int, **more) -> str:
+        one = Parameter(owner="the server", name="x_ns", value=value, label="fitted", source="?", bounds=(1, 9), **more)
+        page = table.markdown(table.Validation(articles=(), simulations=(), rows=(), parameters=(one,)))
+        return page.splitlines()[-1]
+
+    assert "| A1 |" in said(5, fitted_on=("A1",))
+    assert "| A1 (at its bound) |" in said(9, fitted_on=("A1",))
+    assert "| none: a prior |" in said(9)
+
+
+def _ranges(figures) -> set[str]:
+    """ "A11-A25" is fine if both ends are."""
+    words_ = {word for _, each in figures for word in each.fitted_on if "-" in word}
+    assert all(end in FIGURES for word in words_ for end in word.split("-"))
+    return words_
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def experiments(tmp_path_factory) -> Path:
+    """Article A's spec, made so small that all of it takes a second; the other specs are not there."""
+    folder = tmp_path_factory.mktemp("experiments")
+    text = SPEC.read_text().replace("2_500_000", "150_000").replace('"16GB"', '"2GB"')
+    (folder / SPEC.name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd):
+    def type_(*words_: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storagelab", "validate", *map(str, words_)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return type_
+
+
+SMALL_WORLD = ("--scale", "256", "--jobs", "1")
+
+
+def test_it_prints_published_simulated_and_error_and_never_fails_for_a_miss(typed, experiments):
+    only = ("--only", "A1", "--only", "A2", "--only", "A34", "--only", "B")
+    code, out, err = typed(*SMALL_WORLD, "--repetitions", 1, "--experiments", experiments, *only)
+    assert code == 0
+    assert "Article A: Benchmarking: Multiple data files on SSDs" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("  A1 ")]
+    assert "2,993 s" in line
+    assert "outside" in line
+    assert out.count("not simulated yet") == 17
+    assert "there is no spec random-inserts yet" in out
+    assert "row_cpu_ns" in out
+    assert "timing.program_ns" in out
+    assert "[8/8]" in err
+
+
+def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(typed, experiments, tmp_path):
+    asked = (*SMALL_WORLD, "--repetitions", 3, "--experiments", experiments, "--only", "A1", "--only", "D1")
+    code, out, err = typed(*asked, "--format", "csv", "--results", tmp_path)
+    first, second = csv.DictReader(io.StringIO(out))
+    assert (code, first["id"], second["verdict"]) == (0, "A1", "not simulated yet")
+    assert float(first["simulated_low"]) < float(first["simulated"]) < float(first["simulated_high"])
+    assert "12 runs to make, 0 stored already" in err
+
+    code, out, err = typed(*asked, "--format", "json", "--results", tmp_path)
+    content = json.loads(out)
+    assert "0 runs to make, 12 stored already" in err
+    assert content["figures"][0]["simulated"] == float(first["simulated"])
+    assert content["simulations"][0]["repetitions"] == 3
+    assert {"label", "source", "bounds"} <= set(content["parameters"][0])
+
+
+def test_it_writes_a_document_and_later_only_between_its_marks(typed, experiments, tmp_path):
+    file = tmp_path / "validation.md"
+    asked = (*SMALL_WORLD, "--repetitions", 1, "--experiments", experiments, "--only", "A1", "--write", file)
+    assert typed(*asked)[0] == 0
+    first = file.read_text()
+    assert first.count("| A1 | elapsed") == 1
+    file.write_text(first.replace("# The model", "Words of a person.\n\n# The model") + "\nMore words.\n")
+    assert typed(*asked)[0] == 0
+    again = file.read_text()
+    assert again.startswith("Words of a person.")
+    assert again.endswith("More words.\n")
+    assert again.count("| A1 | elapsed") == 1
+
+
+def test_a_document_without_the_marks_is_refused_before_anything_runs(typed, experiments, tmp_path):
+    file = tmp_path / "notes.md"
+    file.write_text("mine")
+    code, _, err = typed("--experiments", experiments, "--write", file)
+    assert (code, file.read_text()) == (2, "mine")
+    assert "has no lines" in err
+    assert "runs to make" not in err
+    with pytest.raises(StoragelabError):
+        table.existing(file)
+
+
+def test_a_folder_of_specs_that_there_is_not_is_the_users_mistake(typed, tmp_path):
+    code, _, err = typed("--experiments", tmp_path / "none")
+    assert code == 2
+    assert "--experiments" in err
+
+
+def test_two_processes_give_the_same_figures_as_one(typed, experiments):
+    asked = (
+        "--scale",
+        256,
+        "--repetitions",
+        1,
+        "--experiments",
+        experiments,
+        "--only",
+        "A1",
+        "--only",
+        "A4",
+        "--format",
+        "csv",
+    )
+    assert typed(*asked, "--jobs", 1)[1] == typed(*asked, "--jobs", 2)[1]
+
+
+def test_a_spec_that_lacks_a_cell_makes_rows_that_say_so(typed, experiments, tmp_path):
+    shutil.copytree(experiments, tmp_path / "specs")
+    spec = tmp_path / "specs" / SPEC.name
+    spec.write_text(spec.read_text().replace("8, 16, 32, 64, 128]", "16]"))
+    only = ("--only", "A1", "--only", "A6")
+    code, out, _ = typed(*SMALL_WORLD, "--repetitions", 1, "--experiments", tmp_path / "specs", *only)
+    assert code == 0
+    assert "the spec has no cell with" in out
+    assert any(line.startswith("  A6 ") and line.rstrip().endswith(("within", "outside")) for line in out.splitlines())
