@@ -86,6 +86,23 @@ def test_the_table_is_the_articles_one_clustered_on_its_key_in_the_filegroup():
     assert words.endswith("PRIMARY KEY CLUSTERED (c1) ) ON [storagelab_data]")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("recovery", "SIMPLE; DROP DATABASE master"),
+        ("target_recovery_time_s", "1 SECONDS; DROP DATABASE master"),
+        ("data_compression", "NONE) DROP TABLE x --"),
+        ("data_file_mb", "8MB"),
+        ("log_file_mb", True),
+    ],
+)
+def test_no_value_that_was_not_looked_at_becomes_part_of_a_statement(name, value):
+    made = layout(target={"settings": {name: value}})
+    with pytest.raises(PreflightError) as refused:
+        _ = [made.create_database(), *made.alter_database(), made.create_table()]
+    assert refused.value.key == f"target.settings.{name}"
+
+
 def test_options_of_the_table_are_those_of_its_index():
     made = layout(target={"settings": {"data_compression": "page", "optimize_for_sequential_key": True}})
     assert "WITH (DATA_COMPRESSION = PAGE, OPTIMIZE_FOR_SEQUENTIAL_KEY = ON)" in made.create_table()

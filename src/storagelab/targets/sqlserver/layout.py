@@ -15,7 +15,7 @@ from storagelab.model import Config
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import Session
-from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, text_of
+from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
 from storagelab.targets.sqlserver.workload import PROCEDURE, TABLE
 
 OWNERSHIP = "made by storagelab, which removes it again"
@@ -96,9 +96,9 @@ class Layout:
     @property
     def data_file_mb(self) -> int:
         """The length that each data file is given at once: room for all rows, so that none has to grow."""
-        asked = self.config.target.settings.get("data_file_mb")
+        asked = file_mb(self.config.target.settings, "data_file_mb")
         if asked is not None:
-            return int(asked)
+            return asked
         sequential = self.config.workload.kind == "sequential-insert"
         row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
         needed = self.config.workload.rows * row_bytes * _HEADROOM / self.config.layout.data_files
@@ -106,9 +106,9 @@ class Layout:
 
     @property
     def log_file_mb(self) -> int:
-        asked = self.config.target.settings.get("log_file_mb")
+        asked = file_mb(self.config.target.settings, "log_file_mb")
         if asked is not None:
-            return int(asked)
+            return asked
         sequential = self.config.workload.kind == "sequential-insert"
         needed = self.config.workload.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
         wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
@@ -164,10 +164,9 @@ class Layout:
         )  # fmt: skip
 
     def _index_options(self) -> str:
-        settings = self.config.target.settings
-        named = {"data_compression": "DATA_COMPRESSION", "optimize_for_sequential_key": "OPTIMIZE_FOR_SEQUENTIAL_KEY"}
-        asked = [f"{word} = {text_of(settings[name])}" for name, word in named.items() if name in settings]
-        return f" WITH ({', '.join(asked)})" if asked else ""
+        options = table_options(self.config.target.settings)
+        asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
+        return f" WITH ({asked})" if asked else ""
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:

@@ -71,9 +71,32 @@ class ServerState(NamedTuple):
 
 
 def database_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Every option that storagelab's database is given, in the order of setting."""
-    asked = {name: text_of(value) for name, value in settings.items() if name in DATABASE_OPTIONS}
-    return {**ALWAYS, **asked}
+    """Every option that storagelab's database is given, in the order of setting.
+
+    Raises PreflightError for a value that is none: it becomes part of a statement, so it is looked at where it does.
+    """
+    allowed = {name: option.allowed for name, option in DATABASE_OPTIONS.items()}
+    return {**ALWAYS, **_values(settings, allowed)}
+
+
+def table_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """Options of the table's index that were asked for. Raises PreflightError as `database_options` does."""
+    return _values(settings, TABLE_OPTIONS)
+
+
+def file_mb(settings: Mapping[str, Scalar], name: str) -> int | None:
+    """A length that was asked for. Raises PreflightError as `database_options` does."""
+    if name not in settings:
+        return None
+    _check_value(name, settings[name], ())
+    return int(settings[name])
+
+
+def _values(settings: Mapping[str, Scalar], allowed: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    asked = {name: value for name, value in settings.items() if name in allowed}
+    for name, value in asked.items():
+        _check_value(name, value, allowed[name])
+    return {name: text_of(value) for name, value in asked.items()}
 
 
 def check(settings: Mapping[str, Scalar], major: int, state: ServerState) -> None:
