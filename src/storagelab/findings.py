@@ -231,6 +231,7 @@ CautionKind = Literal[
     "virtual-disk",
     "durability-off",
     "shared-device",
+    "allocation-latches",
 ]
 
 

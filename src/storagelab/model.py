@@ -27,7 +27,7 @@ Status = Literal["ok", "failed", "unverified"]
 class TargetConfig(Frozen):
     """The server under test. A PostgreSQL with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
-    engine: Literal["postgres", "simulated"]
+    engine: Literal["postgres", "sqlserver", "simulated"]
     scale: int | None = Field(None, ge=1, le=1024, description="simulated: how many times smaller the world is")
     dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
     dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
@@ -78,6 +78,7 @@ class VolumeConfig(Frozen):
     """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
 
     path: str | None = None
+    remote: bool = Field(False, description="the folder is on the server's machine, as its operator says")
     drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
