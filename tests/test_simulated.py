@@ -128,6 +128,67 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
     assert any(run.measurement.waiting_tasks for run in runs)
 
 
+# --- disks, arrays, caches, links ------------------------------------------------------------------------------------
+
+ARRAY = (
+    "[workload]",
+    """[drives.scsi]
+profile = "scsi-15k-300"
+count = 4
+[volumes.b]
+drives = ["scsi"]
+raid = "10"
+stripe_bytes = 65_536
+offset_bytes = 32_256
+cache = { bytes = 536_870_912 }
+link = {}
+lost = [{ drive = "scsi-3", after_s = 5 }]
+[layout]
+data = ["b"]
+log = "a"
+[workload]""",
+)
+
+
+def test_an_array_of_disks_behind_cache_and_link_is_simulated_and_its_figures_are_handed_over(tmp_path):
+    simulated = run_once(tmp_path, ONE_BLOCK, ARRAY)[0]
+    counters, environment = simulated.measurement.counters, simulated.measurement.environment
+    assert simulated.status == "ok"
+    assert counters["volume b"]["cached_writes"] + counters["volume b"]["through_writes"] > 0
+    assert counters["volume b"]["lost_drives"] == 1
+    assert counters["drive scsi-1"]["writes"] > counters["drive scsi-3"]["writes"]
+    assert counters["drive scsi-1"]["busy_s"] > 0
+    assert "utilisation" in counters["drive ssd"]
+    assert environment["volumes"]["b"]["raid"] == "10"
+    assert environment["volumes"]["b"]["cache.bytes"] == 536_870_912
+    assert environment["volumes"]["b"]["drives"] == "scsi-1, scsi-2, scsi-3, scsi-4"
+    assert environment["drives"]["scsi-2"]["title"] == "15k SCSI 300 GB"
+
+
+def test_the_level_of_a_raid_can_be_a_factor_and_makes_blocks():
+    plan = planned(ONE_BLOCK, ARRAY, ("[factors]", '[factors]\n"volumes.b.raid" = ["0", "10"]'))
+    assert len({run.block for run in plan.runs}) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ([('raid = "10"\n', "")], "volumes.b", "say how they make one volume"),
+        ([('raid = "10"', 'raid = "10"\narrays = 2')], "volumes.b", "they are for RAID-100"),
+        ([("count = 4", "count = 3")], "volumes.b", "an even number"),
+        ([("65_536", "65_537")], "volumes.b", "whole sectors"),
+        ([("count = 4", 'count = 4\nformat = "basic"')], "drives.scsi.format", "is for flash drives"),
+        ([('driver = "2.2.3"', 'driver = "2.2.3"\norder = "fifo"')], "drives.ssd.order", "is for disks"),
+    ],
+)
+def test_an_array_that_cannot_be_is_refused_by_the_specs_own_key(changes, key, words):
+    experiment = small(ONE_BLOCK, ARRAY, *changes)
+    with pytest.raises(PreflightError) as caught:
+        preflight(experiment, expand(experiment), site_at(Path()))
+    assert caught.value.key == key
+    assert words in str(caught.value)
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -72,6 +72,32 @@ class DriveConfig(Frozen):
     order: Literal["fifo", "elevator", "shortest"] | None = Field(
         None, description="of a disk's queue; default: as in the profile"
     )
+    count: int = Field(1, ge=1, le=256, description="so many alike: NAME-1, NAME-2, ...; a volume takes all of them")
+
+
+class CacheConfig(Frozen):
+    """A simulated controller's write-back cache. What is left out is as the core has it (crates/sim/src/volume/config.rs)."""
+
+    bytes: int = Field(ge=8192, lt=2**63, description="memory that takes writes")
+    mirror_bytes_per_s: int | None = Field(None, ge=1, lt=2**63)
+    mirror_request_ns: int | None = Field(None, ge=0, lt=2**40)
+    mirror_latency_ns: int | None = Field(None, ge=0, lt=2**40)
+    keep_per_mille: int | None = Field(None, ge=0, le=1000, description="part of it that may stay dirty")
+    writes_per_drive: int | None = Field(None, ge=1, le=1024)
+
+
+class LinkConfig(Frozen):
+    """A simulated network between host and array. What is left out is as the core has it."""
+
+    bytes_per_s: int | None = Field(None, ge=1, lt=2**63)
+    latency_ns: int | None = Field(None, ge=0, lt=2**40, description="one way")
+
+
+class LossConfig(Frozen):
+    """A simulated drive that fails in each run."""
+
+    drive: str
+    after_s: float = Field(0.0, ge=0, lt=1e9)
 
 
 class VolumeConfig(Frozen):
@@ -79,6 +105,13 @@ class VolumeConfig(Frozen):
 
     path: str | None = None
     drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    raid: Literal["0", "1", "5", "10", "100"] | None = Field(None, description="how several drives make one volume")
+    stripe_bytes: int | None = Field(None, ge=512, le=2**30, description="bytes that lie together on a drive")
+    arrays: int | None = Field(None, ge=2, le=128, description='arrays of a raid = "100"')
+    offset_bytes: int | None = Field(None, ge=0, lt=2**63, description="where the file system begins")
+    cache: CacheConfig | None = Field(None, description="a controller's write-back cache")
+    link: LinkConfig | None = Field(None, description="a network between host and array")
+    lost: tuple[LossConfig, ...] = Field((), description="drives that fail in each run")
 
 
 class LayoutConfig(Frozen):

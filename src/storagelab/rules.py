@@ -74,7 +74,12 @@ def _only_simulated(config: Config) -> Iterator[SpecError]:
         "target.scale": config.target.scale is not None,
         "server": config.server is not None,
         "drives": bool(config.drives),
-        **{f"volumes.{name}.drives": volume.drives is not None for name, volume in config.volumes.items()},
+        **{
+            f"volumes.{name}.{said}": True
+            for name, volume in config.volumes.items()
+            for said in type(volume).model_fields
+            if said in volume.model_fields_set - {"path"}
+        },
         "between_runs.format_drives": between.format_drives,
         "between_runs.move_files": between.move_files,
     }

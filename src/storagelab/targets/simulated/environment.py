@@ -25,8 +25,22 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
             "costs": set_here,
         },
         "drives": {name: _drive(drive) for name, drive in content["drives"].items()},
-        "volumes": {name: {"drives": ", ".join(volume["drives"])} for name, volume in content["volumes"].items()},
+        "volumes": {name: _volume(volume) for name, volume in content["volumes"].items()},
     }
+
+
+def _volume(volume: Mapping[str, Any]) -> dict[str, object]:
+    """Flat: `cache.bytes` is one name."""
+    described: dict[str, object] = {"drives": ", ".join(volume["drives"])}
+    for name, value in volume.items():
+        if isinstance(value, Mapping):
+            described.update({f"{name}.{inner}": figure for inner, figure in value.items()})
+            described.setdefault(name, True)
+        elif name == "lost":
+            described.update({"lost": ", ".join(loss["drive"] for loss in value)} if value else {})
+        elif name != "drives":
+            described[name] = value
+    return described
 
 
 def _drive(drive: Mapping[str, Any]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Config, DriveConfig, PlannedRun
+from storagelab.model import Cell, Config, DriveConfig, PlannedRun, VolumeConfig
 from storagelab.profiles import DiskProfile, Profile
 
 T = TypeVar("T", str, int)
@@ -47,8 +47,12 @@ def scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path
         "scale": scale_of(config),
         "seed": _sim.stream_seed(runs[0].seed, "drives"),
         "server": {"cores": server.cores, "memory_bytes": server.memory_bytes, "costs": costs, "switches": switches},
-        "drives": {name: _drive(name, drive, folder) for name, drive in config.drives.items()},
-        "volumes": {name: {"drives": list(volume.drives or ())} for name, volume in config.volumes.items()},
+        "drives": {
+            member: _drive(name, drive, folder)
+            for name, drive in config.drives.items()
+            for member in _members(name, drive)
+        },
+        "volumes": {name: _volume(volume, config.drives) for name, volume in config.volumes.items()},
         "runs": [_run(planned, cells[planned.cell_id].config) for planned in runs],
         "sample_every_s": _sample_every_s(min(cells[one.cell_id].config.workload.rows for one in runs), server.cores),
     }
@@ -69,6 +73,17 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
 def _sample_every_s(rows: int, cores: int) -> float:
     """Seconds between points of the time series, from what the rows take at least: their CPU time, over all cores."""
     return min(60.0, max(0.05, rows * _ROW_CPU_S / cores / _POINTS_WHILE_COMPUTING))
+
+
+def _members(name: str, drive: DriveConfig) -> list[str]:
+    """The drives that `name` stands for."""
+    return [name] if drive.count == 1 else [f"{name}-{number}" for number in range(1, drive.count + 1)]
+
+
+def _volume(volume: VolumeConfig, drives: Mapping[str, DriveConfig]) -> dict[str, object]:
+    """What is left out is left to the core."""
+    said = volume.model_dump(exclude_none=True, exclude={"path", "drives"})
+    return {"drives": [member for name in volume.drives or () for member in _members(name, drives[name])], **said}
 
 
 def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
