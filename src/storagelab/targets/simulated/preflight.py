@@ -90,7 +90,7 @@ def _server_text(contents: Sequence[Mapping[str, Any]]) -> str:
     titles = _listed(drive["profile"]["title"] for content in contents for drive in content["drives"].values())
     servers = [content["server"] for content in contents if "server" in content]
     if not servers:
-        return f"raw I/O, simulated at scale {scales}: {titles}"
+        return f"simulated raw I/O, at scale {scales}: {titles}"
     cores = _listed(server["cores"] for server in servers)
     memory = _listed(f"{server['memory_bytes'] / 2**30:.3g}" for server in servers)
     return f"simulated, at scale {scales}: {cores} cores, {memory} GB, {titles}"
