@@ -15,6 +15,8 @@ from pydantic import Field
 from storagelab.values import Frozen, JsonValue, Scalar
 from storagelab.waits import RawWaits
 
+RAW_IO = "raw-io"
+"""The group of counters in which a run of raw I/O says what it came to."""
 Provenance = Literal["measured", "simulated"]
 Status = Literal["ok", "failed", "unverified"]
 
@@ -126,7 +128,9 @@ class LayoutConfig(Frozen):
     )
     data_files: int = Field(1, ge=1, le=1024)
     log: str | None = Field(None, description="volume of the log; default: the first data volume")
-    data_size_bytes: int | None = Field(None, ge=1, lt=2**63, description="simulated: of all data files; default: all room")
+    data_size_bytes: int | None = Field(
+        None, ge=1, lt=2**63, description="simulated: of all data files; default: all room"
+    )
     log_size_bytes: int | None = Field(None, ge=1, lt=2**63, description="simulated: of the log; default: 8 GB")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from storagelab.profiles import DiskProfile, Profile
 
 T = TypeVar("T", str, int)
 
-Hardware = dict[str, dict[str, object]]
+Hardware = dict[str, Mapping[str, object]]
 
 
 def hardware(configs: Sequence[Config], folder: Path) -> Hardware:

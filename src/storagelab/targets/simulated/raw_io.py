@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from storagelab import _sim
-from storagelab.model import Cell, Config, Measurement, PlannedRun
+from storagelab.model import RAW_IO, Cell, Config, Measurement, PlannedRun
 from storagelab.targets.simulated.hardware import hardware
 from storagelab.targets.simulated.measurement import device_counters
 from storagelab.targets.simulated.scenario import scale_of
 from storagelab.waits import NS
-
-GROUP = "raw-io"
-"""The group of counters that holds what a run came to."""
 
 
 def raw_scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path) -> dict[str, object]:
@@ -58,7 +55,7 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
         provenance="simulated",
         elapsed_s=outcome["elapsed_ns"] * scale * NS,
         rows=outcome["ios"] * scale,
-        counters={GROUP: _figures(outcome), **device_counters(outcome, scale, cell)},
+        counters={RAW_IO: _figures(outcome), **device_counters(outcome, scale, cell)},
         environment=dict(environment),
     )
 
