@@ -124,8 +124,8 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
             hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
             yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
     yield from _drive_conflicts(config)
-    if config.workload.kind != "random-insert" and not target.raw_io:
-        hint = 'Use "random-insert", the only one that is simulated so far.'
+    if config.workload.kind not in ("random-insert", "sequential-insert") and not target.raw_io:
+        hint = 'Use "random-insert" or "sequential-insert".'
         yield SpecError(f"{shown(config.workload.kind)} is not simulated", key="workload.kind", hint=hint)
 
 
