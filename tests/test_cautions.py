@@ -347,6 +347,12 @@ def test_volumes_on_one_device_are_named_together():
     assert caution.figures == {"volumes": "a, b", "device": "sda"}
 
 
+def test_forced_delayed_durability_of_sql_server_is_named():
+    unsafe = environment(server={"settings": {"delayed_durability_desc": "FORCED"}})
+    (caution,) = doubts(change=lambda runs: [with_measurement(run, environment=unsafe) for run in runs])
+    assert (caution.kind, caution.figures) == ("durability-off", {"setting": "delayed_durability", "value": "forced"})
+
+
 def test_what_weighs_more_comes_first():
     experiment = make_experiment(FILES, repetitions=2)
     plan = make_plan(experiment)

@@ -340,6 +340,7 @@ FIGURES: dict[str, dict[str, str | int | float]] = {
     "virtual-disk": {"volumes": "a, b", "reason": "virtio", "device_model": "vda"},
     "durability-off": {"setting": "fsync", "value": "off"},
     "shared-device": {"volumes": "a, b", "device": "nvme0n1"},
+    "allocation-latches": {"major": 15},
 }
 NAMED = {
     "failed-runs": ["3 runs failed", "20", "the disk is full", "storagelab run --again", "give it a new name"],
@@ -360,6 +361,7 @@ NAMED = {
     "virtual-disk": ["Volumes a, b are", "vda, virtio", "a real one"],
     "durability-off": ["With fsync = off nothing is forced to the disk", "turn it on"],
     "shared-device": ["Volumes a, b", "nvme0n1", "a drive of its own"],
+    "allocation-latches": ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
 }
 
 
@@ -387,7 +389,8 @@ def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
 
 @pytest.mark.parametrize(
     "kind",
-    set(get_args(CautionKind)) - {"missing-runs", "virtual-disk", "shared-device", "busy-machine", "drift", "blocks"},
+    set(get_args(CautionKind))
+    - {"missing-runs", "virtual-disk", "shared-device", "busy-machine", "drift", "blocks", "allocation-latches"},
 )
 def test_a_doubt_about_some_cells_names_them(kind):
     text = w.caution_sentence(doubt(kind, ("c2",), **FIGURES[kind]), findings_to_doubt())
@@ -399,6 +402,7 @@ def test_a_doubt_about_some_cells_names_them(kind):
     [
         ("fsync", "can corrupt the whole database"),
         ("synchronous_commit", "the database stays sound"),
+        ("delayed_durability", "commits do not wait for the log"),
         ("full_page_writes", "commits wait for the disk as ever"),
     ],
 )

@@ -30,6 +30,8 @@ OTHERS_RUNS_MOST = 0.10
 """A run may be disturbed now and then; more than a tenth of them is a busy machine."""
 CPU_SHARE_MOST = 0.9
 DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
+DELAYED_DURABILITY = "delayed_durability_desc"
+"""SQL Server's: commits need not wait for the log where it is forced, or allowed and asked for."""
 UNVERIFIED_MOST = 10
 
 
@@ -340,14 +342,16 @@ def virtual_disks(evidence: Evidence) -> Iterator[Caution]:
 
 def durability_off(evidence: Evidence) -> Iterator[Caution]:
     """One for each setting. figures: setting, value."""
-    cells: dict[str, set[str]] = defaultdict(set)
+    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         settings = _table(_table(m.environment, "server"), "settings")
         for setting in DURABILITY_SETTINGS:
             if str(settings.get(setting, "on")).lower() in {"off", "false", "0"}:
-                cells[setting].add(cell_id)
-    for setting, of_cells in cells.items():
-        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value="off")
+                cells[setting, "off"].add(cell_id)
+        if _text(settings, DELAYED_DURABILITY).upper() == "FORCED":
+            cells["delayed_durability", "forced"].add(cell_id)
+    for (setting, value), of_cells in cells.items():
+        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value=value)
 
 
 def shared_devices(evidence: Evidence) -> Iterator[Caution]:
@@ -360,6 +364,18 @@ def shared_devices(evidence: Evidence) -> Iterator[Caution]:
     for device, names in volumes.items():
         if len(names) > 1:
             yield evidence.caution("shared-device", (), note=True, volumes=", ".join(sorted(names)), device=device)
+
+
+def allocation_latches(evidence: Evidence) -> Iterator[Caution]:
+    """One for each version of SQL Server on which numbers of data files are compared. figures: major."""
+    engine = "sqlserver"
+    of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == engine]
+    if len({config.layout.data_files for config in of_engine}) < 2:
+        return
+    servers = [_table(m.environment, "server") for _, _, m in evidence.measurements()]
+    versions = {_text(server, "version").partition(".")[0] for server in servers if server.get("engine") == engine}
+    for major in sorted(version for version in versions if version.isdigit()):
+        yield evidence.caution("allocation-latches", (), note=True, major=int(major))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -413,4 +429,5 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     virtual_disks,
     durability_off,
     shared_devices,
+    allocation_latches,
 )

@@ -28,10 +28,11 @@ from storagelab.model import Experiment, Plan, Run
 from storagelab.progress import LOG_FILE, RunProgress
 from storagelab.report import terminal
 from storagelab.report.abilities import print_abilities
+from storagelab.report.contract_text import print_promises
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.profile_text import print_profile, print_profiles
 from storagelab.store import Store, StoreChanged
-from storagelab.targets import Preflight, Site, preflight, server_abilities, sweep, try_starting
+from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.uninterrupted import STOPPING
 from storagelab.validation import making, table
 from storagelab.validation.articles import articles
@@ -160,8 +161,17 @@ def export(
 def doctor_(
     spec_file: Annotated[Path | None, typer.Argument(metavar="SPEC", help="Look at its volumes, too.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="DSN", help="Try the contract suite on a running server instead.")
+    ] = None,
 ) -> None:
-    """Say what this machine can and can't measure, and how to mend it."""
+    """Say what this machine can and can't measure, and how to mend it.
+
+    With --target, a DSN or the name of a variable that holds one: try all that storagelab promises on that server.
+    """
+    if target is not None:
+        _verify(target, spec_file)
+        return
     volumes: dict[str, Path] = {}
     if spec_file is not None:
         experiment = spec.load(spec_file)
@@ -169,6 +179,17 @@ def doctor_(
         for cell in matrix.expand(experiment).cells:
             volumes.update(site.volume_paths(cell.config))
     print_abilities(_out(), (*server_abilities(), *doctor.abilities(volumes, results)))
+
+
+def _verify(target: str, spec_file: Path | None) -> None:
+    """On the volumes of the spec's first cell, if there is one. Exit code 1 if a promise is broken."""
+    volumes = matrix.expand(spec.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
+    folder = spec_file.resolve().parent if spec_file is not None else None
+    with _Interruptible():
+        promises = contract.verify(contract.target_of(target), volumes, _say, spec_folder=folder)
+    print_promises(_out(), promises)
+    if any(promise.state == "fail" for promise in promises):
+        raise typer.Exit(1)
 
 
 @app.command()

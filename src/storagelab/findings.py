@@ -233,6 +233,7 @@ CautionKind = Literal[
     "virtual-disk",
     "durability-off",
     "shared-device",
+    "allocation-latches",
 ]
 
 

@@ -29,7 +29,7 @@ Status = Literal["ok", "failed", "unverified"]
 class TargetConfig(Frozen):
     """The server under test. A PostgreSQL with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
-    engine: Literal["postgres", "simulated", "raw-io"]
+    engine: Literal["postgres", "sqlserver", "simulated", "raw-io"]
     scale: int | None = Field(None, ge=1, le=1024, description="simulated: how many times smaller the world is")
     dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
     dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
@@ -108,16 +108,7 @@ class VolumeConfig(Frozen):
     """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
 
     path: str | None = None
-    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="neighbours make pairs; an array of a RAID-100 is a row of neighbours"
-    )
-    raid: Literal["0", "1", "5", "10", "100"] | None = Field(None, description="how several drives make one volume")
-    stripe_bytes: int | None = Field(None, ge=512, lt=2**63, description="that lie together on a drive")
-    arrays: int | None = Field(None, ge=1, le=1024, description="of a RAID-100")
-    offset_bytes: int = Field(0, ge=0, lt=2**63, description="where the file system begins")
-    cache: CacheConfig | None = None
-    link: LinkConfig | None = None
-    lost: tuple[str, ...] = Field((), description="drives that have failed")
+    engine: Literal["postgres", "sqlserver", "simulated", "raw-io"]
 
 
 class LayoutConfig(Frozen):

@@ -27,6 +27,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     else:
         yield from _only_simulated(config)
         yield from _target_conflicts(config)
+        yield from _sqlserver_conflicts(config) if config.target.engine == "sqlserver" else _remote_conflicts(config)
     yield from _volume_conflicts(config)
     work = config.workload
     if not config.target.raw_io:
@@ -61,12 +62,30 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
             key="target.dsn_env",
             hint='Put the DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".',
         )
-    if target.attached and config.layout.log is not None:
+    if target.attached and target.engine != "sqlserver" and config.layout.log is not None:
         yield SpecError(
             "the log of a running server can't be moved",
             key="layout.log",
             hint="Leave layout.log out; or leave out the DSN, and storagelab starts a private server.",
         )
+
+
+def _sqlserver_conflicts(config: Config) -> Iterator[SpecError]:
+    """A SQL Server runs already, perhaps elsewhere: its folders are as its operator says."""
+    if not config.target.attached:
+        hint = 'Put its DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".'
+        yield SpecError("is missing: storagelab starts no SQL Server", key="target.dsn_env", hint=hint)
+    for name, volume in config.volumes.items():
+        if not volume.remote:
+            hint = "Add remote = true: the path is one of the server's machine, and storagelab makes no folder there."
+            yield SpecError("is missing", key=f"volumes.{name}.remote", hint=hint)
+
+
+def _remote_conflicts(config: Config) -> Iterator[SpecError]:
+    for name, volume in config.volumes.items():
+        if volume.remote:
+            problem = "storagelab makes folders on this engine's volumes, so they must be on this machine"
+            yield SpecError(problem, key=f"volumes.{name}.remote", hint="Leave it out.")
 
 
 def _only_simulated(config: Config) -> Iterator[SpecError]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from storagelab.findings import Caution, CautionKind, Findings
 from storagelab.report.names import factor_text, group_text, listed, noun
 from storagelab.report.numbers import count, duration, percent, seconds
+from storagelab.sqlserver_facts import latch_note
 
 
 @dataclass(frozen=True)
@@ -277,6 +278,7 @@ _DURABILITY_RISKS = {
              "the whole database",
     "synchronous_commit": "commits do not wait for the disk, and a crash can lose the last of them; the database stays "
                           "sound",
+    "delayed_durability": "commits do not wait for the log, and a crash can lose the last of them",
     "full_page_writes": "the log holds no whole pages, so that less is written, and a crash in the middle of a page's "
                         "write can corrupt that page; commits wait for the disk as ever",
 }  # fmt: skip
@@ -310,4 +312,5 @@ _SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
     "virtual-disk": _virtual_disk,
     "durability-off": _durability_off,
     "shared-device": _shared_device,
+    "allocation-latches": lambda doubt: latch_note(int(doubt.number("major") or 0)),
 }

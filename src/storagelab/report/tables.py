@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from storagelab.findings import CellSummary, Findings, Sample
 from storagelab.report import compared
 from storagelab.report import wording as w
+from storagelab.sqlserver_facts import BENIGN
 from storagelab.waits import TableRow, wait_table
 
 TextColumn = tuple[str, list[str]]
@@ -132,8 +133,10 @@ def runs_text(cell: CellSummary) -> str:
 
 
 def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
-    """The nine columns of the mean run: all waits, or those of the top 95 %."""
-    return wait_table(cell.waits, share=1.0 if uncut else 0.95)
+    """The nine columns of the mean run: all waits, or those of the top 95 % without the benign ones."""
+    if uncut:
+        return wait_table(cell.waits, share=1.0)
+    return wait_table(cell.waits, benign=BENIGN.wait_types)
 
 
 def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:

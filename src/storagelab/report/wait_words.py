@@ -13,6 +13,7 @@ from storagelab.model import WaitingTask
 from storagelab.report import compared
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
+from storagelab.sqlserver_facts import BENIGN
 from storagelab.values import JsonValue
 from storagelab.waits import Method, TableRow
 
@@ -251,6 +252,10 @@ def audit_sentences(cell: CellSummary) -> list[str]:
         )
     elif cell.waits:
         lines.append("Whether waits + CPU explain the whole time can't be said: CPU time could not be read.")
+    benign = [row for row in cell.waits if row.is_wait and row.wait_type in BENIGN.wait_types and row.wait_s > 0]
+    if benign:
+        named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
+        lines.append(f"Benign, so only in the uncut table: {named} (list of {BENIGN.date}: {BENIGN.name}).")
     return lines
 
 

@@ -56,6 +56,10 @@ def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # n
         from storagelab.targets.simulated.preflight import check as check_simulated
 
         return check_simulated(plan, site)
+    if _on(plan, "sqlserver"):
+        from storagelab.targets.sqlserver.engine import check as check_sqlserver
+
+        return check_sqlserver(plan, site)
     from storagelab.targets.postgres.preflight import check
 
     return check(plan, site)
@@ -66,6 +70,8 @@ def try_starting(plan: Plan, site: Site) -> None:
 
     Raises PreflightError with the server's own words for one that does not start.
     """
+    if _on(plan, "sqlserver"):
+        return  # it runs already
     from storagelab.targets.postgres.trial import try_starting as try_starting_postgres
 
     try_starting_postgres(plan, site)
@@ -76,6 +82,10 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
     A simulated cell's drives come from the run before it, so its target is opened from its block: `targets.simulated`.
     """
+    if config.target.engine == "sqlserver":
+        from storagelab.targets.sqlserver.engine import open_target as open_sqlserver
+
+        return open_sqlserver(config, site)
     from storagelab.targets.postgres.target import PostgresTarget
 
     return PostgresTarget(config, site)
@@ -88,16 +98,25 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     if plan.simulated:
         return []
+    if _on(plan, "sqlserver"):
+        from storagelab.targets.sqlserver.engine import sweep as sweep_sqlserver
+
+        return sweep_sqlserver(plan, site)
     from storagelab.targets.postgres.target import sweep as sweep_postgres
 
     return sweep_postgres(plan, site)
 
 
+def _on(plan: Plan, engine: str) -> bool:
+    return any(cell.config.target.engine == engine for cell in plan.cells)
+
+
 def server_abilities() -> tuple[Ability, ...]:
     """Which servers this machine could start, for the doctor."""
     from storagelab.targets.postgres.doctor import abilities
+    from storagelab.targets.sqlserver.engine import abilities as abilities_of_sqlserver
 
-    return abilities()
+    return (*abilities(), *abilities_of_sqlserver())
 
 
 __all__ = [

@@ -36,11 +36,11 @@ class Site(Frozen):
         return f"storagelab_{self.identity}"
 
     def volume_paths(self, config: Config) -> dict[str, Path]:
-        """The volumes' own folders, absolute; volumes of simulated drives have none."""
+        """The volumes' own folders, absolute; volumes of simulated drives have none, remote ones not here."""
         return {
             name: self.place(volume.path, f"volumes.{name}.path")
             for name, volume in config.volumes.items()
-            if volume.path is not None
+            if volume.path is not None and not volume.remote
         }
 
     def place(self, path: str, key: str) -> Path:

@@ -128,7 +128,7 @@ costs! {
     /// A quantum.
     quantum_ns: 4_000_000, Published, "SQLOS: 4 ms";
     /// CPU time to insert a row into a page in memory.
-    row_cpu_ns: 59_500, Fitted in [48_000, 64_000] on "A39",
+    row_cpu_ns: 56_000, Fitted in [48_000, 64_000] on "A39",
         "the time that makes as many yields";
     /// How far CPU times stray, either way, in per mille.
     cpu_jitter_per_mille: 200, Derived, "an assumption: lock-step makes artefacts";

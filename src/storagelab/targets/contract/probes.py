@@ -1,0 +1,59 @@
+"""What the contract suite must know of an engine beyond the seam, by the engine's name."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from storagelab.errors import SpecError
+from storagelab.model import TargetConfig
+from storagelab.values import Scalar
+
+ENGINES = {
+    "postgres": "postgres", "postgresql": "postgres", "mssql": "sqlserver", "sqlserver": "sqlserver",
+}  # fmt: skip
+"""The scheme of a DSN -> the engine."""
+
+
+class Probe(Protocol):
+    """`setting` is one that every login may have, and that no run minds."""
+
+    setting: tuple[str, Scalar]
+
+    def inventory(self, target: TargetConfig) -> frozenset[str]:
+        """Everything that a user could have made where storagelab makes things: kind, name and the server's own id."""
+        ...
+
+    def obstruct(self, target: TargetConfig, name: str) -> None:
+        """Make something called `name` that is not storagelab's, as a stranger would."""
+        ...
+
+    def clear(self, target: TargetConfig, name: str) -> None:
+        """Remove what `obstruct` made."""
+        ...
+
+
+def probe_of(engine: str) -> Probe:
+    """Imported only now, as each engine's driver may be absent."""
+    if engine == "sqlserver":
+        from storagelab.targets.sqlserver.probe import SqlServerProbe
+
+        return SqlServerProbe()
+    from storagelab.targets.postgres.probe import PostgresProbe
+
+    return PostgresProbe()
+
+
+def engine_of(dsn: str) -> str:
+    """The engine that a DSN is of: by its scheme; libpq's `host=... dbname=...` is PostgreSQL's. Raises SpecError."""
+    scheme, colon, _ = dsn.partition("://")
+    if not colon and "=" in dsn:
+        return "postgres"
+    if scheme.lower() in ENGINES and colon:
+        return ENGINES[scheme.lower()]
+    # What stands there may be a password: it is not shown.
+    known = ", ".join(f"{name}://" for name in ENGINES)
+    raise SpecError(
+        "is not the DSN of an engine that storagelab can attach to",
+        key="--target",
+        hint=f"It begins with one of {known}; or name an environment variable that holds it.",
+    )

@@ -1,0 +1,202 @@
+"""What is promised, each judged by what came of small runs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from storagelab.model import Cell, Measurement
+from storagelab.values import Frozen
+from storagelab.waits import conservation, normalise
+
+State = Literal["pass", "fail", "open"]
+EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25
+"""Wider than what a whole experiment is held to: these runs last a moment, and few samples fall into one."""
+_CLOCK_TOLERANCE_S = 0.001
+
+REACHED = "the server can be reached and allows what storagelab needs"
+FOREIGN_REFUSED = "what has our name and is not ours is refused and stays"
+ROWS = "every run loads all its rows"
+PLACEMENT = "data files are as many as asked, and where they were asked for"
+SETTINGS = "settings are as asked, by the server's own word"
+OTHER_CHECKS = "everything else that is read back is as asked"
+TIMES = "every connection's time lies within the run's"
+PROGRESS = "progress is told, and never more than there is to do"
+WAITS = "waits are read, and none is longer than the connections lasted"
+CONSERVATION = "waits and CPU time fit into connection time"
+SECRETS = "no password is in what would be stored"
+INTERRUPTION = "a run that is interrupted leaves nothing"
+LEFT_BEHIND = "nothing is left behind"
+UNTOUCHED = "nothing else on the server came or went"
+
+ALL = (
+    REACHED, FOREIGN_REFUSED, ROWS, PLACEMENT, SETTINGS, OTHER_CHECKS, TIMES, PROGRESS, WAITS, CONSERVATION, SECRETS,
+    INTERRUPTION, LEFT_BEHIND, UNTOUCHED,
+)  # fmt: skip
+
+
+class Promise(Frozen):
+    """One promise on one server. "open" = it could not be tried, or this server can't tell."""
+
+    name: str
+    state: State
+    detail: str = ""
+
+
+class Outcome(Frozen):
+    """What came of one cell: a measurement, or why there is none. `progress` is every number of rows that was told."""
+
+    cell: Cell
+    measurement: Measurement | None = None
+    reason: str = ""
+    progress: tuple[int, ...] = ()
+    stored: str = ""
+
+    @property
+    def where(self) -> str:
+        return ", ".join(f"{name} {level}" for name, level in self.cell.levels.items())
+
+
+Judge = Callable[[Outcome, Measurement], str | None]
+"""Why a measured run breaks a promise: "" = it keeps it, None = it can't be told."""
+
+
+def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
+    """The promises that runs are judged by."""
+    judges: dict[str, Judge] = {
+        PLACEMENT: _placement,
+        SETTINGS: _settings,
+        OTHER_CHECKS: _other_checks,
+        TIMES: _times,
+        PROGRESS: _progress,
+        WAITS: _waits,
+        CONSERVATION: _conservation,
+        SECRETS: lambda outcome, _: "the password is in it" if password and password in outcome.stored else "",
+    }
+    return [_rows(outcomes), *(_over_all(name, judge, outcomes) for name, judge in judges.items())]
+
+
+def _rows(outcomes: Sequence[Outcome]) -> Promise:
+    for outcome in outcomes:
+        wanted = outcome.cell.config.workload.rows
+        if outcome.measurement is None:
+            return Promise(name=ROWS, state="fail", detail=f"{outcome.where}: {outcome.reason}")
+        if outcome.measurement.rows != wanted:
+            detail = f"{outcome.where}: {outcome.measurement.rows} of {wanted} rows"
+            return Promise(name=ROWS, state="fail", detail=detail)
+    times = ", ".join(f"{outcome.measurement.elapsed_s:.2f} s" for outcome in outcomes if outcome.measurement)
+    return Promise(name=ROWS, state="pass", detail=f"{len(outcomes)} runs of {wanted:,} rows took {times}")
+
+
+def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
+    """The first run that breaks the promise; "open" where no run could be judged."""
+    found = [(outcome, judge(outcome, outcome.measurement)) for outcome in outcomes if outcome.measurement is not None]
+    for outcome, problem in found:
+        if problem:
+            return Promise(name=name, state="fail", detail=f"{outcome.where}: {problem}")
+    told = [problem for _, problem in found if problem is not None]
+    if len(told) < len(found) or not found:
+        return Promise(name=name, state="open", detail="this server can't tell" if found else "no run was measured")
+    return Promise(name=name, state="pass", detail=_EXPLANATIONS[name](outcomes) if name in _EXPLANATIONS else "")
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+
+def _named(measurement: Measurement, *beginnings: str) -> str:
+    """The first check with such a name that is not ok; unread ones count, as nothing vouches for them."""
+    for check in measurement.checks:
+        if check.name.startswith(beginnings) and check.ok is not True:
+            return f"{check.name}: asked {check.asked}, got {check.got}"
+    return ""
+
+
+_PLACES, _SETTING = ("data files", "place of "), ("target.settings.",)
+
+
+def _placement(_: Outcome, measurement: Measurement) -> str | None:
+    if not any(check.name == "data files" for check in measurement.checks):
+        return "the number of data files was not read back"
+    return _named(measurement, *_PLACES)
+
+
+def _settings(outcome: Outcome, measurement: Measurement) -> str | None:
+    asked = {f"target.settings.{name}" for name in outcome.cell.config.target.settings}
+    if not asked:
+        return None
+    missing = asked - {check.name for check in measurement.checks}
+    return f"{', '.join(sorted(missing))}: not read back" if missing else _named(measurement, *_SETTING)
+
+
+def _other_checks(_: Outcome, measurement: Measurement) -> str | None:
+    for check in measurement.checks:
+        if not check.name.startswith((*_PLACES, *_SETTING)) and check.ok is not True:
+            return f"{check.name}: asked {check.asked}, got {check.got}"
+    return ""
+
+
+def _times(outcome: Outcome, measurement: Measurement) -> str | None:
+    connections = outcome.cell.config.workload.connections
+    if len(measurement.connection_s) != connections:
+        return f"{len(measurement.connection_s)} connections have a time, {connections} were asked for"
+    if measurement.elapsed_s <= 0 or min(measurement.connection_s) <= 0:
+        return "a time is not above 0"
+    if max(measurement.connection_s) > measurement.elapsed_s + _CLOCK_TOLERANCE_S:
+        return f"a connection took {max(measurement.connection_s):.3f} s of a run of {measurement.elapsed_s:.3f} s"
+    return ""
+
+
+def _progress(outcome: Outcome, _: Measurement) -> str | None:
+    told, rows = outcome.progress, outcome.cell.config.workload.rows
+    if not told:
+        return "it was never told"
+    if list(told) != sorted(told) or told[-1] > rows:
+        return f"{told[-1]} rows were told, of {rows}, the last ones {list(told[-3:])}"
+    return ""
+
+
+def _waits(_: Outcome, measurement: Measurement) -> str | None:
+    if measurement.waits is None:
+        return "there are none"
+    rows = normalise(measurement.waits)
+    if not rows:
+        return "there are none"
+    available_s = measurement.waits.connections * measurement.waits.elapsed_s
+    for row in rows:
+        if row.wait_s > EXPLAINED_MOST * available_s:
+            return f"{row.wait_type} lasted {row.wait_s:.3f} s of {available_s:.3f} s"
+        split = None if row.resource_s is None or row.signal_s is None else row.resource_s + row.signal_s
+        if split is not None and abs(split - row.wait_s) > 1e-6:
+            return f"{row.wait_type}: resource and signal are not the wait"
+    return ""
+
+
+def _explained(measurement: Measurement) -> float | None:
+    return conservation(measurement.waits).explained if measurement.waits is not None else None
+
+
+def _conservation(_: Outcome, measurement: Measurement) -> str | None:
+    explained = _explained(measurement)
+    if explained is None:
+        return None
+    if EXPLAINED_LEAST <= explained <= EXPLAINED_MOST:
+        return ""
+    return f"they explain {explained:.0%} of it; {EXPLAINED_LEAST:.0%} to {EXPLAINED_MOST:.0%} are expected of so short runs"
+
+
+# --- what was seen, where a promise is kept --------------------------------------------------------------------------
+
+
+def _shares(outcomes: Sequence[Outcome]) -> str:
+    shares = [_explained(outcome.measurement) for outcome in outcomes if outcome.measurement is not None]
+    return "they explain " + ", ".join(f"{share:.0%}" for share in shares if share is not None)
+
+
+def _first_waits(outcomes: Sequence[Outcome]) -> str:
+    measured = next(outcome.measurement for outcome in outcomes if outcome.measurement is not None)
+    assert measured.waits is not None
+    rows = [row for row in normalise(measured.waits) if row.is_wait][:3]
+    return "for example " + ", ".join(f"{row.wait_type} {row.wait_s:.2f} s" for row in rows)
+
+
+_EXPLANATIONS: dict[str, Callable[[Sequence[Outcome]], str]] = {CONSERVATION: _shares, WAITS: _first_waits}

@@ -1,0 +1,54 @@
+"""What the contract suite asks of a PostgreSQL: what is there, and something in the way."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+from storagelab.targets.postgres import attached
+from storagelab.values import Scalar
+
+_INVENTORY = """
+SELECT 'schema ' || nspname || ' (' || oid || ')' FROM pg_namespace
+WHERE nspname !~ '^pg_(toast|temp)' AND nspname NOT IN ('pg_catalog', 'information_schema')
+UNION ALL
+SELECT 'tablespace ' || spcname || ' (' || oid || ')' FROM pg_tablespace
+UNION ALL
+SELECT 'database ' || datname || ' (' || oid || ')' FROM pg_database
+UNION ALL
+SELECT 'relation ' || n.nspname || '.' || c.relname || ' (' || c.oid || ', ' || c.relfilenode || ')'
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
+
+
+class PostgresProbe:
+    """See `contract.probes.Probe`. Relations are told with their file, which changes when they are rewritten."""
+
+    setting: tuple[str, Scalar] = ("work_mem", "5MB")
+
+    def inventory(self, target: TargetConfig) -> frozenset[str]:
+        with attached.connect(target) as connection:
+            return frozenset(name for (name,) in _rows(connection, _INVENTORY))
+
+    def obstruct(self, target: TargetConfig, name: str) -> None:
+        self._execute(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+
+    def clear(self, target: TargetConfig, name: str) -> None:
+        # Without CASCADE: it was made empty, and what others put into it is not ours to drop.
+        self._execute(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
+
+    def _execute(self, target: TargetConfig, statement: sql.Composed) -> None:
+        with attached.connect(target) as connection:
+            try:
+                connection.execute(statement)
+            except psycopg.Error as error:
+                raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error
+
+
+def _rows(connection: attached.Connection, statement: str) -> list[tuple[str]]:
+    try:
+        return connection.execute(sql.SQL(statement)).fetchall()
+    except psycopg.Error as error:
+        raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error

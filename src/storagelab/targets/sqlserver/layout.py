@@ -1,0 +1,223 @@
+r"""The articles' table on N data files of SQL Server: a database of its own, made, recognised, dropped.
+
+The data files make up one filegroup, which the server fills in proportion to their free space: so they are all of one
+length, made before the clock starts, and grow together if they must. FILENAMEs go round robin over the volumes, and
+the log has its own file. The server makes and removes the files itself, so storagelab makes no folders.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from storagelab.errors import PreflightError
+from storagelab.model import Config
+from storagelab.targets.sqlserver import tsql
+from storagelab.targets.sqlserver.attached import ServerFacts
+from storagelab.targets.sqlserver.connection import Session
+from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
+from storagelab.targets.sqlserver.workload import PROCEDURE, TABLE
+
+OWNERSHIP = "made by storagelab, which removes it again"
+FILEGROUP = "storagelab_data"
+GROWTH_MB = 64
+LOG_GROWTH_MB = 256
+_MIB = 2**20
+_LEAST_DATA_MB, _LEAST_LOG_MB, _MOST_LOG_MB = 8, 64, 16_384
+
+# What a row takes. Random keys split pages, which then are about 69 % full: 50 rows of 160 bytes fit into one, 34 stay.
+_RANDOM_ROW_BYTES, _SEQUENTIAL_ROW_BYTES = 8192 / 34, 8192.0
+_RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
+_HEADROOM = 1.25
+
+_DROP = """
+IF DB_ID({literal}) IS NOT NULL
+BEGIN
+    ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE;
+    DROP DATABASE {name};
+END"""
+_FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({literal})"
+_TABLE = """
+CREATE TABLE dbo.{table} (
+    c1 {key},
+    c2 datetime NOT NULL DEFAULT GETDATE(),
+    c3 char({filler}) NOT NULL DEFAULT 'a',
+    c4 int NOT NULL DEFAULT 1,
+    c5 int NOT NULL DEFAULT 2,
+    c6 bigint NOT NULL DEFAULT 42,
+    CONSTRAINT PK_{table} PRIMARY KEY CLUSTERED (c1){options}
+) ON {filegroup}"""
+_RANDOM_KEY = "uniqueidentifier ROWGUIDCOL NOT NULL DEFAULT NEWID()"
+_SEQUENTIAL_KEY = "bigint IDENTITY (1, 1) NOT NULL"
+_MARK = "EXEC sys.sp_addextendedproperty @name = N'storagelab', @value = {ownership}"
+_FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
+
+
+class DataFile(NamedTuple):
+    """`number` from 1; 0 is the primary file, which holds the catalogue only, and the log. `volume` is None where the
+    server keeps its own files."""
+
+    number: int
+    name: str
+    path: str
+    volume: str | None
+
+
+class Layout:
+    """The layout of one cell. `prefix` is the name of the database, and begins the names of its files."""
+
+    def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
+        self.config, self.prefix, self.facts = config, prefix, facts
+        self.name = tsql.identifier(prefix)
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    @property
+    def data_files(self) -> list[DataFile]:
+        return [
+            self._file(number, f"{self.prefix}_data_{number:04d}", "ndf", self.config.volume_of_data_file(number - 1))
+            for number in range(1, self.config.layout.data_files + 1)
+        ]
+
+    @property
+    def primary_file(self) -> DataFile:
+        return self._file(0, f"{self.prefix}_primary", "mdf", self.config.volume_of_data_file(0))
+
+    @property
+    def log_file(self) -> DataFile:
+        return self._file(0, f"{self.prefix}_log", "ldf", self.config.log_volume, self.facts.log_path)
+
+    def _file(self, number: int, name: str, extension: str, volume: str | None, otherwise: str = "") -> DataFile:
+        folder = otherwise or self.facts.data_path
+        if volume is not None:
+            folder = self.config.volumes[volume].path or folder
+        return DataFile(number, name, in_folder(folder, f"{name}.{extension}"), volume)
+
+    @property
+    def data_file_mb(self) -> int:
+        """The length that each data file is given at once: room for all rows, so that none has to grow."""
+        asked = file_mb(self.config.target.settings, "data_file_mb")
+        if asked is not None:
+            return asked
+        sequential = self.config.workload.kind == "sequential-insert"
+        row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
+        needed = self.config.workload.rows * row_bytes * _HEADROOM / self.config.layout.data_files
+        return max(_LEAST_DATA_MB, -int(-needed // _MIB))
+
+    @property
+    def log_file_mb(self) -> int:
+        asked = file_mb(self.config.target.settings, "log_file_mb")
+        if asked is not None:
+            return asked
+        sequential = self.config.workload.kind == "sequential-insert"
+        needed = self.config.workload.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
+        wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
+        # A log that is not backed up is used again and again in simple recovery; else it holds all of the run.
+        simple = database_options(self.config.target.settings)["recovery"] == "SIMPLE"
+        return min(wanted, _MOST_LOG_MB) if simple else wanted
+
+    def bytes_on(self, volume: str) -> int:
+        """Disk space that the cell's files take on a volume from the start."""
+        data = sum(file.volume == volume for file in self.data_files) * self.data_file_mb
+        primary = (self.primary_file.volume == volume) * _LEAST_DATA_MB
+        return (data + primary + (self.log_file.volume == volume) * self.log_file_mb) * _MIB
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def create(self, session: Session) -> None:
+        """The database with its files, in the session's own; its options; its mark, the table and the procedure."""
+        session.execute(self.create_database())
+        for statement in self.alter_database():
+            session.execute(statement)
+        session.execute(f"USE {self.name}")
+        session.execute(_MARK.format(ownership=tsql.text(OWNERSHIP)))
+        session.execute(self.create_table())
+        session.execute(PROCEDURE)
+
+    def create_database(self) -> str:
+        data = ",\n    ".join(_file_text(file, self.data_file_mb, GROWTH_MB) for file in self.data_files)
+        return (
+            f"CREATE DATABASE {self.name}\n"
+            f"ON PRIMARY\n    {_file_text(self.primary_file, None, GROWTH_MB)},\n"
+            f"FILEGROUP {tsql.identifier(FILEGROUP)}\n    {data}\n"
+            f"LOG ON\n    {_file_text(self.log_file, self.log_file_mb, LOG_GROWTH_MB)}"
+        )
+
+    def alter_database(self) -> list[str]:
+        options = database_options(self.config.target.settings)
+        set_texts = [DATABASE_OPTIONS[name].statement.format(value) for name, value in options.items()]
+        changes = [
+            "SET AUTO_CLOSE OFF", "SET AUTO_SHRINK OFF", *set_texts,
+            f"MODIFY FILEGROUP {tsql.identifier(FILEGROUP)} AUTOGROW_ALL_FILES",
+        ]  # fmt: skip
+        statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
+        if options["recovery"] != "SIMPLE":
+            # Until its first backup a database truncates its log as if recovery were simple.
+            statements.append(f"BACKUP DATABASE {self.name} TO DISK = N'NUL'")
+        return statements
+
+    def create_table(self) -> str:
+        sequential = self.config.workload.kind == "sequential-insert"
+        return _TABLE.format(
+            table=TABLE, key=_SEQUENTIAL_KEY if sequential else _RANDOM_KEY, filler=8000 if sequential else 111,
+            options=self._index_options(), filegroup=tsql.identifier(FILEGROUP),
+        )  # fmt: skip
+
+    def _index_options(self) -> str:
+        options = table_options(self.config.target.settings)
+        asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
+        return f" WITH ({asked})" if asked else ""
+
+
+def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
+    """Without a size the server takes that of its model database, the least it allows for a primary file."""
+    size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
+    return f"(NAME = {tsql.text(file.name)}, FILENAME = {tsql.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
+
+
+def in_folder(folder: str, name: str) -> str:
+    r"""A path on the server's machine, which may be Windows or Linux: `D:\data` and `/var/data` tell by themselves."""
+    separator = "\\" if is_windows_path(folder) else "/"
+    return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
+
+
+def is_windows_path(path: str) -> bool:
+    return not path.startswith("/") and ("\\" in path or re.match(r"[A-Za-z]:", path) is not None)
+
+
+def drop(session: Session, prefix: str, key: str) -> list[str]:
+    """Drop the database of this name if storagelab made it, whoever is in it; says what was dropped.
+
+    Raises PreflightError, with nothing dropped, when it is somebody else's.
+    """
+    if not exists(session, prefix):
+        return []
+    check_nothing_in_the_way(session, prefix, key)
+    session.execute("USE master")
+    session.execute(_DROP.format(literal=tsql.text(prefix), name=tsql.identifier(prefix)))
+    return [f"database {prefix}"]
+
+
+def exists(session: Session, prefix: str) -> bool:
+    return session.value(f"SELECT DB_ID({tsql.text(prefix)})") is not None
+
+
+def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
+    """Raises PreflightError when a database has the name that storagelab needs, and is not one that it made.
+
+    Ours is known by its files: every one is named as `Layout` names them, and there is at least one.
+    """
+    if not exists(session, prefix):
+        return
+    paths = [str(path) for (path,) in session.rows(_FILES.format(literal=tsql.text(prefix)))]
+    if not paths or not all(_is_ours(path, prefix) for path in paths):
+        raise PreflightError(
+            f"on the server, database {prefix} has the name that storagelab needs, and was not made by it",
+            key=key,
+            hint="rename or drop it; storagelab drops only what it made itself",
+        )
+
+
+def _is_ours(path: str, prefix: str) -> bool:
+    name = re.split(r"[\\/]", path)[-1]
+    return name.startswith(prefix) and _FILE_OF_OURS.fullmatch(name.removeprefix(prefix)) is not None

@@ -1,0 +1,43 @@
+"""Run as a program: tries to log in once, in a process of its own, and writes what the driver says (JSON).
+
+pymssql keeps a process's first failed login in mind: of further ones it shows the first one's number and no words of
+the server. A login in a fresh process gets them. What is needed comes through the standard input, as other users of the
+machine can see arguments and, some of them, variables.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pymssql
+
+_PATIENCE_S = 60
+
+
+def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of the driver's error, empty when there is none or the process broke."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,
+            timeout=_PATIENCE_S,
+        )  # fmt: skip
+        return tuple(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ()
+
+
+def main() -> None:
+    try:
+        pymssql.connect(**json.load(sys.stdin)).close()
+        said = list[Any]()
+    except pymssql.Error as error:
+        arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
+        said = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in arguments]
+    sys.stdout.write(json.dumps(said, default=str))
+
+
+if __name__ == "__main__":
+    main()

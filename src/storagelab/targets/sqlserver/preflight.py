@@ -1,0 +1,191 @@
+"""Can this server run every cell of the plan? Looks, touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from storagelab.errors import PreflightError
+from storagelab.model import Config, Plan
+from storagelab.sqlserver_facts import MAJOR_2017, latch_note
+from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets.sqlserver import attached, settings, tsql
+from storagelab.targets.sqlserver.attached import ServerFacts
+from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
+from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.targets.sqlserver.workload import KINDS
+
+DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
+FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
+
+_ESCALATING_ROWS = 5_000
+"""Microsoft, Transaction locking and row versioning guide: lock escalation."""
+
+
+class _Drive(NamedTuple):
+    """A drive as the server sees it."""
+
+    path: str
+    kind: str
+    free_bytes: int | None
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    found: list[str] = []
+    notes: list[str] = []
+    needs: dict[str, VolumeNeed] = {}
+    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
+    for config in (cell.config for cell in plan.cells):
+        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
+    for configs in by_server.values():
+        session = connect(configs[0].target)
+        try:
+            facts = _check_server(session, configs, site)
+            needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
+        except DriverError as error:
+            raise PreflightError(f"the server says: {words(error)}", key=key_of(configs[0].target)) from error
+        finally:
+            session.close()
+        found.append(f"{facts.name}, {facts.edition}, attached")
+        notes += _notes(facts, configs)
+    return Preflight(
+        server="; ".join(dict.fromkeys(found)), volumes=tuple(needs.values()), notes=tuple(dict.fromkeys(notes))
+    )
+
+
+def _check_server(session: Session, configs: Sequence[Config], site: Site) -> ServerFacts:
+    facts = attached.read_facts(session)
+    target = configs[0].target
+    attached.check_rights(target, facts)
+    attached.check_connections(target, facts, session, max(config.workload.connections for config in configs))
+    state = attached.read_state(session)
+    for config in configs:
+        settings.check(config.target.settings, facts.major, state)
+        _check_workload(config)
+        _check_between_runs(config)
+        _check_paths(config, facts)
+    check_nothing_in_the_way(session, site.prefix, key_of(target))
+    return facts
+
+
+def _check_workload(config: Config) -> None:
+    """A kind that other engines know is not taken for one that this one does."""
+    if config.workload.kind not in KINDS:
+        raise PreflightError(
+            f"{config.workload.kind} is not made on SQL Server yet",
+            key="workload.kind",
+            hint=f"use one of {', '.join(KINDS)}",
+        )
+
+
+def _check_between_runs(config: Config) -> None:
+    if config.between_runs.drop_page_cache:
+        raise PreflightError(
+            "storagelab can't drop the page cache of another machine, and SQL Server reads its files past it",
+            key="between_runs.drop_page_cache",
+            hint="set it to false",
+        )
+
+
+def _check_paths(config: Config, facts: ServerFacts) -> None:
+    """Names of files and folders that can be written in T-SQL; a place for every file."""
+    for name, volume in config.volumes.items():
+        try:
+            tsql.text(volume.path or "")
+        except ValueError as error:
+            raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
+    if not config.data_volumes and not (facts.data_path and facts.log_path):
+        raise PreflightError(
+            "the server does not say where it keeps files by itself",
+            key="volumes",
+            hint="name a folder of its machine:\n    [volumes.a]\n    path = 'D:\\data'\n    remote = true",
+        )
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+def _volume_needs(session: Session, facts: ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
+    """Each volume with the most that any cell needs on it, against what the server knows of its drives."""
+    paths = {
+        (name, volume.path or ""): max(_bytes_on(other, name, facts) for other in configs if name in other.volumes)
+        for config in configs for name, volume in config.volumes.items()
+    }  # fmt: skip
+    drives = _drives(session) if facts.major >= MAJOR_2017 and paths else []
+    needs = []
+    for (name, path), needed_bytes in paths.items():
+        if facts.major >= MAJOR_2017 and is_windows_path(path):
+            _check_folder(session, name, path)
+        drive = _drive_of(path, drives)
+        needs.append(
+            VolumeNeed(
+                name=name, path=path, device=f"{drive.kind.lower()}, {drive.path}" if drive else "on the server",
+                needed_bytes=needed_bytes, free_bytes=drive.free_bytes if drive else None,
+            )
+        )  # fmt: skip
+    _check_space(needs, drives)
+    return needs
+
+
+def _bytes_on(config: Config, volume: str, facts: ServerFacts) -> int:
+    return Layout(config, "storagelab", facts).bytes_on(volume)
+
+
+def _drives(session: Session) -> list[_Drive]:
+    """Nothing where the server does not tell: that alone must not cost a run."""
+    try:
+        rows = session.rows(DRIVES)
+    except DriverError:
+        return []
+    return [_Drive(str(path), str(kind), None if free is None else int(free)) for path, kind, free in rows]
+
+
+def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
+    """The drive whose path begins that of the volume; of several, the longest, as a drive can be mounted in another."""
+    fitting = [drive for drive in drives if path.casefold().startswith(drive.path.casefold())]
+    return max(fitting, key=lambda drive: len(drive.path), default=None)
+
+
+def _check_folder(session: Session, name: str, path: str) -> None:
+    """On Windows only: what this view says of Linux folders is not documented, and CREATE DATABASE will tell."""
+    try:
+        found = session.value(FOLDER.format(path=tsql.text(path)))
+    except DriverError:
+        return  # the server does not tell: CREATE DATABASE will
+    if found is not None and not found:
+        raise PreflightError(
+            f"{path} is no folder that the server sees",
+            key=f"volumes.{name}.path",
+            hint="make it on the server's machine, and give the server's account the right to write there",
+        )
+
+
+def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
+    """Volumes on one drive share its space."""
+    for drive in drives:
+        there = [need for need in needs if _drive_of(need.path, drives) == drive]
+        wanted = sum(need.needed_bytes or 0 for need in there)
+        if drive.free_bytes is not None and wanted > drive.free_bytes:
+            raise PreflightError(
+                f"{drive.path} on the server lacks space: about {wanted / 2**30:.2f} GiB needed, "
+                f"{drive.free_bytes / 2**30:.2f} GiB free",
+                key=" and ".join(f"volumes.{need.name}.path" for need in there),
+                hint="free some, name another volume, or lower workload.rows_per_connection",
+            )
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
+    notes = [
+        "storagelab's way to SQL Server has not met a live server yet; `storagelab doctor --target` tries it first"
+    ]
+    if any(volume.remote for config in configs for volume in config.volumes.values()):
+        notes.append("volumes are as you describe them; runs are marked unverified where the server can't confirm it")
+    if any(config.workload.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
+        notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
+    if len({config.layout.data_files for config in configs}) > 1:
+        notes.append(latch_note(facts.major))
+    return notes

@@ -1,0 +1,335 @@
+"""The contract suite on real PostgreSQL servers and on a SQL Server on record: what it passes, and what it must fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from real_servers import connect, free_port, running
+from recorded_sqlserver import PASSWORD as SQL_PASSWORD
+from recorded_sqlserver import recorded
+from tds_server import ServerError
+
+from storagelab import cli
+from storagelab.errors import SpecError
+from storagelab.model import VolumeConfig
+from storagelab.targets import contract
+from storagelab.targets.contract import promises, suite
+from storagelab.targets.contract.probes import engine_of
+from storagelab.targets.contract.promises import Outcome, judged
+from storagelab.targets.contract.suite import target_of, verify
+from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.sqlserver.target import SqlServerTarget
+from storagelab.waits import SampledWaits
+
+PASSWORD = "tr0ub4dor-and-3"
+ROWS = 400
+
+
+def tried(target, **changes) -> dict[str, contract.Promise]:
+    return {promise.name: promise for promise in verify(target, rows_per_connection=ROWS, **changes)}
+
+
+def broken(found: dict[str, contract.Promise]) -> dict[str, str]:
+    return {name: promise.detail for name, promise in found.items() if promise.state == "fail"}
+
+
+@pytest.fixture
+def server(attached, scratch):
+    """The variable of a superuser's DSN on the shared server."""
+    return target_of(attached.conninfo)
+
+
+# --- kept ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_postgresql_keeps_every_promise(server):
+    told: list[str] = []
+    found = tried(server, say=told.append)
+    assert list(found) == list(promises.ALL)
+    kept = {name for name, promise in found.items() if promise.state == "pass"}
+    # Samples of so short runs may be too few for a share of the time, on a busy machine.
+    assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}
+    assert told[0] == "looking at the server"
+    assert told[-1] == "cleaning up"
+    assert sum(line.startswith("running ") for line in told) == 4
+
+
+def test_a_sql_server_on_record_keeps_every_promise_by_the_same_code(monkeypatch):
+    with recorded() as answers:
+        monkeypatch.setenv("LAB", answers.dsn())
+        found = tried(target_of("LAB"))
+        assert broken(found) == {}
+        assert {promise.state for promise in found.values()} == {"pass"}
+        assert answers.server.names == {"master", "somebody"}
+
+
+def test_volumes_of_a_spec_are_tried_as_well(monkeypatch):
+    with recorded() as answers:
+        monkeypatch.setenv("LAB", answers.dsn())
+        assert broken(tried(target_of("LAB"), volumes={"a": VolumeConfig(path="/data/a", remote=True)})) == {}
+        assert [batch for batch in answers.server.batches if "/data/a/storagelab_" in batch]
+        answers.server.mount_points = None
+        found = tried(target_of("LAB"), volumes={"a": VolumeConfig(path="/data/a", remote=True)})
+        assert "the server does not tell" in broken(found)[promises.OTHER_CHECKS]
+
+
+def test_relative_volumes_of_a_spec_stand_beside_it(attached, scratch, monkeypatch):
+    """Data files of PostgreSQL go to a folder of this machine."""
+    (scratch / "lab" / "drive").mkdir(parents=True, mode=0o755)
+    (scratch / "lab").chmod(0o755)
+    found = tried(target_of(attached.conninfo), volumes={"a": VolumeConfig(path="drive")}, spec_folder=scratch / "lab")
+    assert found[promises.REACHED].state == "pass", found[promises.REACHED].detail
+    assert found[promises.PLACEMENT].state == "pass"
+    assert list((scratch / "lab" / "drive").iterdir()) == []
+
+
+# --- broken: rights and passwords ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(attached):
+    """The DSN of a login without any right."""
+    with connect(attached) as connection:
+        connection.execute("CREATE ROLE plain_contract LOGIN")
+    yield psycopg.conninfo.make_conninfo(attached.conninfo, user="plain_contract")
+    with connect(attached) as connection:
+        connection.execute("DROP ROLE plain_contract")
+
+
+def test_a_missing_right_is_named_and_nothing_else_is_tried(plain, scratch):
+    found = tried(target_of(plain))
+    assert "lacks the right CREATE on the database" in broken(found)[promises.REACHED]
+    assert [promise.state for promise in found.values()] == ["fail"] + ["open"] * (len(promises.ALL) - 1)
+
+
+def test_a_missing_right_on_sql_server_is_named_as_well(monkeypatch):
+    with recorded(may_view_state=0) as answers:
+        monkeypatch.setenv("LAB", answers.dsn())
+        assert "GRANT VIEW SERVER STATE" in broken(tried(target_of("LAB")))[promises.REACHED]
+        assert answers.server.names == {"master", "somebody"}
+
+
+@pytest.fixture
+def on_tcp(scratch):
+    """A server on a port of this machine that asks for a password."""
+    (scratch / "other").mkdir(mode=0o755)
+    port = free_port()
+    with running(scratch / "other", listen_addresses="127.0.0.1", port=port) as server:
+        with connect(server) as connection:
+            connection.execute(f"CREATE ROLE lab LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+            (server.data_folder / "pg_hba.conf").write_text(
+                "local all all trust\nhost all lab 127.0.0.1/32 scram-sha-256\n"
+            )
+            connection.execute("SELECT pg_reload_conf()")
+        yield f"postgresql://lab:{PASSWORD}@127.0.0.1:{port}/postgres"
+
+
+def test_a_wrong_password_fails_in_the_servers_words_and_is_not_shown(on_tcp, monkeypatch, typed):
+    monkeypatch.setenv("LAB", on_tcp.replace(PASSWORD, "not-this-one"))
+    code, out, err = typed("doctor", "--target", "LAB")
+    assert code == 1
+    assert 'password authentication failed for user "lab"' in " ".join(out.split())
+    assert "not-this-one" not in out + err
+    assert f"0 kept, 1 broken, {len(promises.ALL) - 1} open" in out
+
+
+def test_a_wrong_password_of_sql_server_as_well(monkeypatch, typed):
+    with recorded() as answers:
+        monkeypatch.setenv("LAB", answers.dsn(password="not this one"))
+        code, out, err = typed("doctor", "--target", "LAB")
+    assert code == 1
+    assert "Msg 18456: Login failed for user 'lab'." in " ".join(out.split())
+    assert "not this one" not in out + err
+
+
+def test_the_right_password_is_never_shown_whatever_the_server_repeats(monkeypatch, typed):
+    with recorded() as answers:
+        monkeypatch.setenv("LAB", answers.dsn())
+        answers.server.refuse["EXEC dbo.insert_rows"] = ServerError(50000, f"it said {SQL_PASSWORD}")
+        code, out, err = typed("doctor", "--target", "LAB")
+    assert code == 1
+    assert "it said ********" in " ".join(out.split())
+    assert SQL_PASSWORD not in out + err
+
+
+# --- broken: what an engine does -------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_drops_what_is_not_its_own_is_found_out(server, monkeypatch):
+    monkeypatch.setattr(
+        Layout, "_made_before", lambda self, _: ([self.prefix], []) if _has(_, self.prefix) else ([], [])
+    )
+    detail = broken(tried(server))[promises.FOREIGN_REFUSED]
+    assert "did not refuse it" in detail
+
+
+def _has(connection, name: str) -> bool:
+    return connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None
+
+
+def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_after(server, monkeypatch):
+    tear_down = PostgresTarget._tear_down
+
+    def forget(self) -> None:
+        self.layout.drop = lambda _: []
+        tear_down(self)
+
+    monkeypatch.setattr(PostgresTarget, "_tear_down", forget)
+    found = broken(tried(server))
+    assert "left: " in found[promises.INTERRUPTION]
+    assert "dropped schema storagelab_" in found[promises.LEFT_BEHIND]
+    assert promises.UNTOUCHED not in found
+
+
+def test_an_engine_that_leaves_a_database_behind_is_found_out_too(monkeypatch):
+    with recorded() as answers:
+        monkeypatch.setenv("LAB", answers.dsn())
+        monkeypatch.setattr(
+            SqlServerTarget, "_tear_down", lambda self: self._session.close() if self._session else None
+        )
+        found = broken(tried(target_of("LAB")))
+        assert "dropped database storagelab_" in found[promises.LEFT_BEHIND]
+        assert answers.server.names == {"master", "somebody"}
+
+
+def test_files_that_are_fewer_than_asked_break_their_promise(server, monkeypatch):
+    monkeypatch.setattr(Layout, "data_files", property(lambda self: range(1, 2)))
+    read_back = Layout.read_back
+
+    def honest(self, connection):
+        checks = read_back(self, connection)
+        wanted = str(self.config.layout.data_files)
+        return [checks[0].model_copy(update={"asked": wanted, "ok": wanted == checks[0].got}), *checks[1:]]
+
+    monkeypatch.setattr(Layout, "read_back", honest)
+    assert "data files: asked 2, got 1" in broken(tried(server))[promises.PLACEMENT]
+
+
+@pytest.fixture(scope="module")
+def outcome(shared_server) -> Outcome:
+    """What came of one real run."""
+    suite_ = suite._Suite(target_of(shared_server.conninfo), {}, lambda _: None, ROWS, Path())
+    return suite_._run(suite_.plan.cells[1])
+
+
+WAITS = SampledWaits(connections=4, elapsed_s=1, busy_s=4, passes=10, events=(), cpu_s=0.1, runqueue_s=0.1)
+SECRET = "in the open"
+
+
+def test_a_real_run_breaks_no_promise_by_itself(outcome):
+    assert outcome.measurement is not None
+    for promise in judged([outcome], SECRET):
+        # Samples of so short a run may be too few, on a busy machine.
+        assert promise.state == "pass" or promise.name in (promises.CONSERVATION, promises.WAITS), promise
+
+
+@pytest.mark.parametrize(
+    ("promise", "changes", "words"),
+    [
+        (promises.ROWS, {"rows": lambda m: m.rows - 1}, f"{4 * ROWS - 1} of {4 * ROWS} rows"),
+        (promises.TIMES, {"connection_s": lambda m: m.connection_s[:3]}, "3 connections have a time, 4 were asked for"),
+        (promises.TIMES, {"elapsed_s": lambda m: max(m.connection_s) / 2}, "a connection took"),
+        (promises.TIMES, {"connection_s": lambda m: (0.0, *m.connection_s[1:])}, "a time is not above 0"),
+        (
+            promises.SETTINGS,
+            {"checks": lambda m: tuple(c for c in m.checks if "work_mem" not in c.name)},
+            "not read back",
+        ),
+        (
+            promises.SETTINGS,
+            {"checks": lambda m: tuple(c.model_copy(update={"ok": False}) for c in m.checks)},
+            "asked 5MB",
+        ),
+        (promises.PLACEMENT, {"checks": lambda m: ()}, "was not read back"),
+        (promises.WAITS, {"waits": lambda m: None}, "there are none"),
+        (promises.CONSERVATION, {"waits": lambda m: WAITS}, "they explain 5% of it"),
+        (promises.WAITS, {"waits": lambda m: WAITS.model_copy(update={"busy_s": 40.0})}, "UNSAMPLED lasted"),
+    ],
+)
+def test_each_promise_can_be_broken(outcome, promise, changes, words):
+    changed = outcome.measurement.model_copy(update={name: new(outcome.measurement) for name, new in changes.items()})
+    found = {p.name: p for p in judged([outcome.model_copy(update={"measurement": changed})], SECRET)}
+    assert words in broken(found)[promise]
+    assert "layout.data_files 1, workload.rows_per_transaction" in broken(found)[promise]
+
+
+@pytest.mark.parametrize(
+    ("promise", "changes", "words"),
+    [
+        (promises.ROWS, {"measurement": None, "reason": "the server went away"}, "the server went away"),
+        (promises.PROGRESS, {"progress": ()}, "never told"),
+        (promises.PROGRESS, {"progress": (5, 3)}, "3 rows were told"),
+        (promises.PROGRESS, {"progress": (4 * ROWS + 1,)}, f"{4 * ROWS + 1} rows were told, of {4 * ROWS}"),
+        (promises.SECRETS, {"stored": f"dsn {SECRET}"}, "the password is in it"),
+    ],
+)
+def test_what_comes_beside_a_measurement_is_judged_as_well(outcome, promise, changes, words):
+    found = {p.name: p for p in judged([outcome, outcome.model_copy(update=changes)], SECRET)}
+    assert words in broken(found)[promise]
+
+
+def test_a_server_that_can_not_tell_leaves_a_promise_open(outcome):
+    no_cpu = outcome.measurement.model_copy(
+        update={"waits": WAITS.model_copy(update={"cpu_s": None, "runqueue_s": None})}
+    )
+    found = {p.name: p for p in judged([outcome.model_copy(update={"measurement": no_cpu})], "")}
+    assert found[promises.CONSERVATION].state == "open"
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd):
+    def type_(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return type_
+
+
+def test_the_doctor_prints_a_line_a_promise_and_ends_with_0_when_all_are_kept(monkeypatch, typed):
+    with recorded() as answers:
+        monkeypatch.setenv("LAB", answers.dsn())
+        monkeypatch.setattr(suite, "ROWS_PER_CONNECTION", ROWS)
+        code, out, err = typed("doctor", "--target", "LAB")
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("pass  ")] == [
+        f"pass  {name}" for name in promises.ALL
+    ]
+    assert f"{len(promises.ALL)} kept, 0 broken, 0 open" in out
+    assert "cleaning up" in err
+
+
+@pytest.mark.parametrize(
+    "wrong", ["s3cret", "oracle://me:s3cret@host", "://", "NOT_SET_ANYWHERE", "mssql:me:s3cret@host"]
+)
+def test_a_target_that_is_none_is_refused_and_not_shown(typed, wrong):
+    code, out, err = typed("doctor", "--target", wrong)
+    assert code == 2
+    assert "--target" in err
+    if "NOT_SET" not in wrong and wrong != "s3cret":
+        assert "s3cret" not in out + err
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_given_as_a_target_is_an_engine_or_refused(text):
+    refused = False
+    try:
+        engine = engine_of(text)
+    except SpecError:
+        refused = True
+    assert refused or engine in ("postgres", "sqlserver")

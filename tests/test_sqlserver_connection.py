@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_sqlserver import PASSWORD, recorded
+from sqlserver_specs import config
+from tds_server import Answer, ServerError
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+from storagelab.targets.sqlserver import connection
+from storagelab.targets.sqlserver.connection import DriverError, Session, connect, dsn_of, read_dsn, words
+
+VARIABLE = "STORAGELAB_TESTED"
+
+
+def target(**keys) -> TargetConfig:
+    return TargetConfig(engine="sqlserver", **keys)
+
+
+def test_a_dsn_is_read_part_by_part():
+    dsn = read_dsn("mssql://la%40b:p%2Fw@db.example:1444/orders?instance=LAB&encrypt=require", "target.dsn")
+    assert (dsn.host, dsn.port, dsn.user, dsn.password) == ("db.example", 1444, "la@b", "p/w")
+    assert (dsn.database, dsn.server, dsn.encryption) == ("orders", "db.example\\LAB", "require")
+
+
+def test_what_is_left_out_of_a_dsn_is_as_usual():
+    dsn = read_dsn("sqlserver://me@host", "target.dsn")
+    assert (dsn.port, dsn.database, dsn.server, dsn.encryption) == (1433, "", "host", "request")
+
+
+def test_a_password_may_stand_where_the_servers_own_tool_looks(monkeypatch):
+    monkeypatch.setenv(connection.PASSWORD_VARIABLE, "of sqlcmd")
+    assert dsn_of(target(dsn="mssql://me@host")).password == "of sqlcmd"
+    assert read_dsn("mssql://me:mine@host", "target.dsn").password == "mine"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "problem"),
+    [
+        ("postgresql://me@host", "does not begin with mssql://"),
+        ("mssql://host/database", "names no host or no user"),
+        ("mssql://me:secret@", "names no host or no user"),
+        ("mssql://me:secret@host:port", "not a connection string that can be read"),
+        ("mssql://me:secret@[host", "not a connection string that can be read"),
+        ("mssql://me:secret@host?timeout=3", "option that is not known (timeout)"),
+        ("mssql://me:secret@host?encrypt=yes", "must be one of off, request, require"),
+    ],
+)
+def test_a_dsn_that_can_not_be_used_is_refused_and_not_shown(dsn, problem):
+    with pytest.raises(PreflightError) as refused:
+        read_dsn(dsn, "target.dsn_env")
+    assert problem in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert refused.value.key == "target.dsn_env"
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_reading_of_a_dsn(text):
+    with contextlib.suppress(PreflightError):
+        assert read_dsn(f"mssql://{text}", "target.dsn").host
+
+
+def test_a_variable_that_is_not_set_is_named(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(PreflightError, match=f"{VARIABLE} is not set"):
+        dsn_of(config().target)
+
+
+def test_a_password_is_never_part_of_how_a_dsn_is_shown():
+    assert "secret" not in repr(read_dsn("mssql://me:secret@host", "target.dsn"))
+
+
+def test_a_closed_port_is_told_in_the_drivers_words(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "mssql://me:secret@127.0.0.1:1/master")
+    with pytest.raises(PreflightError) as refused:
+        connect(config().target)
+    assert "Unable to connect" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_wrong_password_is_told_in_the_servers_words_without_it(monkeypatch):
+    with recorded() as running:
+        monkeypatch.setenv(VARIABLE, running.dsn(password="not this one"))
+        with pytest.raises(PreflightError) as refused:
+            connect(config().target)
+    assert "Msg 18456: Login failed for user 'lab'." in str(refused.value)
+    assert "not this one" not in str(refused.value)
+
+
+def test_each_refused_login_is_told_in_its_own_words_however_many_there_were(monkeypatch):
+    with recorded() as running:
+        monkeypatch.setenv(VARIABLE, running.dsn(password="wrong"))
+        for _ in range(2):
+            with pytest.raises(PreflightError, match="Msg 18456: Login failed for user 'lab'"):
+                connect(config().target)
+        monkeypatch.setenv(VARIABLE, running.dsn())
+        with pytest.raises(PreflightError, match='Msg 4060: Cannot open database "absent"'):
+            connect(config().target, database="absent")
+
+
+def test_a_server_that_repeats_the_password_does_not_get_it_through(monkeypatch):
+    with recorded() as running:
+        monkeypatch.setenv(VARIABLE, running.dsn())
+
+        def chatty(login):
+            raise ServerError(18456, f"You said {login.password}", severity=14)
+
+        running.wire._log_in = chatty
+        with pytest.raises(PreflightError) as refused:
+            connect(config().target)
+    assert PASSWORD not in str(refused.value)
+    assert "********" in str(refused.value)
+
+
+def test_every_kind_of_value_comes_over_the_wire_as_it_was(monkeypatch):
+    row = (2**60, "Ünï'cødé \U0001f600", b"\0\x01", None, True, 0.5, -1)
+    with recorded() as running:
+        running.wire._answer = lambda login, text: (
+            Answer([""], [(login.spid,)])
+            if "@@SPID" in text
+            else Answer(["A", "b", "c", "d", "e", "f", "g"], [row, row])
+        )
+        monkeypatch.setenv(VARIABLE, running.dsn())
+        session = connect(config().target)
+        names, rows = session.table("SELECT 1")
+        assert names == ["a", "b", "c", "d", "e", "f", "g"]
+        assert rows == [row, row]
+        assert session.records("SELECT 1")[0]["b"] == row[1]
+        session.close()
+        session.close()
+
+
+def test_an_error_of_a_statement_is_in_the_servers_words_with_its_number(monkeypatch):
+    with recorded() as running:
+        running.server.refuse["boom"] = ServerError(208, "Invalid object name 'boom'.")
+        monkeypatch.setenv(VARIABLE, running.dsn())
+        session = connect(config().target)
+        with pytest.raises(DriverError) as failed:
+            session.rows("SELECT * FROM boom")
+        assert words(failed.value) == "Msg 208: Invalid object name 'boom'."
+        assert session.value("SELECT @@SPID") == session.spid
+        session.close()
+
+
+def test_more_sessions_than_the_driver_allows_by_itself_can_be_had(monkeypatch):
+    with recorded() as running:
+        monkeypatch.setenv(VARIABLE, running.dsn())
+        connection.allow_sessions(40)
+        sessions = [Session(dsn_of(config().target), "storagelab") for _ in range(40)]
+        assert len({session.spid for session in sessions}) == 40
+        for session in sessions:
+            session.close()
+
+
+def test_without_the_driver_the_way_to_get_it_is_told():
+    program = (
+        "import sys; sys.modules['pymssql'] = None\n"
+        "from storagelab.errors import PreflightError\n"
+        "try:\n    import storagelab.targets.sqlserver.connection\n"
+        "except PreflightError as error:\n    sys.stdout.write(str(error))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "pymssql, is not installed" in told
+    assert "pip install 'storagelab[sqlserver]'" in told

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recorded_sqlserver import recorded
+from sqlserver_specs import PREFIX, config, plan_of, site
+from tds_server import Answer, ServerError
+
+from storagelab import matrix, spec
+from storagelab.errors import PreflightError, SpecError
+from storagelab.rules import config_of
+from storagelab.sqlserver_facts import latch_note
+from storagelab.targets.sqlserver.preflight import check
+
+
+@pytest.fixture
+def running(monkeypatch):
+    with recorded() as running:
+        monkeypatch.setenv("STORAGELAB_TESTED", running.dsn())
+        yield running
+
+
+@pytest.fixture
+def server(running):
+    return running.server
+
+
+def refused(*configs) -> PreflightError:
+    with pytest.raises(PreflightError) as error:
+        check(plan_of(*configs), site())
+    return error.value
+
+
+def test_a_server_that_can_run_all_is_described_and_nothing_is_touched(server):
+    found = check(plan_of(config(), config(layout={"data_files": 4})), site())
+    assert found.server == "SQL Server 2019 (15.0.4153.1), Developer Edition (64-bit), attached"
+    assert [(need.name, need.path, need.free_bytes) for need in found.volumes] == [
+        ("a", "/data/a", 100 * 2**30), ("b", "/data/b", 100 * 2**30),
+    ]  # fmt: skip
+    assert server.names == {"master", "somebody"}
+    assert not [batch for batch in server.batches if batch.split()[0] in ("CREATE", "ALTER", "DROP", "BACKUP")]
+
+
+def test_it_says_plainly_that_no_live_server_was_met_yet(server):
+    assert "has not met a live server yet" in check(plan_of(config()), site()).notes[0]
+
+
+def test_volumes_are_as_the_operator_says(server):
+    assert any("volumes are as you describe them" in note for note in check(plan_of(config()), site()).notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "hint"),
+    [
+        ({"version": "12.0.6024.0"}, "which is too old", "2016 and later"),
+        ({"engine_edition": 5}, "Azure SQL Database", "a SQL Server of your own"),
+        ({"may_create": 0}, "lacks the right CREATE ANY DATABASE", "GRANT CREATE ANY DATABASE"),
+        ({"may_view_state": 0}, "lacks the right VIEW SERVER STATE", "GRANT VIEW SERVER STATE"),
+        (
+            {"version": "16.0.4085.2", "may_view_state": 0, "may_view_performance": 0},
+            "lacks the right VIEW SERVER PERFORMANCE STATE",
+            "GRANT VIEW SERVER PERFORMANCE STATE",
+        ),
+        ({"max_connections": 15}, "room for 6 more connections, 7 are needed", "user connections"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_way_out(server, changes, words, hint):
+    server.facts |= changes
+    error = refused(config())
+    assert words in str(error)
+    assert hint in error.hint
+    assert error.key == "target.dsn_env"
+
+
+def test_a_server_with_too_few_worker_threads_for_a_common_start_is_refused(server):
+    error = refused(config(workload={"connections": 449}))
+    assert (error.key, "512 worker threads" in str(error)) == ("workload.connections", True)
+    assert "at most 448" in error.hint
+    check(plan_of(config(workload={"connections": 448})), site())
+
+
+def test_transactions_that_may_lock_the_whole_table_are_told_of(server):
+    load = {"rows_per_connection": 5000, "rows_per_transaction": 5000}
+    assert any("lock the whole table" in note for note in check(plan_of(config(workload=load)), site()).notes)
+    assert not any("lock the whole table" in note for note in check(plan_of(config()), site()).notes)
+
+
+def test_the_spec_in_the_documentation_is_one():
+    text = (Path(__file__).resolve().parent.parent / "docs" / "sqlserver.md").read_text()
+    found = text.split("```toml\n")[1].split("```")[0]
+    assert len(matrix.expand(spec.parse(found, "lab.toml")).cells) == 5 * 2 * 2
+
+
+def test_from_2022_on_the_smaller_right_is_enough(server):
+    server.facts |= {"version": "16.0.4085.2", "may_view_state": 0, "may_view_performance": 1}
+    assert "SQL Server 2022" in check(plan_of(config()), site()).server
+
+
+def test_a_server_newer_than_any_known_is_measured_under_its_number(server):
+    server.facts |= {"version": "18.0.100.1", "may_view_performance": 1}
+    assert check(plan_of(config()), site()).server.startswith("SQL Server 18.0.100.1,")
+
+
+def test_a_volume_that_the_server_does_not_see_is_refused(running):
+    def blind(login, text):
+        return Answer([""], [(False,)]) if "dm_os_file_exists" in text else running.server.answer(login, text)
+
+    running.wire._answer = blind
+    error = refused(config(volumes={"a": {"path": "D:\\data", "remote": True}}))
+    check(plan_of(config()), site())
+    assert (error.key, "no folder that the server sees" in str(error)) == ("volumes.a.path", True)
+
+
+def test_a_server_that_does_not_tell_of_its_drives_is_believed(server):
+    server.refuse["dm_os_enumerate_fixed_drives|dm_os_file_exists"] = ServerError(300, "VIEW SERVER STATE was denied")
+    found = check(plan_of(config()), site())
+    assert [need.free_bytes for need in found.volumes] == [None, None]
+    assert found.volumes[0].needed_bytes
+
+
+def test_2016_is_not_asked_for_views_that_came_later(server):
+    server.facts |= {"version": "13.0.6300.2"}
+    check(plan_of(config()), site())
+    assert not [batch for batch in server.batches if "dm_os_enumerate" in batch or "dm_os_file_exists" in batch]
+
+
+def test_lack_of_space_is_told_of_all_volumes_on_the_drive(server):
+    error = refused(config(workload={"rows_per_connection": 10**9}))
+    assert "/ on the server lacks space" in str(error)
+    assert error.key == "volumes.a.path and volumes.b.path"
+
+
+def test_a_statement_that_the_server_refuses_is_told_in_its_words(server):
+    server.refuse["FROM sys.configurations"] = ServerError(229, "The SELECT permission was denied.")
+    assert "the server says: Msg 229: The SELECT permission was denied." in str(refused(config()))
+
+
+def test_what_can_not_be_done_on_another_machine_is_refused(server):
+    assert refused(config(between_runs={"drop_page_cache": True})).key == "between_runs.drop_page_cache"
+
+
+def test_a_path_with_a_line_break_is_refused_by_name(server):
+    error = refused(config(volumes={"a": {"path": "/data\n", "remote": True}}))
+    assert (error.key, "control character" in str(error)) == ("volumes.a.path", True)
+
+
+def test_a_kind_of_load_that_is_not_made_here_is_not_taken_for_another(server):
+    other = config()
+    other = other.model_copy(update={"workload": other.workload.model_copy(update={"kind": "mixed"})})
+    assert refused(other).key == "workload.kind"
+
+
+def test_a_setting_is_refused_by_key(server):
+    assert refused(config(target={"settings": {"recovery": "none"}})).key == "target.settings.recovery"
+
+
+def test_where_numbers_of_files_are_compared_the_versions_latches_are_told(server):
+    notes = check(plan_of(config(), config(layout={"data_files": 8})), site()).notes
+    assert [note for note in notes if "PFS" in note] == [latch_note(15)]
+    assert not [note for note in check(plan_of(config()), site()).notes if "PFS" in note]
+    assert "does neither" in latch_note(14)
+    assert "may gain less here" in latch_note(15)
+    assert "little may be left" in latch_note(16)
+    assert all("2022-07-21" in latch_note(major) for major in (13, 14, 15, 16, 17, 18))
+
+
+def test_what_a_spec_of_sql_server_must_say_is_asked_for_by_key():
+    base = {"target": {"engine": "sqlserver"}, "volumes": {"a": {"path": "D:\\data"}}}
+    with pytest.raises(SpecError, match="starts no SQL Server"):
+        config_of(base)
+    base["target"]["dsn_env"] = "X"
+    with pytest.raises(SpecError, match=r"volumes\.a\.remote: is missing"):
+        config_of(base)
+    base["volumes"]["a"]["remote"] = True
+    assert config_of({**base, "layout": {"log": "a"}}).log_volume == "a"
+
+
+def test_only_engines_that_need_no_folder_of_ours_take_remote_volumes():
+    with pytest.raises(SpecError, match="must be on this machine"):
+        config_of({"target": {"engine": "postgres"}, "volumes": {"a": {"path": "/data", "remote": True}}})
+
+
+def test_the_name_of_the_database_is_ours(server):
+    assert site().prefix == PREFIX
