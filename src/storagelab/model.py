@@ -108,7 +108,17 @@ class VolumeConfig(Frozen):
     """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
 
     path: str | None = None
-    engine: Literal["postgres", "sqlserver", "simulated", "raw-io"]
+    remote: bool = Field(False, description="the folder is on the server's machine, as its operator says")
+    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="neighbours make pairs; an array of a RAID-100 is a row of neighbours"
+    )
+    raid: Literal["0", "1", "5", "10", "100"] | None = Field(None, description="how several drives make one volume")
+    stripe_bytes: int | None = Field(None, ge=512, lt=2**63, description="that lie together on a drive")
+    arrays: int | None = Field(None, ge=1, le=1024, description="of a RAID-100")
+    offset_bytes: int = Field(0, ge=0, lt=2**63, description="where the file system begins")
+    cache: CacheConfig | None = None
+    link: LinkConfig | None = None
+    lost: tuple[str, ...] = Field((), description="drives that have failed")
 
 
 class LayoutConfig(Frozen):

@@ -99,7 +99,7 @@ def _only_simulated(config: Config) -> Iterator[SpecError]:
         **{
             f"volumes.{name}.{key}": True
             for name, volume in config.volumes.items()
-            for key in sorted(volume.model_fields_set - {"path"})
+            for key in sorted(volume.model_fields_set - {"path", "remote"})
         },
         "between_runs.format_drives": between.format_drives,
         "between_runs.move_files": between.move_files,
@@ -121,6 +121,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
     said = {
         **{f"target.{name}": name in target.model_fields_set for name in ("settings", "bin_dir", "dsn", "dsn_env")},
         **{f"volumes.{name}.path": volume.path is not None for name, volume in config.volumes.items()},
+        **{f"volumes.{name}.remote": volume.remote for name, volume in config.volumes.items()},
         **{
             f"between_runs.{name}": name in between.model_fields_set
             for name in ("checkpoint", "drop_page_cache", "pause_s")
