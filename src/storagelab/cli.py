@@ -255,7 +255,7 @@ def show_profile(name: Annotated[str, typer.Argument(metavar="NAME", help="A pro
     """Print every figure of a profile with its label and its source; and its room, speed, cost and need of host memory."""
     profile = profiles.load(name, Path())
     print_profile(_out(), profile)
-    print_sizing(_out(), profile, sizing(profile))
+    print_sizing(_out(), sizing(profile))
 
 
 @app.callback(invoke_without_command=True)

@@ -38,7 +38,7 @@ def print_profile(console: Console, profile: Profile) -> None:
     print_table(console, columns, indent=0)
 
 
-def print_sizing(console: Console, profile: Profile, sizing: Sizing) -> None:
+def print_sizing(console: Console, sizing: Sizing) -> None:
     """Room, requests a second and what they cost; then the host's memory for the drive's map, if it is kept there."""
     console.print()
     print_paragraph(console, "What one has to offer", style="bold")

@@ -1,7 +1,7 @@
 """Does the host have memory for the maps of its drives? A drive without enough goes off-line: that is said before, at `plan`.
 
-What is compared is the least that must be mapped: the pages of the table at the end of a run, or, of raw I/O on drives that
-were filled, all of a drive. The log and what earlier runs left behind come on top, so a run may still fail of it.
+What is compared is the least that must be mapped: the pages of the table at the end of a run and the log of its rows, or, of
+raw I/O on drives that were filled, all of a drive. What earlier runs left behind comes on top, so a run may still fail of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from storagelab.model import Config
 from storagelab.profiles import FlashProfile
 
 _PAGE_BYTES = 8192
+_LOG_BYTES = 8_000_000_000
+"""The core's default size of the log."""
 _ROWS_PER_LEAF = 50 * 0.6931471805599453
 """50 rows a page; random inserts settle at ln 2 full."""
 
@@ -54,15 +56,22 @@ def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config:
 def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float]:
     """Bytes on each single drive of a cell that must be mapped in the end, at least."""
     mapped: dict[str, float] = {}
-    for name in config.data_volumes:
+    for name in config.volumes_used:
         volume = content["volumes"][name]
-        drives = volume["drives"]
-        for drive in drives:
+        for drive in volume["drives"]:
             if not config.target.raw_io:
-                mapped[drive] = _table_bytes(config) * _files_share(config, name) * _drive_share(volume)
+                data_bytes = _table_bytes(config) * _files_share(config, name)
+                data_bytes += _log_bytes(content, config) if name == config.log_volume else 0.0
+                mapped[drive] = data_bytes * _drive_share(volume)
             elif config.target.prepared != "formatted":
                 mapped[drive] = _usable_bytes(content["drives"][drive])
     return mapped
+
+
+def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
+    """Written once round at most; records of splits and commits apart."""
+    written = config.workload.rows * content["server"]["costs"]["log_row_bytes"]["value"]
+    return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
 
 
 def _table_bytes(config: Config) -> float:
