@@ -223,7 +223,7 @@ fn files_that_were_moved_over_the_end_of_the_drive_go_on_at_its_beginning_and_so
     let mut layout = Layout::of(&checked, &checked.runs[0]).expect("it fits");
     let mut goes_over = |seed: &u64| {
         layout.shift(&mut Rng::stream(*seed, "file system"));
-        layout.shifted(0, 0) + 100_000 > layout.drive_bytes[0]
+        layout.shifted(0, 0) + 100_000 > layout.volume_bytes[0]
     };
     scenario["runs"][0]["seed"] = json!((0..100_000).find(|seed| goes_over(seed)));
     let outcome = &outcomes(&scenario)[0];

@@ -28,6 +28,8 @@ pub struct Reading {
     pub splits: u64,
     /// Index pages above the leaves that were split.
     pub index_splits: u64,
+    /// Rows read one by one.
+    pub point_reads: u64,
     /// Leaves.
     pub leaf_pages: u64,
     /// Checkpoints that came to their end.
@@ -95,6 +97,7 @@ impl Engine<'_> {
             log_bytes,
             splits: counters.splits.get(),
             index_splits: counters.index_splits.get(),
+            point_reads: counters.point_reads.get(),
             leaf_pages: u64::from(self.tree.borrow().len()),
             checkpoints: counters.checkpoints.get(),
             checkpoint_pages: counters.checkpoint_pages.get(),
