@@ -65,6 +65,8 @@ const KEY_PARENT: u64 = 2;
 const KEY_GRANDPARENT: u64 = 3;
 const KEY_PFS: u64 = 4;
 const KEY_GAM: u64 = 5;
+/// Whichever leaf is the last.
+const KEY_EDGE: u64 = 6;
 
 /// Counted as they happen.
 #[derive(Debug, Default)]
