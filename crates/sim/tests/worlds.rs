@@ -62,7 +62,7 @@ fn a_figure_that_nobody_would_think_of_is_refused_by_name_or_makes_a_world_like_
         judge(seed, |seed| live(seed, &world(seed), &mut tally));
     }
     println!("{tally:?}");
-    assert!(tally.refused > 40 && tally.whole > 40, "{tally:?}");
+    assert!(tally.refused > 30 && tally.whole > 40, "{tally:?}");
 }
 
 /// Which worlds to run: one, a range, or the usual ones.
