@@ -3,7 +3,7 @@
 mod world;
 
 use serde_json::{Value, json};
-use storagelab_sim::outcome::RunOutcome;
+use storagelab_sim::outcome::{RunOutcome, WaitRow};
 use storagelab_sim::run::Block;
 use world::{article_a, float, off, outcomes, read, run, waits};
 
@@ -105,7 +105,7 @@ fn ascending_rows_take_a_page_each_and_no_page_is_ever_read() {
     assert!(counters.log_bytes > 8192 * outcome.rows, "{counters:?}");
     let pages_a_write = float(counters.written_pages) / float(counters.writes);
     assert!(pages_a_write > 12.0, "{pages_a_write} pages a write");
-    let all: u64 = outcome.waits.iter().map(|row| row.wait_ns()).sum();
+    let all: u64 = outcome.waits.iter().map(WaitRow::wait_ns).sum();
     assert_eq!(
         all + outcome.cpu_ns + outcome.finished_early_ns,
         u64::from(outcome.connections) * outcome.elapsed_ns
