@@ -9,8 +9,9 @@ import pytest
 from real_servers import ROWS, ask, connect, site_at, small
 
 from storagelab.errors import RunFailed
+from storagelab.targets.loops import REPORT_ROWS, rows_per_report
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.workload import REPORT_ROWS, Workers, rows_per_report
+from storagelab.targets.postgres.workload import Workers
 
 SCHEMA = "storagelab_0badcafe"
 GATE = 4711

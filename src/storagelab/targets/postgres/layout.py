@@ -17,7 +17,8 @@ from psycopg import sql
 from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.targets.folders import Folders
-from storagelab.targets.postgres.server import make_folder
+from storagelab.targets.steps import check_places, check_same
+from storagelab.targets.unprivileged import make_folder
 
 Connection = psycopg.Connection[Any]
 
@@ -233,9 +234,9 @@ class Layout:
         tables = sum(1 for _, kind, _, _ in rows if kind == "r")
         asked = [self._asked_place(number) for number in self.data_files]
         return [
-            _check("data files", str(len(self.data_files)), str(tables)),
-            _check_places("place of the data files", asked, self._got(places, "r")),
-            _check_places("place of the indexes", asked, self._got(places, "i")),
+            check_same("data files", str(len(self.data_files)), str(tables), "pg_class"),
+            check_places("place of the data files", asked, self._got(places, "r"), "pg_tablespace_location"),
+            check_places("place of the indexes", asked, self._got(places, "i"), "pg_tablespace_location"),
         ]
 
     def _asked_place(self, number: int) -> str:
@@ -243,19 +244,3 @@ class Layout:
 
     def _got(self, places: Mapping[tuple[str, str], str], kind: str) -> list[str]:
         return [places.get((self.partition(number), kind), "absent") for number in self.data_files]
-
-
-def _check(name: str, asked: str, got: str) -> Check:
-    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="pg_class")
-
-
-def _check_places(name: str, asked: list[str], got: list[str]) -> Check:
-    """One check over all data files: the folders they lie in, or the first that lies elsewhere."""
-    wrong = [
-        f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there
-    ]
-    folders = sorted({str(Path(place).parent) if place != "default" else place for place in asked})
-    found = wrong[:1] or sorted({str(Path(place).parent) if place != "default" else place for place in got})
-    return Check(
-        name=name, asked=", ".join(folders), got=", ".join(found), ok=not wrong, read_from="pg_tablespace_location"
-    )

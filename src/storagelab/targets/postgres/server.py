@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import difflib
 import os
 import re
@@ -11,7 +10,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,7 +19,8 @@ from pathlib import Path
 import psycopg
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets.postgres.binaries import Binaries, unprivileged
+from storagelab.targets.postgres.binaries import Binaries
+from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
 USER = "storagelab"
@@ -29,7 +28,6 @@ PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
-_PR_SET_PDEATHSIG = 1
 _SOCKET_PREFIX = "storagelab-socket-"
 _LONGEST_TEMPORARY_FOLDER = 60
 _OWN_SETTINGS = (
@@ -78,7 +76,7 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
         folder = Path(folder_name)
         (folder / "postgresql.conf").touch()
         (folder / "postgresql.auto.conf").touch()
-        _give_to_server(folder)
+        give_to_server(folder)
         command = [*unprivileged().prefix, binaries.program("postgres"), "-D", folder_name, "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
@@ -118,32 +116,6 @@ def _in_file(text: str) -> str:
     """A value as the server's configuration file wants it, where backslashes and quotes mean something."""
     escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
     return f"'{escaped}'"
-
-
-def _give_to_server(folder: Path) -> None:
-    owner = unprivileged().owner
-    if owner is not None:
-        os.chown(folder, *owner)
-
-
-def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """An empty folder of the server's, mode 0700 as PostgreSQL demands; of `owner` (uid, gid) where one is named."""
-    folder.mkdir(mode=0o700, parents=True)
-    if owner is not None:
-        os.chown(folder, *owner)
-    else:
-        _give_to_server(folder)
-
-
-_LIBC = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    """In the child: ask Linux to stop the server at once if storagelab is killed, so that nothing is left running."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
-
-
-_IN_CHILD = _die_with_parent if sys.platform == "linux" else None
 
 
 class StartFailed(RunFailed):
@@ -192,7 +164,7 @@ class Server:
                 stderr=log,
                 env=_environment(),
                 start_new_session=True,
-                preexec_fn=_IN_CHILD,
+                preexec_fn=IN_CHILD,
             )
         self._await_ready()
 
@@ -204,7 +176,7 @@ class Server:
         ]  # fmt: skip
         # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=_IN_CHILD,
+            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=IN_CHILD,
             start_new_session=True,
         )  # fmt: skip
         if said.returncode != 0:

@@ -11,10 +11,11 @@ from pathlib import Path
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Config, Plan
 from storagelab.targets.folders import Site
-from storagelab.targets.postgres.binaries import Binaries, binaries_for, may_enter
+from storagelab.targets.postgres.binaries import Binaries, binaries_for
 from storagelab.targets.postgres.server import Server, Settings, StartFailed, settings_text
 from storagelab.targets.postgres.settings import private_settings
 from storagelab.targets.uninterrupted import uninterrupted
+from storagelab.targets.unprivileged import may_enter
 
 MOST_TRIALS = 8
 """A start takes about half a second; of more kinds of server the first ones are tried."""

@@ -14,27 +14,12 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
 from storagelab.model import WorkloadConfig
-from storagelab.values import Frozen
+from storagelab.targets.loops import Loop, rows_per_report
 
 Connection = psycopg.Connection[Any]
 
 POLL_S = 0.2
 GATE_TIMEOUT_S = 60.0
-REPORT_ROWS = 200
-"""A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
-
-
-class Loop(Frozen):
-    """One connection's work, by the server's clock, in seconds since the epoch."""
-
-    started_s: float
-    finished_s: float
-
-
-def rows_per_report(workload: WorkloadConfig) -> int:
-    """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
-    per_transaction = workload.rows_per_transaction
-    return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
 
 
 class Workers:
