@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import os
 import re
-import secrets
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import psycopg
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.postgres.binaries import Binaries
+from storagelab.targets.private import make_socket_folder, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
@@ -28,8 +28,6 @@ PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
-_SOCKET_PREFIX = "storagelab-socket-"
-_LONGEST_TEMPORARY_FOLDER = 60
 _OWN_SETTINGS = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
     "config_file", "hba_file", "ident_file", "external_pid_file",
@@ -148,12 +146,7 @@ class Server:
         """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
         make_folder(self.data_folder)
         make_folder(self.log_folder)
-        # A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
-        short = None if len(tempfile.gettempdir()) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"  # noqa: S108
-        self._socket_folder = Path(short or tempfile.gettempdir()) / f"{_SOCKET_PREFIX}{secrets.token_hex(4)}"
-        # Noted before it is made, so that whoever cleans up after a kill knows of it in any case.
-        _socket_note(self.data_folder).write_text(str(self._socket_folder), encoding="utf-8")
-        make_folder(self._socket_folder)
+        self._socket_folder = make_socket_folder(self.data_folder)
         self._init_database()
         self._write_settings()
         with self.server_log.open("ab") as log:
@@ -240,37 +233,21 @@ class Server:
             self._socket_folder = None
 
 
-def _socket_note(data_folder: Path) -> Path:
-    """Where the place of a server's socket is written down, for whoever cleans up after a kill."""
-    return data_folder.with_name(data_folder.name + ".socket")
-
-
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    with contextlib.suppress(OSError):
-        socket_folder = Path(_socket_note(data_folder).read_text(encoding="utf-8"))
-        if socket_folder.name.startswith(_SOCKET_PREFIX):
-            shutil.rmtree(socket_folder, ignore_errors=True)
+    remove_socket_folder_of(data_folder)
     try:
         pid = int((data_folder / "postmaster.pid").read_text(encoding="utf-8").split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
         return False
-    if not _serves(pid, data_folder):
+    if not runs_with(pid, str(data_folder)):
         return _kill_sessions(data_folder)
     os.kill(pid, signal.SIGQUIT)
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while _serves(pid, data_folder) and time.monotonic() < deadline:
+    while runs_with(pid, str(data_folder)) and time.monotonic() < deadline:
         time.sleep(0.02)
     _kill_sessions(data_folder)
     return True
-
-
-def _serves(pid: int, data_folder: Path) -> bool:
-    """Is this process a server on this very folder? Its number may have been given to another one since."""
-    try:
-        return os.fsencode(data_folder) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def _kill_sessions(data_folder: Path) -> bool:
