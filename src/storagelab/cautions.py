@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from storagelab import stats
 from storagelab.findings import Caution, CautionKind, CellSummary
 from storagelab.model import Experiment, Measurement, Plan, Run
-from storagelab.waits import SampledWaits
+from storagelab.waits import CountedWaits, SampledWaits
 
 REPETITIONS_SOUND = 5
 REPETITIONS_LEAST = 3
@@ -239,7 +239,9 @@ def few_wait_samples(evidence: Evidence) -> Iterator[Caution]:
     """figures: passes (the smallest median of a cell), limit."""
     passes: dict[str, float] = {}
     for cell_id, measurements in _by_cell(evidence).items():
-        sampled = [m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits)]
+        sampled = [
+            m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits) or (m.waits and m.waits.passes)
+        ]
         if sampled and (median := statistics.median(sampled)) < WAIT_PASSES_LEAST:
             passes[cell_id] = median
     if passes:
@@ -264,14 +266,16 @@ def no_split(evidence: Evidence) -> Iterator[Caution]:
     for cell_id, _, m in evidence.measurements():
         if m.waits is not None and not _has_split(m):
             cells.add(cell_id)
-            reasons[m.waits.no_split_reason if isinstance(m.waits, SampledWaits) else ""] += 1
+            reasons[m.waits.no_split_reason] += 1
     if reasons:
         yield evidence.caution("no-split", cells, note=True, runs=reasons.total(), reason=reasons.most_common(1)[0][0])
 
 
 def _has_split(measurement: Measurement) -> bool:
     waits = measurement.waits
-    return waits is not None and waits.cpu_s is not None and getattr(waits, "runqueue_s", 0.0) is not None
+    if isinstance(waits, CountedWaits) and any(row.signal_ns is not None for row in waits.rows):
+        return waits.cpu_s is not None
+    return waits is not None and waits.cpu_s is not None and (waits.runqueue_s is not None or not waits.passes)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

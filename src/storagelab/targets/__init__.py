@@ -56,7 +56,7 @@ def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # n
         from storagelab.targets.simulated.preflight import check as check_simulated
 
         return check_simulated(plan, site)
-    from storagelab.targets.postgres.preflight import check
+    from storagelab.targets.engines import check
 
     return check(plan, site)
 
@@ -66,9 +66,10 @@ def try_starting(plan: Plan, site: Site) -> None:
 
     Raises PreflightError with the server's own words for one that does not start.
     """
-    from storagelab.targets.postgres.trial import try_starting as try_starting_postgres
+    from storagelab.targets.engines import kinds
+    from storagelab.targets.trial import try_kinds
 
-    try_starting_postgres(plan, site)
+    try_kinds(kinds(plan, site))
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
@@ -76,9 +77,9 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
     A simulated cell's drives come from the run before it, so its target is opened from its block: `targets.simulated`.
     """
-    from storagelab.targets.postgres.target import PostgresTarget
+    from storagelab.targets.engines import engine_of
 
-    return PostgresTarget(config, site)
+    return engine_of(config).open(config, site)
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
@@ -88,16 +89,18 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     if plan.simulated:
         return []
-    from storagelab.targets.postgres.target import sweep as sweep_postgres
+    from storagelab.targets.engines import ENGINES
+    from storagelab.targets.sweeping import sweep as sweep_all
 
-    return sweep_postgres(plan, site)
+    stop_orphans = [engine.stop_orphan for engine in ENGINES.values()]
+    return sweep_all(plan, site, stop_orphans, {name: engine.drop_leftovers for name, engine in ENGINES.items()})
 
 
 def server_abilities() -> tuple[Ability, ...]:
     """Which servers this machine could start, for the doctor."""
-    from storagelab.targets.postgres.doctor import abilities
+    from storagelab.targets.engines import ENGINES
 
-    return abilities()
+    return tuple(ability for engine in ENGINES.values() for ability in engine.abilities())
 
 
 __all__ = [

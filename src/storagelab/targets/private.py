@@ -9,10 +9,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from storagelab.errors import RunFailed
 from storagelab.targets.unprivileged import make_folder
 
 _SOCKET_PREFIX = "storagelab-socket-"
 _LONGEST_TEMPORARY_FOLDER = 60
+
+
+class StartFailed(RunFailed):
+    """A database was made, or nearly, and the server did not come up on it with the settings asked for."""
 
 
 def make_socket_folder(data_folder: Path) -> Path:

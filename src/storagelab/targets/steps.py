@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from storagelab import host
-from storagelab.model import BetweenRunsConfig, Check, Config
+from storagelab.model import BetweenRunsConfig, Check, Config, WorkloadConfig
 from storagelab.targets.folders import Site
+
+Counters = dict[str, dict[str, float]]
+"""A server's counters, `group -> name -> value`, units last in names."""
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
@@ -28,6 +32,17 @@ def check_watching(error: str) -> list[Check]:
     if not error:
         return []
     return [Check(name="watching", asked="the whole run", got=error, ok=False, read_from="the sampler")]
+
+
+def check_reads(workload: WorkloadConfig, made: int, found: int) -> Check:
+    """The mixed workload promises its reads, each of a row that is there."""
+    wanted = workload.connections * math.floor(workload.reads_per_row * workload.rows_per_connection + 1e-6)
+    # A sum of fractions may reach a whole number one row early or late.
+    ok = found == made and abs(made - wanted) <= workload.connections
+    return Check(
+        name="point reads", asked=f"{wanted} reads of existing rows", got=f"{made} reads, {found} of them found their row",
+        ok=ok, read_from="the loops",
+    )  # fmt: skip
 
 
 def check_same(name: str, asked: str, got: str, read_from: str) -> Check:
@@ -58,3 +73,15 @@ def places_of(config: Config, site: Site) -> tuple[object, ...]:
     """What tells apart two cells that may leave something in different places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
+
+
+def difference(before: Counters, after: Counters) -> Counters:
+    """What was counted between two readings; what stood still is left out."""
+    changed: Counters = {}
+    for group, counters in after.items():
+        earlier = before.get(group, {})
+        moved = {name: value - earlier.get(name, 0.0) for name, value in counters.items()}
+        moved = {name: value for name, value in moved.items() if value}
+        if moved:
+            changed[group] = moved
+    return changed

@@ -113,3 +113,22 @@ def check_between_runs(configs: Iterable[Config]) -> None:
                 key="between_runs.drop_page_cache",
                 hint="run storagelab as root, or set it to false",
             )
+
+
+def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
+    """The account that the volume's data folders must be given to. `owner` (uid, gid) is that of an attached server, None
+    where it does not run on this machine. Raises PreflightError when the folders can't be made for it."""
+    if owner is None:
+        raise PreflightError(
+            "the server does not run on this machine, so storagelab can't make data folders on its volumes",
+            key=f"volumes.{volume}.path",
+            hint="leave [volumes] out to measure where the server keeps its files, "
+            "or run storagelab on the server's machine",
+        )
+    if os.geteuid() not in (0, owner[0]):
+        raise PreflightError(
+            f"only root can make folders under {path} that belong to the server's account (uid {owner[0]})",
+            key=f"volumes.{volume}.path",
+            hint="run storagelab as root or as the server's own account",
+        )
+    return owner

@@ -13,7 +13,7 @@ from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings
 from storagelab.targets.unprivileged import unprivileged
-from storagelab.targets.volumes import check_between_runs, check_server_may_enter, volume_needs
+from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
 from storagelab.units import parse_bytes
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
@@ -101,7 +101,7 @@ def _check_on_server(connection: attached.Connection, facts: attached.ServerFact
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
     if on_volumes:
         for volume, path in site.volume_paths(config).items():
-            attached.check_folder_for_server(facts, volume, path)
+            check_folder_for_server(facts.process_owner, volume, path)
 
 
 def _check_no_quotes(needs: Sequence[VolumeNeed]) -> None:

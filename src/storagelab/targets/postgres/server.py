@@ -19,7 +19,7 @@ import psycopg
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.postgres.binaries import Binaries
-from storagelab.targets.private import make_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.private import StartFailed, make_socket_folder, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
@@ -114,10 +114,6 @@ def _in_file(text: str) -> str:
     """A value as the server's configuration file wants it, where backslashes and quotes mean something."""
     escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
     return f"'{escaped}'"
-
-
-class StartFailed(RunFailed):
-    """A database was made, and the server did not come up on it with the settings asked for."""
 
 
 class Server:

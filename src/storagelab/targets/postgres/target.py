@@ -17,20 +17,20 @@ from storagelab import cpu_time, host
 from storagelab.devices import DeviceCounters
 from storagelab.devices import difference as device_difference
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Check, Config, Measurement, Plan
+from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.procfs import TaskView
 from storagelab.targets import Progress, Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.postgres import attached, read_back
 from storagelab.targets.postgres.binaries import binaries_for
-from storagelab.targets.postgres.counters import difference, read_counters
+from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampled, Sampler
-from storagelab.targets.postgres.server import Server, check_settings, settings_text, stop_orphan
+from storagelab.targets.postgres.server import Server, check_settings, settings_text
 from storagelab.targets.postgres.settings import private_settings
 from storagelab.targets.postgres.workload import Workers
-from storagelab.targets.steps import check_watching, first_line, places_of, prepare_machine
+from storagelab.targets.steps import check_watching, difference, first_line, prepare_machine
 from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.values import Scalar
 
@@ -353,30 +353,8 @@ class PostgresTarget:
         return [read_back.one_row_a_page(self._own, self.layout, rows)]
 
 
-def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment left: a server still running, folders, objects on an attached server.
-
-    Says what was removed. Raises PreflightError when that can't be done, or something of such a name is not
-    storagelab's.
-    """
-    removed = []
-    for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
-        folders = Folders(site, site.volume_paths(config))
-        left = folders.leftovers()
-        stopped = [folder for folder in left if stop_orphan(folder / "server")]
-        removed += [f"stopped the server left running in {folder}" for folder in stopped]
-        if config.target.attached:
-            removed += [f"dropped {name}, left on the server by a run that was killed" for name in _sweep(config, site)]
-        try:
-            folders.remove()
-        except RunFailed as error:
-            raise PreflightError(f"what an earlier run left is still there: {error}") from error
-        removed += [f"removed {folder}, left behind by a run that was killed" for folder in left]
-    return removed
-
-
-def _sweep(config: Config, site: Site) -> list[str]:
-    """On an attached server."""
+def drop_leftovers(config: Config, site: Site) -> list[str]:
+    """What a killed run left on an attached server is dropped; says what. Raises PreflightError when it can't be."""
     with attached.connect(config.target) as connection:
         try:
             return Layout(config, site.prefix, None).drop(connection)
