@@ -14,6 +14,8 @@ class Loop(Frozen):
 
     started_s: float
     finished_s: float
+    reads_done: int = 0
+    reads_found: int = 0
 
 
 def rows_per_report(workload: WorkloadConfig) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import ssl
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -90,9 +91,9 @@ def parse_dsn(text: str, key: str) -> Address:
 
 def connect(address: Address, database: str | None = None) -> Connection:
     """A connection that commits each statement by itself. Raises pymysql.MySQLError."""
-    return pymysql.connect(
+    connection = pymysql.connect(
         user=address.user,
-        password=address.password,
+        password=address.password.encode(),  # text would be encoded as Latin-1
         host=address.host,
         port=address.port,
         database=database or address.database,
@@ -102,7 +103,24 @@ def connect(address: Address, database: str | None = None) -> Connection:
         autocommit=True,
         connect_timeout=_CONNECT_TIMEOUT_S,
         program_name=_ANNOUNCED_AS,
+        defer_connect=True,
     )
+    # PyMySQL forgets to close a socket that can't connect, so what it could not reach is found out before.
+    connection.connect(_opened(address))
+    return connection
+
+
+def _opened(address: Address) -> socket.socket | None:
+    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself to know that nobody listens in."""
+    try:
+        if address.unix_socket is None:
+            return socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT_S)
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(address.unix_socket)
+    except OSError as error:
+        place = address.unix_socket or f"{address.host}:{address.port}"
+        raise pymysql.OperationalError(2003, f"nobody answers at {place}: {error.strerror or error}") from error
+    return None
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:

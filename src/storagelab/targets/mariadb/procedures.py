@@ -11,15 +11,18 @@ PROGRESS = "storagelab_rows"
 # A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
 # keys that are there is wanted for a point read.
 _KEY = "UNHEX(MD5(CONCAT_WS('/', seed, worker, {number})))"
-
+_ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
 _INSERT = "INSERT INTO {table} () VALUES ();"
 _INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"
 _READS = f"""
             SET reads_due = reads_due + reads_per_row;
             WHILE reads_due >= 1 DO
                 SET found = NULL;
-                SELECT c6 INTO found FROM {{table}} WHERE c1 = {_KEY.format(number="FLOOR(RAND() * (done + 1))")};
-                SET reads_due = reads_due - 1, reads_done = reads_done + 1, reads_found = reads_found + (found = 42);
+                -- Apart, or every row would be compared with another key.
+                SET wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+                SELECT c6 INTO found FROM {{table}} WHERE c1 = wanted;
+                SET reads_due = reads_due - 1, reads_done = reads_done + 1;
+                SET reads_found = reads_found + COALESCE(found = 42, 0);
             END WHILE;"""
 
 _PROCEDURE = """
@@ -29,6 +32,7 @@ CREATE PROCEDURE {schema}.insert_rows(
     COMMENT '{ownership}'
 BEGIN
     DECLARE done, gate, reads_done, reads_found, found BIGINT DEFAULT 0;
+    DECLARE wanted BINARY(16);
     DECLARE reads_due DOUBLE DEFAULT 0;
     DECLARE started_s DECIMAL(20, 6);
     SET @{progress} = 0;

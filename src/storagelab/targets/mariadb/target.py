@@ -29,7 +29,7 @@ from storagelab.targets.mariadb.sampler import Sampled, Sampler
 from storagelab.targets.mariadb.server import Server
 from storagelab.targets.mariadb.settings import check_settings, private_settings, settings_text
 from storagelab.targets.mariadb.workload import Workers
-from storagelab.targets.steps import Counters, check_reads, check_watching, difference, prepare_machine
+from storagelab.targets.steps import Counters, check_reads, check_watching, difference, prepare_machine, reads_made
 from storagelab.targets.uninterrupted import uninterrupted
 
 _FOREIGN_ERRORS = (pymysql.MySQLError, PreflightError, OSError, subprocess.SubprocessError)
@@ -246,8 +246,8 @@ class MariaDBTarget:
             finally:
                 sampled = sampler.stop()
             devices_after, cpu_after = devices.read(), cpu_time.read_cpu_time(self._pid)
-            counters = difference(counters_before, self._read_counters())
-            checks = [*self._check_settings(workers), *self._check_reads(workers, counters)]
+            counters = difference(counters_before, self._read_counters()) | reads_made(loops)
+            checks = [*self._check_settings(workers), *check_reads(self.config.workload, loops)]
         finally:
             workers.close(self._own)
         counters["volumes"] = device_difference(devices_before, devices_after)
@@ -299,13 +299,6 @@ class MariaDBTarget:
             return read_back.settings(workers.first, _texts(asked), self._expected)
         asked = self.config.target.settings
         return read_back.settings(workers.first, _texts(asked), _texts(asked))
-
-    def _check_reads(self, workers: Workers, counters: Counters) -> list[Check]:
-        if self.config.workload.kind != "mixed":
-            return []
-        made, found = workers.reads()
-        counters["workload"] = {"reads": float(made)}
-        return [check_reads(self.config.workload, made, found)]
 
     def _measurement(
         self,

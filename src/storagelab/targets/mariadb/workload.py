@@ -125,11 +125,6 @@ class Workers:
             lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
             raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
 
-    def reads(self) -> tuple[int, int]:
-        """Point reads made, and those that found their row, of all connections together."""
-        made = [worker.answer[2:4] for worker in self._workers if worker.answer is not None]
-        return sum(int(str(done)) for done, _ in made), sum(int(str(found)) for _, found in made)
-
     def close(self, other: Connection) -> None:
         """Close all, stopping what still runs from an `other` connection. Never raises: it is called when things went
         wrong, too."""
@@ -151,4 +146,5 @@ _LOST = (2006, 2013, 1927, 1053)
 
 def _loop(answer: tuple[object, ...] | None) -> Loop:
     assert answer is not None, "every worker has answered or failed"
-    return Loop(started_s=float(str(answer[0])), finished_s=float(str(answer[1])))
+    started_s, finished_s, done, found = map(str, answer)
+    return Loop(started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found))

@@ -30,7 +30,7 @@ from storagelab.targets.postgres.sampler import Sampled, Sampler
 from storagelab.targets.postgres.server import Server, check_settings, settings_text
 from storagelab.targets.postgres.settings import private_settings
 from storagelab.targets.postgres.workload import Workers
-from storagelab.targets.steps import check_watching, difference, first_line, prepare_machine
+from storagelab.targets.steps import check_reads, check_watching, difference, first_line, prepare_machine, reads_made
 from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.values import Scalar
 
@@ -206,7 +206,7 @@ class PostgresTarget:
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
-            return self._run(progress)
+            return self._run(seed, progress)
         except (RunFailed, *_FOREIGN_ERRORS) as error:
             raise RunFailed(self._with_log(error)) from error
 
@@ -221,8 +221,8 @@ class PostgresTarget:
         died = "the server died: " if self.server.died() else ""
         return f"{died}{words}\nthe server's log says:\n{self.server.log_of_trouble()}"
 
-    def _run(self, progress: Progress) -> Measurement:
-        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate, seed)
         try:
             workers.open()
             environment = self._environment(workers.first)
@@ -242,8 +242,8 @@ class PostgresTarget:
                 sampled = sampler.stop()
             devices_after, cpu_after = devices.read(), self._read_cpu_time()
             workers.flush_statistics()
-            counters = difference(counters_before, read_counters(self._own, self._major))
-            settings_checks = self._check_settings(workers)
+            counters = difference(counters_before, read_counters(self._own, self._major)) | reads_made(loops)
+            settings_checks = [*self._check_settings(workers), *check_reads(self.config.workload, loops)]
         finally:
             workers.close()
         counters["volumes"] = device_difference(devices_before, devices_after)
