@@ -29,7 +29,12 @@ OTHERS_SHARE_MOST = 0.10
 OTHERS_RUNS_MOST = 0.10
 """A run may be disturbed now and then; more than a tenth of them is a busy machine."""
 CPU_SHARE_MOST = 0.9
-DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
+DURABILITY_SETTINGS = {
+    "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
+    "innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "on",
+}  # fmt: skip
+"""Each with a value under which it is on."""
+_OFF = {"off", "false", "0"}
 UNVERIFIED_MOST = 10
 
 
@@ -344,14 +349,16 @@ def virtual_disks(evidence: Evidence) -> Iterator[Caution]:
 
 def durability_off(evidence: Evidence) -> Iterator[Caution]:
     """One for each setting. figures: setting, value."""
-    cells: dict[str, set[str]] = defaultdict(set)
+    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         settings = _table(_table(m.environment, "server"), "settings")
-        for setting in DURABILITY_SETTINGS:
-            if str(settings.get(setting, "on")).lower() in {"off", "false", "0"}:
-                cells[setting].add(cell_id)
-    for setting, of_cells in cells.items():
-        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value="off")
+        for setting, on in DURABILITY_SETTINGS.items():
+            value = str(settings.get(setting, on)).lower()
+            # MariaDB's 2 writes the log at each commit, and syncs it once a second only.
+            if value in _OFF or (setting == "innodb_flush_log_at_trx_commit" and value == "2"):
+                cells[setting, value if value.isdigit() else "off"].add(cell_id)
+    for (setting, value), of_cells in cells.items():
+        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value=value)
 
 
 def shared_devices(evidence: Evidence) -> Iterator[Caution]:

@@ -31,11 +31,13 @@ class VolumeNeed(Frozen):
 
 
 class Preflight(Frozen):
-    """What was found. `notes` are things worth knowing that stop nothing."""
+    """What was found. `notes` are things worth knowing that stop nothing; `durability` says, where engines are compared,
+    what of each survives a crash."""
 
     server: str
     volumes: tuple[VolumeNeed, ...]
     notes: tuple[str, ...] = ()
+    durability: tuple[str, ...] = ()
 
 
 class Target(Protocol):

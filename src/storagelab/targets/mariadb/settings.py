@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
+from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.values import Scalar
@@ -48,6 +49,24 @@ def private_settings(config: Config) -> dict[str, Scalar]:
     """Settings for a private server. The spec's win over ours."""
     needed: dict[str, Scalar] = {"max_connections": max(16, config.workload.connections + SPARE_CONNECTIONS)}
     return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
+
+
+def durability(config: Config) -> Durability:
+    """By the spec's settings, and MariaDB's defaults where it says nothing; private servers keep no binary log."""
+    asked = {setting_name(name): settings_text(value) for name, value in config.target.settings.items()}
+    values = {
+        "innodb_flush_log_at_trx_commit": asked.get("innodb_flush_log_at_trx_commit", "1"),
+        "innodb_doublewrite": asked.get("innodb_doublewrite", "ON"),
+    }
+    commit: Commit = "each commit is on the disk"
+    if values["innodb_flush_log_at_trx_commit"] in ("0", "2"):
+        commit = "the last second of commits may be lost"
+    method = asked.get("innodb_flush_method", "")
+    if method.lower() == "nosync":
+        commit, values["innodb_flush_method"] = "nothing is forced to the disk", method
+    whole = values["innodb_doublewrite"].upper() not in ("OFF", "FALSE", "0")
+    because = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return Durability(engine="MariaDB", commit=commit, whole_pages=whole, because=because)
 
 
 def observing(waits: bool) -> list[str]:

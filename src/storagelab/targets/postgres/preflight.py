@@ -11,7 +11,7 @@ from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.postgres import attached, server
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings
+from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
 from storagelab.units import parse_bytes
@@ -96,7 +96,7 @@ def _check_on_server(connection: attached.Connection, facts: attached.ServerFact
         close = difflib.get_close_matches(name, facts.setting_contexts, 1)
         return f"did you mean {close[0]}?" if close else "see the server's view pg_settings"
 
-    asked = {name: server.settings_text(value) for name, value in config.target.settings.items()}
+    asked = {name: settings_text(value) for name, value in config.target.settings.items()}
     attached.check_session_settings(connection, facts, asked, nearest)
     Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
     if on_volumes:

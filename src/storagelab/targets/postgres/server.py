@@ -19,6 +19,7 @@ import psycopg
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.postgres.binaries import Binaries
+from storagelab.targets.postgres.settings import settings_text
 from storagelab.targets.private import StartFailed, make_socket_folder, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
@@ -39,13 +40,6 @@ _TROUBLE = re.compile(
 )
 
 Settings = Mapping[str, Scalar]
-
-
-def settings_text(value: Scalar) -> str:
-    """A setting's value as PostgreSQL reads it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
 
 
 def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:

@@ -27,8 +27,8 @@ from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampled, Sampler
-from storagelab.targets.postgres.server import Server, check_settings, settings_text
-from storagelab.targets.postgres.settings import private_settings
+from storagelab.targets.postgres.server import Server, check_settings
+from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
 from storagelab.targets.steps import check_reads, check_watching, difference, first_line, prepare_machine, reads_made
 from storagelab.targets.uninterrupted import uninterrupted
