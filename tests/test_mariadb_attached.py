@@ -166,7 +166,15 @@ def test_nobody_at_the_address_is_said_plainly(scratch):
 
 
 @pytest.mark.parametrize(
-    "dsn", ["", "postgresql://a@b", "mysql://", "mysql://u@h:port/", "mysql://u@h/?color=red", "mysql://u@h/?ssl=maybe"]
+    "dsn",
+    [
+        "",
+        "postgresql://a@b",
+        "mysql:///nobody",
+        "mysql://u@h:port/",
+        "mysql://u@h/?color=red",
+        "mysql://u@h/?ssl=maybe",
+    ],
 )
 def test_a_dsn_that_can_not_be_read_is_refused_without_being_shown(dsn):
     with pytest.raises(PreflightError) as caught:
@@ -197,7 +205,7 @@ def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
-def test_a_server_that_demands_tls_is_refused_with_the_option_that_gives_it(scratch):
+def test_a_server_that_demands_tls_is_given_it(scratch):
     keys = [str(scratch / name) for name in ("key.pem", "cert.pem")]
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", keys[0], "-out", keys[1], "-subj",
@@ -208,11 +216,19 @@ def test_a_server_that_demands_tls_is_refused_with_the_option_that_gives_it(scra
     with running(scratch / "tls", *options) as server:
         server.said("CREATE USER far IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far")
         plain = server.dsn("far", "x")
-        error = refused(mariadb(scratch, dsn=plain), scratch)
-        assert "?ssl=required" in error.hint
-        check(plan_of(mariadb(scratch, dsn=plain + "?ssl=required")), site_at(scratch))
+        # What a server demands it is given unasked; whose certificate it is, is checked where the DSN asks for it.
+        for dsn in (plain, plain + "?ssl=required"):
+            check(plan_of(mariadb(scratch, dsn=dsn)), site_at(scratch))
+            connection = attach(TargetConfig(engine="mariadb", dsn=dsn))
+            assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
+            connection.close()
         error = refused(mariadb(scratch, dsn=plain + "?ssl=verified"), scratch)
         assert "certificate verify failed" in error.problem
+
+
+def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(elsewhere, scratch):
+    error = refused(mariadb(scratch, dsn=elsewhere.dsn(ssl="required")), scratch)
+    assert "SSL" in error.problem
 
 
 def test_too_few_connections_are_said_in_numbers(elsewhere, scratch):

@@ -21,7 +21,8 @@ SPARE_CONNECTIONS = 4
 """Connections that storagelab itself needs beside the workload's."""
 _IN_DATABASE = ("CREATE", "DROP", "INSERT", "SELECT", "CREATE ROUTINE", "EXECUTE", "LOCK TABLES")
 _EVERYTHING = "ALL PRIVILEGES"
-_GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?P<database>\*|`(?:[^`]|``)*`)\.(?P<table>\*|`(?:[^`]|``)*`) TO ")
+_QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names stand in double quotes
+_GRANT = re.compile(rf"GRANT (?P<rights>.+?) ON (?P<database>{_QUOTED})\.(?P<table>{_QUOTED}) TO ")
 _NAMES = ("mariadbd", "mysqld")
 _UPTIME_TOLERANCE_S = 4.0
 _TIMED = ("wait/io/file/innodb/innodb_data_file",)
@@ -111,7 +112,7 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
             continue
         name = match["database"]
         rights = frozenset(right.strip().upper() for right in match["rights"].split(","))
-        yield Grant(rights=rights, database=None if name == "*" else name[1:-1].replace("``", "`"))
+        yield Grant(rights=rights, database=None if name == "*" else name[1:-1].replace(name[0] * 2, name[0]))
 
 
 def _times_waits(connection: Connection) -> bool:

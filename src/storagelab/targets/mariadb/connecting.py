@@ -32,8 +32,8 @@ _ANNOUNCED_AS = "storagelab"
 
 
 class Address(Frozen):
-    """Where a server is and who asks. `ssl` is "" for none, "required" for an encrypted connection to whoever answers,
-    "verified" where the server's certificate is checked, too."""
+    """Where a server is and who asks. `ssl` is "" for an encrypted connection if the server offers one, "required" for
+    one in any case, "verified" where the server's certificate is checked, too."""
 
     user: str
     password: str = ""
