@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
-from storagelab.targets import Preflight, Site
+from storagelab.targets import Preflight, Site, VolumeNeed
 from storagelab.targets.mariadb import attached
 from storagelab.targets.mariadb.binaries import binaries_for
 from storagelab.targets.mariadb.connecting import Connection, attach, close
@@ -27,6 +27,7 @@ _DEFAULT_PAGE_BYTES = 16 * 1024
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
+_LAST_LETTER = 0xFFFF
 _SEQUENTIAL_NOTE = (
     "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
     "the tree instead"
@@ -37,6 +38,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
     needs = volume_needs(configs, site, _bytes_on)
+    _check_letters(needs)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
@@ -44,6 +46,17 @@ def check(plan: Plan, site: Site) -> Preflight:
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
     notes = (_SEQUENTIAL_NOTE,) if sequential else ()
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=notes)
+
+
+def _check_letters(needs: Sequence[VolumeNeed]) -> None:
+    """The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
+    for need in needs:
+        if any(ord(letter) > _LAST_LETTER for letter in need.path):
+            raise PreflightError(
+                f"{need.path} has a letter in it that MariaDB can't have in the place of data files",
+                key=f"volumes.{need.name.split(' (')[0]}.path",
+                hint="name another folder, or rename this one",
+            )
 
 
 def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
