@@ -17,7 +17,15 @@ SOURCES = {".py", ".pyi", ".rs", ".js", ".sql", ".sh"}
 PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".pyi"}
 
 # Test modules that test something else than the module of their name.
-TESTS_OF_THE_WHOLE = {"tidy", "sim_skin", "html_in_browser", "interruptions", "postgres_faults", "wording_compared"}
+TESTS_OF_THE_WHOLE = {
+    "tidy",
+    "sim_skin",
+    "html_in_browser",
+    "interruptions",
+    "postgres_faults",
+    "mariadb_faults",
+    "wording_compared",
+}
 
 # Spelt in pieces, so that this file does not hold what it looks for.
 LEFT_OPEN = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error|pytest\.mark\.skip\b")

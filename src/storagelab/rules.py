@@ -29,7 +29,19 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
         yield from _target_conflicts(config)
         yield from _sqlserver_conflicts(config) if config.target.engine == "sqlserver" else _remote_conflicts(config)
     yield from _volume_conflicts(config)
+    yield from _workload_conflicts(config)
+
+
+def _workload_conflicts(config: Config) -> Iterator[SpecError]:
     work = config.workload
+    if work.kind == "mixed" and work.read_fraction is None:
+        hint = "Add to the spec:\n    [workload]\n    read_fraction = 0.5"
+        yield SpecError("is missing: a mixed workload has reads", key="workload.read_fraction", hint=hint)
+    if work.kind != "mixed" and work.read_fraction is not None:
+        hint = 'Set kind = "mixed", or leave it out.'
+        yield SpecError(
+            f"is for mixed workloads, and workload.kind is {work.kind}", key="workload.read_fraction", hint=hint
+        )
     said = "rows_per_transaction" in work.model_fields_set
     if said and work.rows_per_transaction > work.rows_per_connection:
         yield SpecError(
