@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -119,6 +122,28 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     ]
     assert left_behind(scratch) == []
     assert os.listdir(scratch / "tmp") == []
+
+
+STARTS_A_SERVER_AND_WAITS = """
+    import sys, time
+    from pathlib import Path
+    from storagelab.targets.mariadb.binaries import find_binaries
+    from storagelab.targets.mariadb.server import Server
+    folder = Path(sys.argv[1])
+    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
+    server.start()
+    print(server.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_server_dies_with_the_process_that_started_it(scratch):
+    code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
+    with subprocess.Popen([sys.executable, "-c", code, str(scratch)], stdout=subprocess.PIPE) as starter:
+        starter.stdout.readline()
+        assert server_processes(scratch) != []
+        starter.kill()
+    until(lambda: server_processes(scratch) == [])
 
 
 def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(scratch):

@@ -25,6 +25,9 @@ TESTS_OF_THE_WHOLE = {
     "postgres_faults",
     "mariadb_faults",
     "wording_compared",
+    "article_a",
+    "determinism",
+    "simulated_refusals",
 }
 
 # Spelt in pieces, so that this file does not hold what it looks for.

@@ -31,15 +31,15 @@ MARIADB = [
 
 def test_waits_for_one_thing_are_one_row_whatever_they_are_called():
     joined = {row.wait_type: row for row in in_classes(POSTGRES)}
-    assert list(joined) == ["commits", "data reads", "ON_CPU"]
-    assert (joined["commits"].wait_s, joined["commits"].resource_s, joined["commits"].signal_s) == (6.0, 4.5, 1.5)
+    assert list(joined) == ["commit", "data read", "ON_CPU"]
+    assert (joined["commit"].wait_s, joined["commit"].resource_s, joined["commit"].signal_s) == (6.0, 4.5, 1.5)
     assert sum(row.wait_s for row in joined.values()) == pytest.approx(sum(row.wait_s for row in POSTGRES))
 
 
 def test_a_split_that_one_part_lacks_the_sum_lacks_too():
     joined = {row.wait_type: row for row in in_classes([*POSTGRES, *MARIADB])}
-    assert joined["commits"].resource_s is None
-    assert joined["data reads"].wait_s == 6.0
+    assert joined["commit"].resource_s is None
+    assert joined["data read"].wait_s == 6.0
 
 
 def test_time_without_a_timer_is_never_mixed_with_other_waits():
@@ -48,6 +48,6 @@ def test_time_without_a_timer_is_never_mixed_with_other_waits():
 
 def test_the_engines_own_names_are_kept_the_longest_wait_first():
     assert native_names([*POSTGRES, *MARIADB]) == {
-        "commits": ("LWLock:WALWrite", "state/Commit", "IO:WALSync"),
-        "data reads": ("wait/io/file/innodb/innodb_data_file", "IO:DataFileRead"),
+        "commit": ("LWLock:WALWrite", "state/Commit", "IO:WALSync"),
+        "data read": ("wait/io/file/innodb/innodb_data_file", "IO:DataFileRead"),
     }

@@ -466,3 +466,8 @@ def test_without_the_kernels_totals_what_is_left_is_not_called_a_wait():
     assert not rows[UNINSTRUMENTED_OR_CPU].is_wait
     assert rows[LATCH].resource_s is None
     assert sum(row.wait_s for row in rows.values()) == pytest.approx(10.0)
+
+
+def test_a_run_too_short_to_be_looked_at_still_leaves_no_time_out():
+    raw = timed(latch_s=4.0, events=()).model_copy(update={"passes": 0})
+    assert sum(row.wait_s for row in normalise(raw)) == pytest.approx(10.0)

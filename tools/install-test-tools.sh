@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, and MariaDB's server with its client. They come from Debian's own packages, where this may install them. Where it may not, the tests that need them
-# are skipped and say so: nothing here ever fails a build.
+# measure, and MariaDB's server with its client. They come from Debian's own packages, where this may install them. Where
+# it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
 
 postgres_is_here() {

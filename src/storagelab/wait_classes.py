@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from storagelab.waits import UNINSTRUMENTED, Category, WaitStat
 
 CLASS_NAMES: dict[Category, str] = {
-    "data-read": "data reads",
-    "data-write": "data writes",
-    "commit": "commits",
+    "data-read": "data read",
+    "data-write": "data write",
+    "commit": "commit",
     "log-buffer": "log buffer",
-    "allocation": "allocation of pages",
+    "allocation": "allocation",
     "file-growth": "file growth",
-    "page-latch": "page latches",
-    "latch": "latches",
-    "lock": "locks",
+    "page-latch": "page latch",
+    "latch": "latch",
+    "lock": "lock",
     "cpu-queue": "CPU queue",
     "network": "network",
-    "other": "other waits",
+    "other": "other wait",
 }
 
 

@@ -172,7 +172,7 @@ def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
 
 
 def _from_counters(raw: CountedWaits) -> list[WaitStat]:
-    if raw.passes:
+    if raw.passes or raw.runqueue_s is not None:
         return _filled_rows(raw)
     rows = [_counted_row(row) for row in raw.rows]
     return rows if raw.cpu_s is None else [*rows, _cpu_row(raw.cpu_s)]

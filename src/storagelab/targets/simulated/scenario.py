@@ -59,7 +59,7 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
         "data_files": config.layout.data_files,
         "data_volumes": list(config.data_volumes),
         "log_volume": config.log_volume,
-        "workload": config.workload.model_dump(),
+        "workload": config.workload.model_dump(exclude={"read_fraction"}),
         "seed": planned.seed,
         "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
