@@ -46,6 +46,13 @@ def test_time_without_a_timer_is_never_mixed_with_other_waits():
     assert UNINSTRUMENTED in {row.wait_type for row in in_classes([*MARIADB, row("x", "other", 1.0)])}
 
 
+def test_a_benign_wait_is_never_mixed_with_others_of_its_class():
+    rows = [*MARIADB, row("SP_SERVER_DIAGNOSTICS_SLEEP", "other", 60.0), row("x", "other", 1.0)]
+    joined = {row.wait_type: row.wait_s for row in in_classes(rows)}
+    assert (joined["SP_SERVER_DIAGNOSTICS_SLEEP"], joined["other wait"]) == (60.0, 1.0)
+    assert native_names(rows)["other wait"] == ("x",)
+
+
 def test_the_engines_own_names_are_kept_the_longest_wait_first():
     assert native_names([*POSTGRES, *MARIADB]) == {
         "commit": ("LWLock:WALWrite", "state/Commit", "IO:WALSync"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from storagelab.sqlserver_facts import BENIGN
 from storagelab.waits import UNINSTRUMENTED, Category, WaitStat
 
 CLASS_NAMES: dict[Category, str] = {
@@ -27,11 +28,11 @@ CLASS_NAMES: dict[Category, str] = {
 
 
 def in_classes(rows: Iterable[WaitStat]) -> tuple[WaitStat, ...]:
-    """Waits of one run summed by class, largest first; CPU, and what has no timer, stay as they are."""
+    """Waits of one run summed by class, largest first; CPU, benign waits and what has no timer stay as they are."""
     by_class: dict[str, list[WaitStat]] = {}
     for row in rows:
-        own = not row.is_wait or row.wait_type == UNINSTRUMENTED
-        by_class.setdefault(row.wait_type if own else CLASS_NAMES.get(row.category, row.category), []).append(row)
+        name = CLASS_NAMES.get(row.category, row.category) if _is_joined(row) else row.wait_type
+        by_class.setdefault(name, []).append(row)
     joined = (rows[0] if name == rows[0].wait_type else _sum(name, rows) for name, rows in by_class.items())
     return tuple(sorted(joined, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
 
@@ -40,13 +41,18 @@ def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
     """Class -> the native names that were joined in it, those that waited longest first."""
     total_s: dict[tuple[str, str], float] = {}
     for row in rows:
-        if row.is_wait and row.wait_type != UNINSTRUMENTED:
+        if _is_joined(row):
             key = (CLASS_NAMES.get(row.category, row.category), row.wait_type)
             total_s[key] = total_s.get(key, 0.0) + row.wait_s
     names: dict[str, tuple[str, ...]] = {}
     for name, wait_type in sorted(total_s, key=lambda key: (-total_s[key], key)):
         names[name] = (*names.get(name, ()), wait_type)
     return names
+
+
+def _is_joined(row: WaitStat) -> bool:
+    """Time of threads that have nothing to do must not pass for a wait of another engine."""
+    return row.is_wait and row.wait_type != UNINSTRUMENTED and row.wait_type not in BENIGN.wait_types
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:

@@ -103,9 +103,11 @@ def waits(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     words = [
         "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
         "it on. The wait that moves most stands at the bottom; hues are wait categories, the same all over this page.",
+        "Waits of different engines are joined by what is waited for; each cell's own table has their names."
+        if findings.wait_names else "",
         *hidden_panels(chart.data),
-    ]
-    return Markup(block(chart, findings, " ".join(words)) + _changes(findings, chart.data.colours))
+    ]  # fmt: skip
+    return Markup(block(chart, findings, " ".join(filter(None, words))) + _changes(findings, chart.data.colours))
 
 
 def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
