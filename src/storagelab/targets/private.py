@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from storagelab.errors import RunFailed
-from storagelab.targets.unprivileged import make_folder
 
 _SOCKET_PREFIX = "storagelab-socket-"
 _LONGEST_TEMPORARY_FOLDER = 60
@@ -20,16 +19,15 @@ class StartFailed(RunFailed):
     """A database was made, or nearly, and the server did not come up on it with the settings asked for."""
 
 
-def make_socket_folder(data_folder: Path) -> Path:
-    """A folder for the socket of the server on `data_folder`, which only the server's account may enter.
+def note_socket_folder(data_folder: Path) -> Path:
+    """Where the socket of the server on `data_folder` is to be. It is noted, and left to the caller to make.
 
     A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
     """
     short = None if len(tempfile.gettempdir()) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"  # noqa: S108
     folder = Path(short or tempfile.gettempdir()) / f"{_SOCKET_PREFIX}{secrets.token_hex(4)}"
-    # Noted before it is made, so that whoever cleans up after a kill knows of it in any case.
+    # Noted, here and by the caller, before it is made: so that whoever cleans up knows of it in any case.
     _socket_note(data_folder).write_text(str(folder), encoding="utf-8")
-    make_folder(folder)
     return folder
 
 

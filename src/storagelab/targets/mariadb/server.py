@@ -16,7 +16,7 @@ import pymysql
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect
 from storagelab.targets.mariadb.settings import Settings, observing, setting_name, settings_text
-from storagelab.targets.private import StartFailed, make_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.private import StartFailed, note_socket_folder, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, make_folder, unprivileged
 
 USER = "root"
@@ -58,7 +58,8 @@ class Server:
         make_folder(self.data_folder)
         make_folder(self.log_folder)
         make_folder(self._tmp_folder)
-        self._socket_folder = make_socket_folder(self.data_folder)
+        self._socket_folder = note_socket_folder(self.data_folder)
+        make_folder(self._socket_folder)
         self._make_database()
         with self.server_log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -20,7 +20,7 @@ import psycopg
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.postgres.settings import settings_text
-from storagelab.targets.private import StartFailed, make_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.private import StartFailed, note_socket_folder, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
@@ -136,7 +136,8 @@ class Server:
         """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
         make_folder(self.data_folder)
         make_folder(self.log_folder)
-        self._socket_folder = make_socket_folder(self.data_folder)
+        self._socket_folder = note_socket_folder(self.data_folder)
+        make_folder(self._socket_folder)
         self._init_database()
         self._write_settings()
         with self.server_log.open("ab") as log:
