@@ -18,17 +18,9 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 
 # Test modules that test something else than the module of their name.
 TESTS_OF_THE_WHOLE = {
-    "tidy",
-    "sim_skin",
-    "html_in_browser",
-    "interruptions",
-    "postgres_faults",
-    "mariadb_faults",
-    "wording_compared",
-    "article_a",
-    "determinism",
-    "simulated_refusals",
-}
+    "article_a", "determinism", "html_in_browser", "interruptions", "mariadb_faults", "postgres_faults", "sim_skin",
+    "simulated_refusals", "tidy", "wording_compared",
+}  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
 LEFT_OPEN = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemented" r"Error|pytest\.mark\.skip\b")

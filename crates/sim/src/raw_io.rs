@@ -244,8 +244,10 @@ impl RawBlock {
                 until_ns,
             })
         });
-        let mut outcome = running.outcome(index, made)?;
-        outcome.volumes = self.rack.take_back(volumes);
+        let outcome = running.outcome(index, made);
+        let volumes = self.rack.take_back(volumes);
+        let mut outcome = outcome?;
+        outcome.volumes = volumes;
         outcome.drives = self.rack.outcomes(&before);
         Ok(Some(outcome))
     }

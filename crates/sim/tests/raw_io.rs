@@ -226,3 +226,15 @@ fn what_cannot_be_is_refused_by_name() {
         assert_eq!(refusal.place, place, "{refusal}");
     }
 }
+
+#[test]
+fn a_small_world_is_as_fast_as_one_four_times_larger() {
+    let ios_per_s = |scale: u32| {
+        let mut write = test("write", "random", 8192, 32);
+        (write["duration_s"], write["warm_up_s"]) = (json!(600), json!(200));
+        let mut scenario = disks(4, &json!({"raid": "10", "cache": {"bytes": 536_870_912}}), &[write]);
+        scenario["scale"] = json!(scale);
+        outcomes(&scenario)[0].ios_per_s
+    };
+    assert_near(ios_per_s(64), ios_per_s(16), 0.04);
+}

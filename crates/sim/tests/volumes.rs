@@ -4,6 +4,8 @@ mod world;
 
 use std::ops::ControlFlow;
 
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
 use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::run::Block;
@@ -252,4 +254,57 @@ fn what_cannot_be_of_volumes_is_refused_by_name() {
     scenario["drives"]["a0"]["profile"]["arm"]["speed"] = json!(1);
     let error = serde_json::from_value::<storagelab_sim::scenario::Scenario>(scenario).expect_err("an unknown key");
     assert!(error.to_string().contains("unknown field `speed`"), "{error}");
+}
+
+/// Each run checks itself at its end: no page lost or doubled, frames add up, time adds up, nobody left waiting.
+#[test]
+fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
+    const LEVELS: [&str; 4] = ["0", "1", "5", "10"];
+    let from_environment = std::env::var("PROPTEST_RNG_SEED")
+        .ok()
+        .and_then(|word| word.parse().ok());
+    let seed = from_environment.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0));
+    let config = Config {
+        cases: 12,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let worlds = (
+        prop::sample::select(LEVELS.as_slice()),
+        prop::option::of(1_u64..2_000_000_000),
+        any::<(bool, bool, bool)>(),
+        1_u32..9,
+        1_u32..200,
+        any::<u64>(),
+    );
+    let outcome = TestRunner::new(config).run(
+        &worlds,
+        |(raid, cache, (link, misaligned, loses), files, rows, seed)| {
+            let mut run = run(files, &["a", "b"], "a");
+            run["seed"] = json!(seed);
+            run["workload"]["rows_per_connection"] = json!(600_000);
+            run["workload"]["rows_per_transaction"] = json!(rows);
+            let mut moved = run.clone();
+            moved["files_shift"] = json!(true);
+            let mut scenario = article_b(&[run, moved]);
+            scenario["volumes"]["a"]["raid"] = json!(raid);
+            scenario["volumes"]["a"]["cache"] = cache.map_or(Value::Null, |bytes| json!({ "bytes": bytes }));
+            scenario["volumes"]["a"]["link"] = if link { json!({}) } else { Value::Null };
+            scenario["volumes"]["a"]["offset_bytes"] = json!(if misaligned { 32_256 } else { 0 });
+            if loses && raid != "0" {
+                scenario["volumes"]["a"]["lost"] = json!([{"drive": "a2", "after_s": 20}]);
+            }
+            for outcome in outcomes(&scenario) {
+                prop_assert_eq!(outcome.failure, None);
+                prop_assert_eq!(outcome.rows, 16 * (600_000 / u64::from(SCALE)));
+            }
+            Ok(())
+        },
+    );
+    if let Err(error) = outcome {
+        panic!(
+            "{error}\nagain: PROPTEST_RNG_SEED={seed} cargo test --package storagelab-sim --test volumes small_worlds"
+        );
+    }
 }

@@ -80,6 +80,29 @@ fn a_mirror_has_written_when_its_slower_half_has() {
 }
 
 #[test]
+fn a_mirror_of_flash_waits_for_its_slower_half_too_whichever_that_is() {
+    let write = request(Kind::Write, 0, 8192);
+    // A drive that has taken in more than its buffer holds.
+    let busy = || {
+        let mut alone = volume(Level::Raid0, vec![flash(1)]);
+        for block in 0..2000 {
+            finish(&mut alone, 0, request(Kind::Write, block * 8192, 8192));
+        }
+        alone.into_devices().remove(0)
+    };
+    let alone = |device| finish(&mut volume(Level::Raid0, vec![device]), 0, write);
+    let (slow, quick) = (alone(busy()), alone(flash(2)));
+    assert!(slow > 2 * quick, "{slow} {quick}");
+    for devices in [vec![busy(), flash(2)], vec![flash(2), busy()]] {
+        let mut mirror = volume(Level::Raid1, devices);
+        assert_eq!(mirror.submit(0, write, 0), Ok(Answer::Done(slow)));
+    }
+    let stripes =
+        volume(Level::Raid0, vec![busy(), flash(2)]).submit(0, request(Kind::Write, STRIPE - 8192, 16_384), 0);
+    assert_eq!(stripes, Ok(Answer::Done(slow)), "and so do stripes");
+}
+
+#[test]
 fn reads_go_to_the_less_busy_half() {
     let mut mirror = volume(Level::Raid1, vec![disk(1), disk(2)]);
     for token in 0..10 {
