@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::geometry::ROWS_PER_PAGE;
 use super::look_ahead::LookAhead;
 use super::tree::{Tree, flag};
 use super::{Engine, Level, add};
@@ -172,7 +173,7 @@ impl<'w> Engine<'w> {
             if reads {
                 leaf.flags |= flag::REFERENCED;
                 read += 1;
-            } else if leaf.rows >= self.kind.rows_per_page() {
+            } else if leaf.rows >= ROWS_PER_PAGE {
                 break Stop::Full(number);
             } else {
                 leaf.rows += 1;
@@ -193,7 +194,9 @@ impl<'w> Engine<'w> {
         session.rows_left -= inserted;
         session.log_bytes += u64::from(inserted) * costs.log_row_bytes.value;
         add(&self.counters.rows, u64::from(inserted));
-        add(&self.counters.point_reads, read);
+        if MIXED {
+            add(&self.counters.point_reads, read);
+        }
         add(&self.counters.dirty_pages, newly_dirty);
         stop
     }
@@ -269,7 +272,7 @@ impl<'w> Engine<'w> {
         let still_full = {
             let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
             leaf.waiters -= 1;
-            let full = leaf.rows >= self.kind.rows_per_page() && leaf.flags & flag::BUSY == 0;
+            let full = leaf.rows >= ROWS_PER_PAGE && leaf.flags & flag::BUSY == 0;
             if full {
                 leaf.flags |= flag::SPLITTING | flag::REFERENCED;
             }
