@@ -61,9 +61,11 @@ $(STAMPS)/package: $(RUST_SOURCES) pyproject.toml $(STAMPS)/runtime
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(STAMPS)/dev: requirements-dev.lock $(STAMPS)/runtime | $(STAMPS)/package
+# The T-SQL parser stands apart: what it says it depends on does not fit beside ours, and is not needed.
+$(STAMPS)/dev: requirements-dev.lock requirements-tsql.txt $(STAMPS)/runtime | $(STAMPS)/package
 	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
 	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements-tsql.txt
 	@touch $@
 
 .PHONY: test-tools

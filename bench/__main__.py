@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import loads, many_runs, simulator
+from bench import loads, many_runs, mariadb_load, simulator
 from bench.figures import Figure, paired_ratios, ratio_figure, show
 
 ROOT = Path(__file__).parent.parent
@@ -33,6 +34,8 @@ def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
     yield _against_psql(folder, pairs)
     yield _against_pgbench(folder, max(3, pairs // 2))
     yield from _observer(folder, pairs)
+    if shutil.which("mariadb"):
+        yield from _mariadb(folder, pairs)
     yield from _between_runs(folder)
     seconds = many_runs.report_seconds(folder)
     yield Figure("report of 5,000 stored runs", seconds, "s", "at most 10 s", seconds <= 10)
@@ -58,6 +61,26 @@ def _against_pgbench(folder: Path, pairs: int) -> Figure:
     return ratio_figure(
         "rows/s through storagelab / pgbench's client-side inserts", ratios, "more than 1.5", lambda r: r > 1.5,
         "same rows, same transactions",
+    )  # fmt: skip
+
+
+def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
+    """Paired with the client first, then with watching off."""
+    config = mariadb_load.config()
+
+    def ours(*, waits: bool = True) -> float:
+        measured = mariadb_load.through_storagelab(folder, mariadb_load.config(waits=waits))
+        return measured.rows / measured.elapsed_s
+
+    ratios = paired_ratios(pairs, ours, lambda: mariadb_load.procedure_by_client(folder, config))
+    yield ratio_figure(
+        "MariaDB: rows/s through storagelab / the same procedure by its client", ratios, "at least 0.97",
+        lambda r: r >= 0.97, "sampling on in storagelab, waits timed in both",
+    )  # fmt: skip
+    ratios = paired_ratios(pairs, ours, lambda: ours(waits=False))
+    yield ratio_figure(
+        "MariaDB: rows/s with waits timed and sampled / without", ratios, "stated with its interval", None,
+        "50 Hz, 16 connections",
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
             workload = cell_config.workload
             call = (
                 f"CALL {target.site.prefix}.insert_rows({workload.rows_per_connection}, "
-                f"{workload.rows_per_transaction}, {workload.rows_per_transaction}, {GATE})"
+                f"{workload.rows_per_transaction}, {workload.rows_per_transaction}, {GATE}, 1, 1, 0)"
             )
             command = [server.binaries.program("psql"), server.conninfo, "-XAtq", "-F,", "-c", call]
             processes = [
@@ -58,7 +58,8 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
             ]
             _await_waiters(gatekeeper, workload.connections)
             gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [GATE])
-            times = [tuple(map(float, process.communicate()[0].strip().split(","))) for process in processes]
+            answers = [process.communicate()[0].strip().split(",") for process in processes]
+            times = [(float(started), float(finished)) for started, finished, *_ in answers]
     elapsed_s = max(finished for _, finished in times) - min(started for started, _ in times)
     return workload.rows / elapsed_s
 

@@ -52,9 +52,9 @@ def small(scratch: Path, **changes: Any) -> Config:
     `dsn` makes it a cell of an attached server, which then has no volumes unless they are asked for.
     """
     keys: dict[str, set[str]] = {
-        "target": {"dsn", "dsn_env", "bin_dir", "settings"},
+        "target": {"engine", "dsn", "dsn_env", "bin_dir", "settings"},
         "layout": {"data", "data_files", "log"},
-        "workload": {"kind", "connections", "rows_per_connection", "rows_per_transaction"},
+        "workload": {"kind", "connections", "rows_per_connection", "rows_per_transaction", "read_fraction"},
         "between_runs": {"checkpoint", "drop_page_cache", "pause_s"},
         "measure": {"waits", "sample_hz"},
     }
@@ -62,7 +62,7 @@ def small(scratch: Path, **changes: Any) -> Config:
     attached = {"dsn", "dsn_env"} & tables["target"].keys()
     volumes = changes.pop("volumes", [] if attached else ["a"])
     assert not changes, f"no such keys: {changes}"
-    tables["target"]["engine"] = "postgres"
+    tables["target"].setdefault("engine", "postgres")
     tables["workload"] = {
         "connections": CONNECTIONS, "rows_per_connection": ROWS_PER_CONNECTION, "rows_per_transaction": 100,
         **tables["workload"],
@@ -118,13 +118,18 @@ def free_port() -> int:
 
 
 def postgres_processes(below: Path) -> list[int]:
+    """Process ids of PostgreSQL's servers and sessions; see `server_processes`."""
+    return server_processes(below, ("postgres",))
+
+
+def server_processes(below: Path, names: tuple[str, ...] = ("postgres", "mariadbd")) -> list[int]:
     """Process ids of servers and sessions that work in a folder below `below`; what has ended does not count."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             place = os.readlink(process / "cwd").removesuffix(" (deleted)")
             name = (process / "comm").read_text(encoding="utf-8").strip()
-            if name == "postgres" and Path(place).is_relative_to(below):
+            if name in names and Path(place).is_relative_to(below):
                 found.append(int(process.name))
     return sorted(found)
 
@@ -132,7 +137,7 @@ def postgres_processes(below: Path) -> list[int]:
 def left_behind(scratch: Path) -> list[str]:
     """What storagelab left on the volumes, in the temporary folder and among the processes: nothing, if all is well."""
     folders = [path for path in scratch.rglob("storagelab-*") if path.is_dir()]
-    return [*map(str, folders), *(f"process {pid}" for pid in postgres_processes(scratch))]
+    return [*map(str, folders), *(f"process {pid}" for pid in server_processes(scratch))]
 
 
 def until(happened: Any, timeout_s: float = 30.0) -> Any:

@@ -456,3 +456,36 @@ def test_5000_runs_of_1000_cells_are_analysed_within_3_seconds_of_cpu():
     findings = analyse(experiment, plan, runs)
     assert time.process_time() - started < 3
     assert len(findings.comparisons) == 999
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several engines
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_waits_of_different_engines_are_compared_by_what_is_waited_for():
+    experiment = make_experiment({"target.engine": ["postgres", "mariadb"]})
+    plan = make_plan(experiment)
+
+    def waits(levels, repetition):
+        return {"IO:WALSync": 0.4} if levels["target.engine"] == "postgres" else {"LWLock:WALWrite": 0.7}
+
+    def elapsed(levels, repetition):
+        return (10.0 if levels["target.engine"] == "postgres" else 20.0) + 0.01 * repetition
+
+    findings = analyse(experiment, plan, make_runs(experiment, plan, waits=waits, elapsed=elapsed))
+    commit = next(change for change in findings.wait_changes if change.wait_type == "commit")
+    best, worst = findings.cells
+    assert commit.best_share == pytest.approx(best.wait_shares["IO:WALSync"].value, rel=0.01)
+    assert commit.worst_share == pytest.approx(worst.wait_shares["LWLock:WALWrite"].value, rel=0.01)
+    assert set(findings.wait_names["commit"]) == {"IO:WALSync", "LWLock:WALWrite"}
+    # The cells keep the engines' own names.
+    assert {row.wait_type for row in findings.cells[0].waits} >= {"IO:WALSync"}
+
+
+def test_waits_of_one_engine_keep_their_names_everywhere():
+    experiment = make_experiment({"layout.data_files": [1, 2]})
+    plan = make_plan(experiment)
+    findings = analyse(experiment, plan, make_runs(experiment, plan))
+    assert findings.wait_names == {}
+    assert "Lock:extend" in {change.wait_type for change in findings.wait_changes}

@@ -164,6 +164,19 @@ def test_the_wait_that_moves_most_stands_at_the_bottom():
     assert figure_data.waits(findings).lines[0] == "Lock:extend"
 
 
+def test_stacks_of_different_engines_are_of_the_same_parts():
+    def waits(levels, repetition):
+        commit = {"IO:WALSync": 0.4} if levels["target.engine"] == "postgres" else {"LWLock:WALWrite": 0.7}
+        return commit | {"IO:DataFileRead": 0.8 - sum(commit.values())}
+
+    findings, _ = story({"target.engine": ["postgres", "mariadb"], FILES: [1, 4]}, waits=waits)
+    data = figure_data.waits(findings)
+    assert data.lines[0] == "commit"
+    assert not {"IO:WALSync", "LWLock:WALWrite"} & set(data.lines)
+    shares = [float(row["share"] or 0) for row in data.rows if row["part"] == "commit"]
+    assert shares == pytest.approx([0.4, 0.4, 0.7, 0.7], abs=0.02)
+
+
 def test_waits_beyond_the_named_ones_are_gathered_and_cpu_is_apart():
     shares = {f"LWLock:Kind{number}": 0.05 for number in range(14)}
     findings, _ = story(FOUR, waits=lambda levels, repetition: shares)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import real_mariadb
 from hypothesis import given
 from hypothesis import strategies as st
 from real_servers import connect, free_port, running
@@ -67,6 +68,13 @@ def test_a_sql_server_on_record_keeps_every_promise_by_the_same_code(monkeypatch
         assert broken(found) == {}
         assert {promise.state for promise in found.values()} == {"pass"}
         assert answers.server.names == {"master", "somebody"}
+
+
+def test_a_mariadb_keeps_every_promise_by_the_same_code(scratch):
+    with real_mariadb.running(scratch / "mariadb") as server:
+        found = tried(target_of(server.socket_dsn))
+    kept = {name for name, promise in found.items() if promise.state == "pass"}
+    assert set(promises.ALL) - kept <= {promises.CONSERVATION, promises.WAITS}, broken(found)
 
 
 def test_volumes_of_a_spec_are_tried_as_well(monkeypatch):
@@ -332,4 +340,4 @@ def test_whatever_is_given_as_a_target_is_an_engine_or_refused(text):
         engine = engine_of(text)
     except SpecError:
         refused = True
-    assert refused or engine in ("postgres", "sqlserver")
+    assert refused or engine in ("postgres", "sqlserver", "mariadb")

@@ -12,11 +12,12 @@ from real_servers import ROWS, ask, connect, free_port, left_behind, measure, ru
 from storagelab import runner
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Plan, PlannedRun, Run
+from storagelab.targets import sweep
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import server as server_module
-from storagelab.targets.postgres.binaries import Unprivileged
 from storagelab.targets.postgres.preflight import check
-from storagelab.targets.postgres.target import PostgresTarget, sweep
+from storagelab.targets.postgres.target import PostgresTarget
+from storagelab.targets.unprivileged import Unprivileged
 from storagelab.waits import normalise
 
 PASSWORD = "tr0ub4dor-and-3"

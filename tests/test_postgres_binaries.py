@@ -1,8 +1,7 @@
-"""Which server is found, and how it is run without root's rights. Every program here is a real one, or a script."""
+"""Which server is found. Every program here is a real one, or a script."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +11,7 @@ from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets.postgres import binaries
-from storagelab.targets.postgres.binaries import Unprivileged, binaries_for, find_binaries, may_enter, unprivileged
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
-
-
-@pytest.fixture
-def privileges():
-    """Forgets how programs are started, before and after."""
-    unprivileged.cache_clear()
-    yield
-    unprivileged.cache_clear()
+from storagelab.targets.postgres.binaries import binaries_for, find_binaries
 
 
 def script(folder: Path, said: str, exit_code: int = 0) -> Path:
@@ -156,51 +145,3 @@ def test_a_program_that_does_not_run_is_refused_with_its_words(tmp_path):
 def test_a_relative_bin_dir_starts_at_the_folder_of_the_spec(tmp_path):
     script(tmp_path / "bin", "postgres (PostgreSQL) 18.4")
     assert binaries_for(small(tmp_path, bin_dir="bin"), site_at(tmp_path)).folder == tmp_path / "bin"
-
-
-# --- without root's rights -------------------------------------------------------------------------------------------
-
-
-def test_an_ordinary_user_starts_programs_as_they_are(monkeypatch, privileges):
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert unprivileged() == Unprivileged()
-
-
-@needs_root
-def test_root_starts_programs_in_a_user_namespace_where_files_stay_roots(tmp_path, privileges):
-    way = unprivileged()
-    assert way.how == "in a user namespace"
-    said = subprocess.run([*way.prefix, "sh", "-c", f"id -u; touch {tmp_path}/made"], capture_output=True, text=True)
-    assert said.stdout == "1000\n"
-    assert (tmp_path / "made").stat().st_uid == 0
-
-
-@needs_root
-def test_where_namespaces_are_barred_programs_run_as_nobody(monkeypatch, privileges):
-    works = binaries._works
-    monkeypatch.setattr(binaries, "_works", lambda prefix: prefix[0] != "unshare" and works(prefix))
-    way = unprivileged()
-    assert way.how == "as nobody"
-    said = subprocess.run([*way.prefix, "id", "-un"], capture_output=True, text=True)
-    assert said.stdout == "nobody\n"
-    assert way.owner is not None
-    assert way.owner[0] != 0
-
-
-@needs_root
-def test_root_without_any_way_is_told_what_to_do(monkeypatch, privileges):
-    monkeypatch.setattr(binaries, "_works", lambda prefix: False)
-    with pytest.raises(PreflightError, match="refuses to run as root") as caught:
-        unprivileged()
-    assert "ordinary user" in caught.value.hint
-
-
-@needs_root
-def test_a_folder_that_only_another_user_may_enter_is_known_to_be_closed(scratch, privileges):
-    closed = scratch / "closed"
-    (closed / "inside").mkdir(parents=True)
-    closed.chmod(0o700)
-    os.chown(closed, 12345, 12345)
-    assert not may_enter(closed / "inside")
-    closed.chmod(0o711)
-    assert may_enter(closed / "inside")

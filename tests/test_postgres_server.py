@@ -16,9 +16,11 @@ import pytest
 from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, until
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets.postgres import binaries, server
-from storagelab.targets.postgres.binaries import find_binaries, unprivileged
+from storagelab.targets import unprivileged as running_without_rights
+from storagelab.targets.postgres import server
+from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server, check_settings, stop_orphan
+from storagelab.targets.unprivileged import unprivileged
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
 
@@ -37,8 +39,8 @@ def listening_sockets_of(pid: int) -> list[str]:
 
 @pytest.fixture
 def as_nobody(monkeypatch):
-    works = binaries._works
-    monkeypatch.setattr(binaries, "_works", lambda prefix: prefix[0] != "unshare" and works(prefix))
+    works = running_without_rights._works
+    monkeypatch.setattr(running_without_rights, "_works", lambda prefix: prefix[0] != "unshare" and works(prefix))
     unprivileged.cache_clear()
     server._ask_parser.cache_clear()
     yield
@@ -170,12 +172,12 @@ def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
 STARTS_A_SERVER_AND_WAITS = """
     import sys, time
     from pathlib import Path
-    from storagelab.targets.postgres import binaries
+    from storagelab.targets import unprivileged as running_without_rights
     from storagelab.targets.postgres.binaries import find_binaries
     from storagelab.targets.postgres.server import Server
     if sys.argv[2] == "nobody":
-        works = binaries._works
-        binaries._works = lambda prefix: prefix[0] != "unshare" and works(prefix)
+        works = running_without_rights._works
+        running_without_rights._works = lambda prefix: prefix[0] != "unshare" and works(prefix)
     folder = Path(sys.argv[1])
     server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
     server.start()

@@ -107,6 +107,13 @@ def test_sequential_insert_writes_one_row_a_page(scratch):
     assert ROWS <= int(pages.split()[0]) <= 1.2 * ROWS + 256
 
 
+def test_a_mixed_workload_reads_rows_that_are_there(scratch):
+    measured = measure(small(scratch, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
+    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of rows that are there", True)
+    assert measured.counters["workload"] == {"reads": 3 * ROWS}
+    assert measured.rows == ROWS
+
+
 def test_one_connection_and_rows_that_do_not_divide_are_as_good_as_any(scratch):
     measured = measure(
         small(scratch, connections=1, rows_per_connection=501, rows_per_transaction=100), site_at(scratch)

@@ -7,13 +7,13 @@ from real_servers import left_behind, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Plan
-from storagelab.targets.postgres import trial
+from storagelab.targets import try_starting as try_plan
 from storagelab.targets.postgres.server import Server
 
 
 def try_starting(scratch, *configs) -> None:
     cells = tuple(Cell(cell_id=f"c{n:02d}", levels={}, config=config) for n, config in enumerate(configs))
-    trial.try_starting(Plan(cells=cells, runs=()), site_at(scratch))
+    try_plan(Plan(cells=cells, runs=()), site_at(scratch))
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from storagelab.model import WaitingTask
-from storagelab.targets.postgres.waiting import LockWait, Moments, lock_wait, waiting_tasks
+from storagelab.targets.postgres.waiting import LockWait, lock_wait, waiting_tasks
 from storagelab.waits import NO_EVENT
 
 RELATIONS = {1000: ("my_big_table_p3", 3), 1001: ("my_big_table_p3_pkey", 3), 2000: ("my_big_table", None)}
@@ -74,21 +71,3 @@ def test_sessions_outside_the_workload_and_those_at_the_barrier_are_left_out():
 def test_a_row_of_the_lock_table_is_read_with_its_nulls():
     row = [b"12", b"transactionid", None, None, None, b"755", b"13"]
     assert lock_wait(row) == LockWait(12, "transactionid", None, "", "", "755", 13)
-
-
-@given(st.integers(1, 2_000), st.integers(1, 6), st.integers(6, 50))
-def test_however_long_the_run_moments_stay_few_and_spread_over_all_of_it(looks, tasks_each, limit):
-    moments = Moments(0.5, limit)
-    at_s, kept = 0.0, 0
-    for _ in range(looks):
-        if moments.due(at_s):
-            kept += 1
-            task = WaitingTask(at_s=at_s, wait_type="Lock:extend", resource="r", sessions=1)
-            moments.add(at_s, (task,) * tasks_each)
-        at_s += 0.5
-    times = [task.at_s for task in moments.tasks]
-    assert times
-    assert len(times) <= limit
-    assert times == sorted(times)
-    assert times[0] == 0.0
-    assert times[-1] >= at_s - 2 * moments.interval_s - 0.5

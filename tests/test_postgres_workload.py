@@ -9,8 +9,9 @@ import pytest
 from real_servers import ROWS, ask, connect, site_at, small
 
 from storagelab.errors import RunFailed
+from storagelab.targets.loops import REPORT_ROWS, rows_per_report
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.workload import REPORT_ROWS, Workers, rows_per_report
+from storagelab.targets.postgres.workload import Workers
 
 SCHEMA = "storagelab_0badcafe"
 GATE = 4711
@@ -97,7 +98,9 @@ def test_the_loop_runs_inside_the_server_as_one_call(load):
     rows = loaded.own.execute(
         "SELECT query, wait_event FROM pg_stat_activity WHERE pid = ANY(%s)", [loaded.workers.pids]
     ).fetchall()
-    assert {query for query, _ in rows} == {f'CALL "{SCHEMA}".insert_rows(200, 100, 200, {GATE})'}
+    assert {query for query, _ in rows} == {
+        f'CALL "{SCHEMA}".insert_rows(200, 100, 200, {GATE}, 1, {worker}, 0.0)' for worker in (1, 2, 3, 4)
+    }
     assert {wait_event for _, wait_event in rows} == {"advisory"}
     loaded.workers.release(loaded.own)
     loaded.workers.wait(lambda: None)

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 
+from storagelab.errors import SpecError
+from storagelab.rules import config_of
+
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
@@ -120,3 +123,29 @@ def test_a_transaction_of_more_rows_than_a_connection_has_is_refused_if_the_spec
     assert planned(text).cells[0].config.workload.rows_per_connection == 500
     assert refusal(f"{text}rows_per_transaction = 501\n").key == "workload.rows_per_transaction"
     assert planned(f"{text}rows_per_transaction = 500\n").cells
+
+
+MIXED = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "."}}}
+
+
+def test_a_mixed_workload_says_how_many_of_its_operations_are_reads():
+    with pytest.raises(SpecError) as caught:
+        config_of({**MIXED, "workload": {"kind": "mixed"}})
+    assert caught.value.key == "workload.read_fraction"
+    config = config_of({**MIXED, "workload": {"kind": "mixed", "read_fraction": 0.75}})
+    assert config.workload.reads_per_row == pytest.approx(3.0)
+
+
+def test_reads_are_refused_where_there_are_none():
+    with pytest.raises(SpecError, match="is for mixed workloads") as caught:
+        config_of({**MIXED, "workload": {"read_fraction": 0.5}})
+    assert caught.value.key == "workload.read_fraction"
+
+
+def test_a_mixed_workload_can_be_simulated():
+    simulated = {
+        "target": {"engine": "simulated"}, "server": {"cores": 1, "memory_bytes": 2**30},
+        "drives": {"d": {"profile": "iodrive-320"}}, "volumes": {"a": {"drives": ["d"]}},
+        "workload": {"kind": "mixed", "read_fraction": 0.5},
+    }  # fmt: skip
+    assert config_of(simulated).workload.reads_per_row == 1.0

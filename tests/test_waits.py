@@ -13,6 +13,8 @@ from storagelab.waits import (
     ON_CPU,
     ON_CPU_OR_RUNNABLE,
     RUNNABLE_NO_EVENT,
+    UNINSTRUMENTED,
+    UNINSTRUMENTED_OR_CPU,
     UNSAMPLED,
     CountedWait,
     CountedWaits,
@@ -400,3 +402,72 @@ def test_the_mean_of_one_run_is_that_run(raw):
     rows = normalise(raw)
     for mean, row in zip(mean_of_runs([rows]), rows, strict=True):
         assert mean == row
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Timers with gaps that samples fill
+# ---------------------------------------------------------------------------------------------------------------------
+
+LATCH, COMMIT = "wait/synch/index_tree", "state/Commit"
+ticks = st.integers(0, 500)
+
+
+def timed(*, latch_s: float, events: tuple[EventTicks, ...], kernel: bool = True) -> CountedWaits:
+    """Ten seconds of one connection that waited for a latch; by the kernel 2 s on a CPU, 3 s queueing, 5 s asleep."""
+    rows = (CountedWait(wait_type=LATCH, category="page-latch", wait_ns=round(latch_s * 1e9), wait_count=None),)
+    return CountedWaits(
+        connections=1, elapsed_s=10.0, busy_s=10.0, rows=rows, passes=500, events=events,
+        cpu_s=2.0 if kernel else None, runqueue_s=3.0 if kernel else None,
+    )  # fmt: skip
+
+
+def spotted(wait_type: str, blocked: int, runnable: int) -> EventTicks:
+    in_io = wait_type == COMMIT
+    return EventTicks(wait_type=wait_type, category="commit", in_io=in_io, blocked=blocked, runnable=runnable)
+
+
+# Of five seconds asleep two thirds were in the latch, a sixth in a commit, and a sixth in nothing that has a name.
+GAPS = (spotted(LATCH, 200, 0), spotted(COMMIT, 50, 0), spotted(NO_EVENT, 50, 200))
+
+
+def test_what_no_timer_and_no_sample_explains_is_a_row_of_its_own():
+    rows = {row.wait_type: row for row in normalise(timed(latch_s=4.0, events=(spotted(LATCH, 1, 0),)))}
+    assert (rows[LATCH].method, rows[UNINSTRUMENTED].method) == ("counter", "derived")
+    # Whoever was seen was asleep in the latch, so all the queueing was elsewhere.
+    assert rows[UNINSTRUMENTED].wait_s + rows[RUNNABLE_NO_EVENT].wait_s == pytest.approx(10 - 4 - 2)
+
+
+def test_a_wait_without_a_timer_is_taken_from_samples_and_marked_so():
+    rows = {row.wait_type: row for row in normalise(timed(latch_s=3.0, events=GAPS))}
+    assert (rows[LATCH].method, rows[LATCH].wait_s, rows[LATCH].wait_count) == ("counter", 3.0, None)
+    assert (rows[COMMIT].method, rows[COMMIT].wait_s) == ("sampled", pytest.approx(5.0 / 6))
+    assert rows[RUNNABLE_NO_EVENT].wait_s == pytest.approx(3.0)
+    assert rows[UNINSTRUMENTED].wait_s == pytest.approx(10 - 3 - 5 / 6 - 3 - 2)
+
+
+@given(ticks, ticks, ticks, ticks, ticks, ticks, st.floats(0, 5))
+def test_rows_leave_no_time_out_and_each_wait_is_the_sum_of_its_parts(a, b, c, d, e, f, latch_s):
+    raw = timed(latch_s=latch_s, events=(spotted(LATCH, a, b), spotted(COMMIT, c, d), spotted(NO_EVENT, e, f)))
+    rows = normalise(raw)
+    assert sum(row.wait_s for row in rows) >= raw.busy_s * (1 - 1e-6)
+    for row in rows:
+        assert row.wait_s >= 0
+        if row.resource_s is not None:
+            assert row.wait_s == pytest.approx(row.resource_s + row.signal_s, abs=1e-9)
+
+
+def test_the_audit_of_timers_and_samples_can_fail():
+    assert conservation(timed(latch_s=5.0 * 2 / 3, events=GAPS)).explained == pytest.approx(1.0)
+    assert conservation(timed(latch_s=9.0, events=GAPS)).explained == pytest.approx(1.0 + (9 - 10 / 3) / 10)
+
+
+def test_without_the_kernels_totals_what_is_left_is_not_called_a_wait():
+    rows = {row.wait_type: row for row in normalise(timed(latch_s=4.0, events=GAPS, kernel=False))}
+    assert not rows[UNINSTRUMENTED_OR_CPU].is_wait
+    assert rows[LATCH].resource_s is None
+    assert sum(row.wait_s for row in rows.values()) == pytest.approx(10.0)
+
+
+def test_a_run_too_short_to_be_looked_at_still_leaves_no_time_out():
+    raw = timed(latch_s=4.0, events=()).model_copy(update={"passes": 0})
+    assert sum(row.wait_s for row in normalise(raw)) == pytest.approx(10.0)

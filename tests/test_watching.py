@@ -1,4 +1,4 @@
-"""Pace and series of a watcher: it minds its own cost, and its rates add up to what was counted."""
+"""Pace, series and moments of a watcher: it minds its own cost, and its rates add up to what was counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.targets.watching import Pace, Series
+from storagelab.model import WaitingTask
+from storagelab.targets.watching import Moments, Pace, Series
 
 counts = st.integers(min_value=0, max_value=10**12).map(float)
 
@@ -122,3 +123,21 @@ def test_one_reading_makes_no_series():
     series = Series(with_rows=True)
     series.add(0.0, {"rows": 0.0}, last=True)
     assert series.frozen().at_s == ()
+
+
+@given(st.integers(1, 2_000), st.integers(1, 6), st.integers(6, 50))
+def test_however_long_the_run_moments_stay_few_and_spread_over_all_of_it(looks, tasks_each, limit):
+    moments = Moments(0.5, limit)
+    at_s, kept = 0.0, 0
+    for _ in range(looks):
+        if moments.due(at_s):
+            kept += 1
+            task = WaitingTask(at_s=at_s, wait_type="Lock:extend", resource="r", sessions=1)
+            moments.add(at_s, (task,) * tasks_each)
+        at_s += 0.5
+    times = [task.at_s for task in moments.tasks]
+    assert times
+    assert len(times) <= limit
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert times[-1] >= at_s - 2 * moments.interval_s - 0.5

@@ -63,7 +63,9 @@ def class_of_event(wait_type: str) -> str:
 _READ = """
 CREATE PROCEDURE {schema}.insert_rows(
     row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
-    INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL)
+    seed bigint, worker bigint, reads_per_row float8,
+    INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL,
+    INOUT reads_done bigint DEFAULT 0, INOUT reads_found bigint DEFAULT 0)
 LANGUAGE plpgsql AS $body$
 DECLARE
     done bigint := 0;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What the tests need beyond Python packages: a browser for the report, and the system's PostgreSQL as a third server to
-# measure. Both come from Debian's own packages, where this may install them. Where it may not, the tests that need them
-# are skipped and say so: nothing here ever fails a build.
+# What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
+# measure, and MariaDB's server with its client. They come from Debian's own packages, where this may install them. Where
+# it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
 
 postgres_is_here() {
@@ -15,9 +15,17 @@ browser_is_here() {
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
 }
 
+mariadb_is_here() {
+    for program in mariadbd mariadb-install-db mariadb; do
+        PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || return 1
+    done
+}
+
 wanted=
 browser_is_here || wanted="chromium"
 postgres_is_here || wanted="${wanted:+$wanted }postgresql"
+# Of MariaDB the -core packages: they bring the programs alone, no account and nothing that starts.
+mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
 [ -n "$wanted" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

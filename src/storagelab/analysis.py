@@ -28,6 +28,7 @@ from storagelab.findings import (
 )
 from storagelab.model import RAW_IO, Cell, Experiment, Factor, Measurement, Plan, Run
 from storagelab.values import JsonValue
+from storagelab.wait_classes import in_classes, native_names
 from storagelab.waits import WaitStat, conservation, mean_of_runs, normalise
 
 EFFECT_ROWS_MAX = 40
@@ -58,7 +59,10 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
     ids = [cell.cell_id for cell in plan.cells]
     tied = () if verdict == "too-few-runs" else tuple(row.cell_id for row in comparisons if not row.distinguishable)
     best = () if verdict == "too-few-runs" or fastest is None else (ids[fastest], *tied)
-    extremes = None if fastest is None or worst is None else (summaries[fastest], summaries[worst])
+    # Names of waits of different engines never meet, so there what is waited for is compared.
+    several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
+    compared_cells = tuple(_summaries(plan, runs, used, by_class=True)) if several_engines else summaries
+    extremes = None if fastest is None or worst is None else (compared_cells[fastest], compared_cells[worst])
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
@@ -75,7 +79,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         comparisons=comparisons,
         effects=tuple(_effects(experiment.factors, plan.cells, fitted, blocks)),
         wait_changes=() if extremes is None else _wait_changes(*extremes),
-        wait_trends=tuple(_wait_trends(experiment.factors, summaries)),
+        wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
         cautions=cautions_of(Evidence(experiment, plan, tuple(runs), used, summaries, rounds, log_s)),
         compared=compared,
         dependences=tuple(interactions.dependences(experiment.factors, plan.cells, fitted, blocks)),
@@ -86,6 +90,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
                 experiment.order == "randomised",
             )
         ),
+        wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
 
 
@@ -115,18 +120,21 @@ def _measured(runs: Mapping[int, Run]) -> Iterator[tuple[int, Measurement]]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _summaries(plan: Plan, runs: Sequence[Run], used: Mapping[str, Mapping[int, Run]]) -> Iterator[CellSummary]:
+def _summaries(
+    plan: Plan, runs: Sequence[Run], used: Mapping[str, Mapping[int, Run]], *, by_class: bool = False
+) -> Iterator[CellSummary]:
+    """With `by_class` the waits of each run are joined by what is waited for."""
     planned = Counter(run.cell_id for run in plan.runs)
     failed = Counter(run.cell_id for run in runs if not run.usable)
     for cell in plan.cells:
-        yield _summary(cell, planned[cell.cell_id], failed[cell.cell_id], used[cell.cell_id])
+        yield _summary(cell, planned[cell.cell_id], failed[cell.cell_id], used[cell.cell_id], by_class=by_class)
 
 
-def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run]) -> CellSummary:
+def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, by_class: bool) -> CellSummary:
     measured = list(_measured(runs))
     raw_waits = [measurement.waits for _, measurement in measured if measurement.waits is not None]
     explained = [share for raw in raw_waits if (share := conservation(raw).explained) is not None]
-    rows = [normalise(raw) for raw in raw_waits]
+    rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     return CellSummary(
         cell_id=cell.cell_id,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from storagelab import stats
 from storagelab.findings import Caution, CautionKind, CellSummary
 from storagelab.model import Experiment, Measurement, Plan, Run
-from storagelab.waits import SampledWaits
+from storagelab.waits import CountedWaits, SampledWaits
 
 REPETITIONS_SOUND = 5
 REPETITIONS_LEAST = 3
@@ -29,7 +29,12 @@ OTHERS_SHARE_MOST = 0.10
 OTHERS_RUNS_MOST = 0.10
 """A run may be disturbed now and then; more than a tenth of them is a busy machine."""
 CPU_SHARE_MOST = 0.9
-DURABILITY_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes")
+DURABILITY_SETTINGS = {
+    "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
+    "innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "on",
+}  # fmt: skip
+"""Each with a value under which it is on."""
+_OFF = {"off", "false", "0"}
 DELAYED_DURABILITY = "delayed_durability_desc"
 """SQL Server's: commits need not wait for the log where it is forced, or allowed and asked for."""
 UNVERIFIED_MOST = 10
@@ -241,7 +246,9 @@ def few_wait_samples(evidence: Evidence) -> Iterator[Caution]:
     """figures: passes (the smallest median of a cell), limit."""
     passes: dict[str, float] = {}
     for cell_id, measurements in _by_cell(evidence).items():
-        sampled = [m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits)]
+        sampled = [
+            m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits) or (m.waits and m.waits.passes)
+        ]
         if sampled and (median := statistics.median(sampled)) < WAIT_PASSES_LEAST:
             passes[cell_id] = median
     if passes:
@@ -266,14 +273,16 @@ def no_split(evidence: Evidence) -> Iterator[Caution]:
     for cell_id, _, m in evidence.measurements():
         if m.waits is not None and not _has_split(m):
             cells.add(cell_id)
-            reasons[m.waits.no_split_reason if isinstance(m.waits, SampledWaits) else ""] += 1
+            reasons[m.waits.no_split_reason] += 1
     if reasons:
         yield evidence.caution("no-split", cells, note=True, runs=reasons.total(), reason=reasons.most_common(1)[0][0])
 
 
 def _has_split(measurement: Measurement) -> bool:
     waits = measurement.waits
-    return waits is not None and waits.cpu_s is not None and getattr(waits, "runqueue_s", 0.0) is not None
+    if isinstance(waits, CountedWaits) and any(row.signal_ns is not None for row in waits.rows):
+        return waits.cpu_s is not None
+    return waits is not None and waits.cpu_s is not None and (waits.runqueue_s is not None or not waits.passes)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -345,9 +354,11 @@ def durability_off(evidence: Evidence) -> Iterator[Caution]:
     cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         settings = _table(_table(m.environment, "server"), "settings")
-        for setting in DURABILITY_SETTINGS:
-            if str(settings.get(setting, "on")).lower() in {"off", "false", "0"}:
-                cells[setting, "off"].add(cell_id)
+        for setting, on in DURABILITY_SETTINGS.items():
+            value = str(settings.get(setting, on)).lower()
+            # MariaDB's 2 writes the log at each commit, and syncs it once a second only.
+            if value in _OFF or (setting == "innodb_flush_log_at_trx_commit" and value == "2"):
+                cells[setting, value if value.isdigit() else "off"].add(cell_id)
         if _text(settings, DELAYED_DURABILITY).upper() == "FORCED":
             cells["delayed_durability", "forced"].add(cell_id)
     for (setting, value), of_cells in cells.items():

@@ -327,6 +327,7 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
         estimate_basis=basis,
         runs_stored=len(expanded.runs) - len(pending),
         warnings=tuple(warnings),
+        durability=found.durability,
     )
 
 

@@ -282,6 +282,10 @@ class Findings(Frozen):
         (), description="a factor's levels at each level of the axis: `at` has it alone"
     )
     drive_trends: tuple[DriveTrend, ...] = ()
+    wait_names: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",
+    )
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)

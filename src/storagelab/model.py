@@ -27,9 +27,9 @@ Status = Literal["ok", "failed", "unverified"]
 
 
 class TargetConfig(Frozen):
-    """The server under test. A PostgreSQL with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
+    """The server under test. A real one with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
-    engine: Literal["postgres", "sqlserver", "simulated", "raw-io"]
+    engine: Literal["postgres", "mariadb", "sqlserver", "simulated", "raw-io"]
     scale: int | None = Field(None, ge=1, le=1024, description="simulated: how many times smaller the world is")
     dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
     dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
@@ -138,7 +138,7 @@ class LayoutConfig(Frozen):
 class WorkloadConfig(Frozen):
     """What the connections do, inside the server."""
 
-    kind: Literal["random-insert", "sequential-insert"] = "random-insert"
+    kind: Literal["random-insert", "sequential-insert", "mixed"] = "random-insert"
     connections: int = Field(16, ge=1, le=4096)
     rows_per_connection: int = Field(20_000, ge=1, le=10**10)
     rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
@@ -149,6 +149,15 @@ class WorkloadConfig(Frozen):
     outstanding: int = Field(1, ge=1, le=1024, description="raw-io: requests in progress of each thread")
     duration_s: float = Field(60.0, gt=0, lt=1e6, description="raw-io: of a run, warming up included")
     warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="raw-io: at the beginning, not counted")
+    read_fraction: float | None = Field(
+        None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
+    )
+
+    @property
+    def reads_per_row(self) -> float:
+        """Point reads for each row that is inserted."""
+        fraction = self.read_fraction or 0.0
+        return fraction / (1 - fraction)
 
     @property
     def rows(self) -> int:

@@ -185,7 +185,7 @@ def _refuse_passwords(raw: Tables, text: str) -> None:
     """Refuses a password in values, names or comments. It is never shown: the message names its place only."""
     way_out = (
         "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
-        "  the DSN), ~/.pgpass, or the variable PGPASSWORD."
+        "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."
     )
     for parts, value in _leaves(raw, ()):
         for depth, part in enumerate(parts):

@@ -25,6 +25,9 @@ RUNNABLE_NO_EVENT = "RUNNABLE_NO_EVENT"
 ON_CPU = "ON_CPU"
 ON_CPU_OR_RUNNABLE = "ON_CPU_OR_RUNNABLE"
 UNSAMPLED = "UNSAMPLED"
+UNINSTRUMENTED = "UNINSTRUMENTED"
+"""Time that an engine's own timers know nothing of, and that was not spent on a CPU or queueing for one."""
+UNINSTRUMENTED_OR_CPU = "UNINSTRUMENTED_OR_CPU"
 
 Category = Literal[
     "data-read", "data-write", "commit", "log-buffer", "allocation", "file-growth", "page-latch", "latch", "lock",
@@ -76,18 +79,23 @@ class SampledWaits(Frozen):
 
 
 class CountedWait(Frozen):
-    """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None where the engine doesn't split."""
+    """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None where the engine doesn't split,
+    `wait_count` where what it counts is not waits (MariaDB counts each acquisition, also those that didn't wait)."""
 
     wait_type: str
     analogue: str = ""
     category: Category = "other"
     wait_ns: int = Field(ge=0)
     signal_ns: int | None = Field(None, ge=0)
-    wait_count: int = Field(ge=0)
+    wait_count: int | None = Field(ge=0)
 
 
 class CountedWaits(Frozen):
-    """Exact counters of one run: differences over the run, summed over its connections."""
+    """Exact counters of one run: differences over the run, summed over its connections.
+
+    Where an engine's timers leave gaps, sessions were sampled as well: `events` holds what was seen of each timed wait,
+    which tells its resource and signal parts, of waits that have no timer, and of `NO_EVENT`.
+    """
 
     form: Literal["counted"] = "counted"
     connections: int = Field(ge=1)
@@ -95,6 +103,11 @@ class CountedWaits(Frozen):
     busy_s: float = Field(ge=0)
     rows: tuple[CountedWait, ...]
     cpu_s: float | None = None
+    runqueue_s: float | None = None
+    passes: int = Field(0, ge=0)
+    events: tuple[EventTicks, ...] = ()
+    cpus: int | None = Field(None, ge=1)
+    no_split_reason: str = ""
 
 
 RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
@@ -159,6 +172,8 @@ def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
 
 
 def _from_counters(raw: CountedWaits) -> list[WaitStat]:
+    if raw.passes or raw.runqueue_s is not None:
+        return _filled_rows(raw)
     rows = [_counted_row(row) for row in raw.rows]
     return rows if raw.cpu_s is None else [*rows, _cpu_row(raw.cpu_s)]
 
@@ -176,6 +191,62 @@ def _counted_row(row: CountedWait) -> WaitStat:
         signal_s=None if signal_ns is None else signal_ns * NS,
         wait_count=row.wait_count,
     )
+
+
+def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
+    """Timers, with their gaps filled by samples; what is still left is a row of its own, never hidden.
+
+    Timers are exact, so they win over samples; of a timed wait samples tell only how much of it was queueing for a CPU.
+    """
+    rows = [_counted_row(row) for row in raw.rows]
+    if raw.cpu_s is None or raw.runqueue_s is None:
+        gaps = [_share_of(event, raw) for event in _gaps(raw)]
+        left_s = max(0.0, raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)))
+        return [*rows, *gaps, _cpu_row(left_s, UNINSTRUMENTED_OR_CPU)]
+    states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
+    rows = [_split_by(row, *states[row.wait_type]) if row.wait_type in states else row for row in rows]
+    gaps = [_sampled_row(event, sum(states[event.wait_type]), *states[event.wait_type], None) for event in _gaps(raw)]
+    queue_s = max(0.0, raw.runqueue_s - sum(row.signal_s or 0.0 for row in (*rows, *gaps)))
+    left_s = raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)) - queue_s - raw.cpu_s
+    rows.append(_derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", queue_s, 0.0, queue_s, None))
+    if left_s > 0:
+        rows.append(_derived_row(UNINSTRUMENTED, "", "other", left_s, left_s, 0.0, None))
+    return [*rows, *gaps, _cpu_row(raw.cpu_s)]
+
+
+def _gaps(raw: CountedWaits) -> list[EventTicks]:
+    """What was seen, has a name, and has no timer."""
+    timed = {row.wait_type for row in raw.rows}
+    return [event for event in raw.events if event.wait_type not in timed | {NO_EVENT}]
+
+
+def _share_of(event: EventTicks, raw: CountedWaits) -> WaitStat:
+    total = sum(each.ticks for each in raw.events)
+    return _sampled_row(event, raw.busy_s * event.ticks / total, None, None, None)
+
+
+def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
+    """A timed wait with its signal part as sampled: never more than the wait itself."""
+    signal_s = min(row.wait_s, queued_s)
+    return (
+        row.model_copy(update={"resource_s": row.wait_s - signal_s, "signal_s": signal_s})
+        if blocked_s or queued_s
+        else row
+    )
+
+
+def _raked_states(raw: CountedWaits, cpu_s: float, runqueue_s: float) -> dict[str, tuple[float, float]]:
+    """Blocked and queued seconds of each wait type that was seen, `NO_EVENT` too: samples give shares, the kernel totals."""
+    blocked, runnable = zip(*map(_states, raw.events), strict=True) if raw.events else ((), ())
+    named = [(event, ticks) for event, ticks in zip(raw.events, runnable, strict=True) if event.wait_type != NO_EVENT]
+    no_event = sum(runnable) - sum(ticks for _, ticks in named)
+    queued = _queued(raw, cpu_s, [(event.in_io, ticks) for event, ticks in named], no_event)
+    queued_s = dict(zip([event.wait_type for event, _ in named] + [NO_EVENT], _scaled(queued, runqueue_s), strict=True))
+    blocked_s = _scaled(blocked, max(0.0, raw.busy_s - cpu_s - runqueue_s))
+    return {
+        event.wait_type: (asleep, queued_s[event.wait_type])
+        for event, asleep in zip(raw.events, blocked_s, strict=True)
+    }
 
 
 def _from_samples(raw: SampledWaits) -> list[WaitStat]:
@@ -238,7 +309,9 @@ def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[flo
     return resource, signal
 
 
-def _queued(raw: SampledWaits, cpu_s: float, runnable: Sequence[tuple[bool, float]], no_event: float) -> list[float]:
+def _queued(
+    raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[tuple[bool, float]], no_event: float
+) -> list[float]:
     """Of the runnable ticks of each named event, given as (in I/O, ticks), and then of `no_event`: those not on a CPU.
 
     Sessions run on a CPU where no wait is named or inside I/O calls; in a lock or latch they only queue. How many ticks
@@ -317,12 +390,24 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
     that the sampler pushed off its CPU is seen queued. Being asleep is touched by neither.
     """
     if isinstance(raw, CountedWaits):
-        return sum(row.wait_ns for row in raw.rows) * NS
+        return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
     if raw.runqueue_s is None:
         return None
     total = sum(event.ticks for event in raw.events)
     asleep = sum(_states(event)[0] for event in raw.events if event.wait_type != NO_EVENT)
     return raw.runqueue_s + (raw.busy_s * asleep / total if total else 0.0)
+
+
+def _seen_beside_timers_s(raw: CountedWaits) -> float:
+    """What samples found outside every timed wait: in a wait without a timer, asleep for no reason given, or queued."""
+    if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
+        return 0.0
+    states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
+    return sum(sum(states[event.wait_type]) for event in (*_gaps(raw), *_nameless(raw)))
+
+
+def _nameless(raw: CountedWaits) -> list[EventTicks]:
+    return [event for event in raw.events if event.wait_type == NO_EVENT]
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:

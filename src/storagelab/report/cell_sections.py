@@ -129,7 +129,7 @@ def no_split_reasons(runs: Sequence[Run]) -> list[str]:
     reasons = {
         run.measurement.waits.no_split_reason: None
         for run in runs
-        if run.measurement is not None and run.measurement.waits is not None and run.measurement.waits.form == "sampled"
+        if run.measurement is not None and run.measurement.waits is not None
     }
     return [f"No split into Resource and Signal: {reason}" for reason in reasons if reason]
 

@@ -281,6 +281,10 @@ _DURABILITY_RISKS = {
     "delayed_durability": "commits do not wait for the log, and a crash can lose the last of them",
     "full_page_writes": "the log holds no whole pages, so that less is written, and a crash in the middle of a page's "
                         "write can corrupt that page; commits wait for the disk as ever",
+    "innodb_flush_log_at_trx_commit": "commits do not wait for the disk, and a crash can lose the last second of them; "
+                                      "the database stays sound",
+    "innodb_doublewrite": "no page is written twice, so that less is written, and a crash in the middle of a page's "
+                          "write can corrupt that page; commits wait for the disk as ever",
 }  # fmt: skip
 
 

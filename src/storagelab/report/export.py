@@ -225,6 +225,7 @@ def _findings(findings: Findings) -> Json:
     }  # fmt: skip
     found["wait_changes"] = [plain(item.model_dump()) for item in findings.wait_changes]
     found["wait_trends"] = [plain(item.model_dump()) for item in findings.wait_trends]
+    found["wait_names"] = {name: list(natives) for name, natives in findings.wait_names.items()}
     found["dependences"] = [plain(item.model_dump()) for item in findings.dependences]
     found["speed_ups"] = [_effect(effect) for effect in findings.speed_ups]
     found["drive_trends"] = [plain(item.model_dump()) for item in findings.drive_trends]

@@ -13,13 +13,14 @@ from storagelab.report import arrange as arranging
 from storagelab.report import compared, numbers, palette
 from storagelab.report.arrange import Arrangement, choose, in_order
 from storagelab.report.names import cell_text, factor_text, level_text, value_text
+from storagelab.wait_classes import in_classes
 from storagelab.waits import Category
 
 Row = dict[str, str | float | int | bool | None]
 MAX_WAIT_TYPES = 8
 MAX_RAW_POINTS = 1_500
 MAX_EFFECTS = 16
-OTHER_WAITS = "other waits"
+OTHER_WAITS = "smaller waits"
 REMAINDER = "finished early or unexplained"
 
 
@@ -109,9 +110,14 @@ def _run_points(cell: CellSummary, places: Arrangement) -> list[Row]:
 
 
 def waits(findings: Findings) -> Figure:
-    """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1."""
+    """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1.
+
+    Where engines are compared the parts are classes of waits: their own names would stand in no two engines' stacks.
+    """
     places = arranging.arrange(findings)
     cells = [cell for cell in findings.cells if cell.waits and cell.available_s]
+    if findings.wait_names:
+        cells = [cell.model_copy(update={"waits": in_classes(cell.waits)}) for cell in cells]
     must = [places.others_of(cell) for cell in must_show(findings)]
     all_panels = in_order(map(places.others_of, cells))
     panels = choose(all_panels, must, arranging.MAX_PANELS)

@@ -14,6 +14,7 @@ from storagelab.report.markup import Child, Column, Markup, table, tag
 from storagelab.report.time_sections import hidden_panels
 
 MAX_CHANGES = 10
+_NAMES_SHOWN = 4
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The verdict
@@ -106,21 +107,26 @@ def waits(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     words = [
         "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
         "it on. The wait that moves most stands at the bottom; hues are wait categories, the same all over this page.",
+        "Waits of different engines are joined by what is waited for; each cell's own table has their names."
+        if findings.wait_names else "",
         *hidden_panels(chart.data),
-    ]
-    return Markup(block(chart, findings, " ".join(words)) + _changes(findings, chart.data.colours))
+    ]  # fmt: skip
+    return Markup(block(chart, findings, " ".join(filter(None, words))) + _changes(findings, chart.data.colours))
 
 
 def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
     fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in ends(findings))
     if not findings.wait_changes or fastest is None or slowest is None:
         return Markup("")
-    columns = [Column("WaitType", "text"), Column("In SQL Server", "text"), Column("fastest"), Column("share"),
+    # Of several engines waits are joined by what is waited for: then the engines' own names tell what stands behind it.
+    names = findings.wait_names
+    columns = [Column("Waiting for" if names else "WaitType", "text"),
+               Column("The engines' names" if names else "In SQL Server", "text"), Column("fastest"), Column("share"),
                Column("slowest"), Column("share"), Column("more in the slowest")]  # fmt: skip
     rows: list[list[Child]] = [
         [
             [swatch(colours.get(item.wait_type, palette.CATEGORY[item.category])), item.wait_type],
-            item.analogue,
+            ", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue,
             numbers.seconds(item.best_s), numbers.percent(item.best_share),
             numbers.seconds(item.worst_s), numbers.percent(item.worst_share),
             numbers.seconds(item.worst_s - item.best_s),

@@ -23,7 +23,8 @@ class VolumeFacts(NamedTuple):
 @dataclass(frozen=True)
 class PlanFacts:
     """`server`: the server that would be used, in words. `estimate_s`: time for the runs still to make, None = unknown;
-    `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped."""
+    `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`: what survives a
+    crash, a line for each engine that is compared."""
 
     server: str
     volumes: tuple[VolumeFacts, ...] = ()
@@ -31,3 +32,4 @@ class PlanFacts:
     estimate_basis: str = ""
     runs_stored: int = 0
     warnings: tuple[str, ...] = ()
+    durability: tuple[str, ...] = ()

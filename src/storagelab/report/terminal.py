@@ -141,6 +141,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         ("Order", _order_text(experiment, plan)),
         ("First", _first_runs_text(plan)),
         ("Server", facts.server),
+        *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
     ]
     for name, text in pairs:

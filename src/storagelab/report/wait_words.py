@@ -19,6 +19,7 @@ from storagelab.waits import Method, TableRow
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
+_NAMES_SHOWN = 3
 _COST_THAT_WOULD_SHOW = 0.10
 _METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 
@@ -65,6 +66,17 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
         f"Where the time goes: the connections of {cell_text(worst.levels)} together spent {seconds(extra_s)} more per "
         f"run than those of {cell_text(best.levels)}. What grew: {'; '.join(parts)}{covers}."
     ]
+
+
+def wait_names_sentence(findings: Findings) -> list[str]:
+    """Where engines are compared: which of their own names stand behind what is named in words."""
+    shown = {item.wait_type for item in findings.wait_changes} & findings.wait_names.keys()
+    parts = [
+        f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
+        for name, natives in findings.wait_names.items()
+        if name in shown
+    ]
+    return [f"Waits of different engines are joined by what is waited for: {'; '.join(parts)}."] if parts else []
 
 
 def _grown(item: WaitChange, said: set[str]) -> str:

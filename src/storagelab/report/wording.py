@@ -63,6 +63,7 @@ from storagelab.report.wait_words import (
     no_waits_sentence,
     wait_change_sentences,
     wait_footnotes,
+    wait_names_sentence,
     wait_text,
     wait_trend_sentences,
     waits_title,
@@ -265,6 +266,7 @@ def sentences(findings: Findings) -> list[str]:
         *_on_the_slower(findings),
         *_on_effects(findings),
         *wait_change_sentences(findings, said),
+        *wait_names_sentence(findings),
         *wait_trend_sentences(findings, said),
         *_on_provenance(findings),
     ]

@@ -31,11 +31,13 @@ class VolumeNeed(Frozen):
 
 
 class Preflight(Frozen):
-    """What was found. `notes` are things worth knowing that stop nothing."""
+    """What was found. `notes` are things worth knowing that stop nothing; `durability` says, where engines are compared,
+    what of each survives a crash."""
 
     server: str
     volumes: tuple[VolumeNeed, ...]
     notes: tuple[str, ...] = ()
+    durability: tuple[str, ...] = ()
 
 
 class Target(Protocol):
@@ -56,11 +58,7 @@ def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # n
         from storagelab.targets.simulated.preflight import check as check_simulated
 
         return check_simulated(plan, site)
-    if _on(plan, "sqlserver"):
-        from storagelab.targets.sqlserver.engine import check as check_sqlserver
-
-        return check_sqlserver(plan, site)
-    from storagelab.targets.postgres.preflight import check
+    from storagelab.targets.engines import check
 
     return check(plan, site)
 
@@ -70,11 +68,10 @@ def try_starting(plan: Plan, site: Site) -> None:
 
     Raises PreflightError with the server's own words for one that does not start.
     """
-    if _on(plan, "sqlserver"):
-        return  # it runs already
-    from storagelab.targets.postgres.trial import try_starting as try_starting_postgres
+    from storagelab.targets.engines import kinds
+    from storagelab.targets.trial import try_kinds
 
-    try_starting_postgres(plan, site)
+    try_kinds(kinds(plan, site))
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
@@ -82,13 +79,9 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
     A simulated cell's drives come from the run before it, so its target is opened from its block: `targets.simulated`.
     """
-    if config.target.engine == "sqlserver":
-        from storagelab.targets.sqlserver.engine import open_target as open_sqlserver
+    from storagelab.targets.engines import engine_of
 
-        return open_sqlserver(config, site)
-    from storagelab.targets.postgres.target import PostgresTarget
-
-    return PostgresTarget(config, site)
+    return engine_of(config).open(config, site)
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
@@ -98,25 +91,18 @@ def sweep(plan: Plan, site: Site) -> list[str]:
     """
     if plan.simulated:
         return []
-    if _on(plan, "sqlserver"):
-        from storagelab.targets.sqlserver.engine import sweep as sweep_sqlserver
+    from storagelab.targets.engines import ENGINES
+    from storagelab.targets.sweeping import sweep as sweep_all
 
-        return sweep_sqlserver(plan, site)
-    from storagelab.targets.postgres.target import sweep as sweep_postgres
-
-    return sweep_postgres(plan, site)
-
-
-def _on(plan: Plan, engine: str) -> bool:
-    return any(cell.config.target.engine == engine for cell in plan.cells)
+    stop_orphans = [engine.stop_orphan for engine in ENGINES.values()]
+    return sweep_all(plan, site, stop_orphans, {name: engine.drop_leftovers for name, engine in ENGINES.items()})
 
 
 def server_abilities() -> tuple[Ability, ...]:
     """Which servers this machine could start, for the doctor."""
-    from storagelab.targets.postgres.doctor import abilities
-    from storagelab.targets.sqlserver.engine import abilities as abilities_of_sqlserver
+    from storagelab.targets.engines import ENGINES
 
-    return (*abilities(), *abilities_of_sqlserver())
+    return tuple(ability for engine in ENGINES.values() for ability in engine.abilities())
 
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""What a watcher of a run needs whatever the engine: a pace that minds its own cost, and a series once a second."""
+"""What a watcher of a run needs whatever the engine: a pace that minds its own cost, a series once a second,
+and a few moments of what was waited for."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from storagelab.model import ObserverCost, TimeSeries
+from storagelab.model import ObserverCost, TimeSeries, WaitingTask
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
@@ -121,3 +122,28 @@ def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, 
     if length_s <= 0 or name not in before[1] or name not in after[1]:
         return None
     return (after[1][name] - before[1][name]) / length_s
+
+
+class Moments:
+    """Keeps a run's moments few: when there are too many, every second one goes, and half as many come in."""
+
+    def __init__(self, interval_s: float, limit: int) -> None:
+        self.interval_s = interval_s
+        self._limit = limit
+        self._moments: list[tuple[WaitingTask, ...]] = []
+        self._due_s = 0.0
+
+    def due(self, at_s: float) -> bool:
+        return at_s >= self._due_s
+
+    def add(self, at_s: float, tasks: tuple[WaitingTask, ...]) -> None:
+        self._due_s = at_s + self.interval_s
+        self._moments.append(tasks)
+        while len(self._moments) > 1 and sum(map(len, self._moments)) > self._limit:
+            self._moments = self._moments[::2]
+            self.interval_s *= 2
+            self._due_s = at_s + self.interval_s
+
+    @property
+    def tasks(self) -> tuple[WaitingTask, ...]:
+        return tuple(task for moment in self._moments for task in moment)

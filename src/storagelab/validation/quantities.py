@@ -120,6 +120,8 @@ def _wait(figure: Published, run: Measurement) -> float:
         case "signal_s":
             return signal_ns * NS
         case "wait_count":
+            if row.wait_count is None:
+                raise Missing(f"its runs do not count how often {figure.wait_type} was waited for")
             return float(row.wait_count)
         case "wait_share":
             return wait_ns / sum(other.wait_ns for other in _waits(run).rows)

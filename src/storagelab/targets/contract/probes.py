@@ -9,7 +9,8 @@ from storagelab.model import TargetConfig
 from storagelab.values import Scalar
 
 ENGINES = {
-    "postgres": "postgres", "postgresql": "postgres", "mssql": "sqlserver", "sqlserver": "sqlserver",
+    "mysql": "mariadb", "mariadb": "mariadb", "postgres": "postgres", "postgresql": "postgres",
+    "mssql": "sqlserver", "sqlserver": "sqlserver",
 }  # fmt: skip
 """The scheme of a DSN -> the engine."""
 
@@ -38,6 +39,10 @@ def probe_of(engine: str) -> Probe:
         from storagelab.targets.sqlserver.probe import SqlServerProbe
 
         return SqlServerProbe()
+    if engine == "mariadb":
+        from storagelab.targets.mariadb.probe import MariaDBProbe
+
+        return MariaDBProbe()
     from storagelab.targets.postgres.probe import PostgresProbe
 
     return PostgresProbe()

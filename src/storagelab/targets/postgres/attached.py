@@ -210,22 +210,3 @@ def check_session_settings(
                 key=f"target.settings.{name}",
                 hint=f"PostgreSQL {facts.version} was asked",
             ) from error
-
-
-def check_folder_for_server(facts: ServerFacts, volume: str, path: Path) -> tuple[int, int]:
-    """The account that the volume's data folders must be given to. Raises PreflightError when that can't be done."""
-    if facts.process_owner is None:
-        raise PreflightError(
-            "the server does not run on this machine, so storagelab can't make data folders on its volumes",
-            key=f"volumes.{volume}.path",
-            hint="leave [volumes] out to measure where the server keeps its files, "
-            "or run storagelab on the server's machine",
-        )
-    if os.geteuid() not in (0, facts.process_owner[0]):
-        raise PreflightError(
-            f"only root can make folders under {path} that belong to the server's account "
-            f"(uid {facts.process_owner[0]})",
-            key=f"volumes.{volume}.path",
-            hint="run storagelab as root or as the server's own account",
-        )
-    return facts.process_owner

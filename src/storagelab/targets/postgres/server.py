@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import difflib
 import os
 import re
-import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,7 +18,10 @@ from pathlib import Path
 import psycopg
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets.postgres.binaries import Binaries, unprivileged
+from storagelab.targets.postgres.binaries import Binaries
+from storagelab.targets.postgres.settings import settings_text
+from storagelab.targets.private import StartFailed, note_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
 USER = "storagelab"
@@ -29,9 +29,6 @@ PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
-_PR_SET_PDEATHSIG = 1
-_SOCKET_PREFIX = "storagelab-socket-"
-_LONGEST_TEMPORARY_FOLDER = 60
 _OWN_SETTINGS = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
     "config_file", "hba_file", "ident_file", "external_pid_file",
@@ -43,13 +40,6 @@ _TROUBLE = re.compile(
 )
 
 Settings = Mapping[str, Scalar]
-
-
-def settings_text(value: Scalar) -> str:
-    """A setting's value as PostgreSQL reads it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
 
 
 def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
@@ -78,7 +68,7 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
         folder = Path(folder_name)
         (folder / "postgresql.conf").touch()
         (folder / "postgresql.auto.conf").touch()
-        _give_to_server(folder)
+        give_to_server(folder)
         command = [*unprivileged().prefix, binaries.program("postgres"), "-D", folder_name, "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
@@ -120,36 +110,6 @@ def _in_file(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _give_to_server(folder: Path) -> None:
-    owner = unprivileged().owner
-    if owner is not None:
-        os.chown(folder, *owner)
-
-
-def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """An empty folder of the server's, mode 0700 as PostgreSQL demands; of `owner` (uid, gid) where one is named."""
-    folder.mkdir(mode=0o700, parents=True)
-    if owner is not None:
-        os.chown(folder, *owner)
-    else:
-        _give_to_server(folder)
-
-
-_LIBC = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    """In the child: ask Linux to stop the server at once if storagelab is killed, so that nothing is left running."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
-
-
-_IN_CHILD = _die_with_parent if sys.platform == "linux" else None
-
-
-class StartFailed(RunFailed):
-    """A database was made, and the server did not come up on it with the settings asked for."""
-
-
 class Server:
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
 
@@ -176,11 +136,7 @@ class Server:
         """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
         make_folder(self.data_folder)
         make_folder(self.log_folder)
-        # A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
-        short = None if len(tempfile.gettempdir()) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"  # noqa: S108
-        self._socket_folder = Path(short or tempfile.gettempdir()) / f"{_SOCKET_PREFIX}{secrets.token_hex(4)}"
-        # Noted before it is made, so that whoever cleans up after a kill knows of it in any case.
-        _socket_note(self.data_folder).write_text(str(self._socket_folder), encoding="utf-8")
+        self._socket_folder = note_socket_folder(self.data_folder)
         make_folder(self._socket_folder)
         self._init_database()
         self._write_settings()
@@ -192,7 +148,7 @@ class Server:
                 stderr=log,
                 env=_environment(),
                 start_new_session=True,
-                preexec_fn=_IN_CHILD,
+                preexec_fn=IN_CHILD,
             )
         self._await_ready()
 
@@ -204,7 +160,7 @@ class Server:
         ]  # fmt: skip
         # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=_IN_CHILD,
+            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=IN_CHILD,
             start_new_session=True,
         )  # fmt: skip
         if said.returncode != 0:
@@ -268,37 +224,21 @@ class Server:
             self._socket_folder = None
 
 
-def _socket_note(data_folder: Path) -> Path:
-    """Where the place of a server's socket is written down, for whoever cleans up after a kill."""
-    return data_folder.with_name(data_folder.name + ".socket")
-
-
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    with contextlib.suppress(OSError):
-        socket_folder = Path(_socket_note(data_folder).read_text(encoding="utf-8"))
-        if socket_folder.name.startswith(_SOCKET_PREFIX):
-            shutil.rmtree(socket_folder, ignore_errors=True)
+    remove_socket_folder_of(data_folder)
     try:
         pid = int((data_folder / "postmaster.pid").read_text(encoding="utf-8").split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
         return False
-    if not _serves(pid, data_folder):
+    if not runs_with(pid, str(data_folder)):
         return _kill_sessions(data_folder)
     os.kill(pid, signal.SIGQUIT)
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while _serves(pid, data_folder) and time.monotonic() < deadline:
+    while runs_with(pid, str(data_folder)) and time.monotonic() < deadline:
         time.sleep(0.02)
     _kill_sessions(data_folder)
     return True
-
-
-def _serves(pid: int, data_folder: Path) -> bool:
-    """Is this process a server on this very folder? Its number may have been given to another one since."""
-    try:
-        return os.fsencode(data_folder) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def _kill_sessions(data_folder: Path) -> bool:

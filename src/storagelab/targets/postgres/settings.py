@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from storagelab.model import Config
+from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.values import Scalar
 
 SPARE_CONNECTIONS = 8
 """Beside the workload's: storagelab's own, and those that PostgreSQL keeps for superusers."""
 _LOCKS_PER_DATA_FILE = 2
+
+
+def durability(config: Config) -> Durability:
+    """By the spec's settings, and PostgreSQL's defaults where it says nothing."""
+    asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
+    names = ("fsync", "synchronous_commit", "full_page_writes")
+    values = {name: asked.get(name, "on") for name in names}
+    commit: Commit = "each commit is on the disk"
+    if values["synchronous_commit"].lower() in ("off", "false", "no", "0"):
+        commit = "the last second of commits may be lost"
+    if not is_on(values["fsync"]):
+        commit = "nothing is forced to the disk"
+    because = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return Durability(
+        engine="PostgreSQL", commit=commit, whole_pages=is_on(values["full_page_writes"]), because=because
+    )
+
+
+def settings_text(value: Scalar) -> str:
+    """A setting's value as PostgreSQL reads it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:

@@ -17,18 +17,20 @@ from storagelab import cpu_time, host
 from storagelab.devices import DeviceCounters
 from storagelab.devices import difference as device_difference
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Check, Config, Measurement, Plan
+from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.procfs import TaskView
 from storagelab.targets import Progress, Site
 from storagelab.targets.folders import Folders
+from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.postgres import attached, read_back
 from storagelab.targets.postgres.binaries import binaries_for
-from storagelab.targets.postgres.counters import difference, read_counters
+from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampled, Sampler
-from storagelab.targets.postgres.server import Server, check_settings, settings_text, stop_orphan
-from storagelab.targets.postgres.settings import private_settings
-from storagelab.targets.postgres.workload import Loop, Workers, rows_per_report
+from storagelab.targets.postgres.server import Server, check_settings
+from storagelab.targets.postgres.settings import private_settings, settings_text
+from storagelab.targets.postgres.workload import Workers
+from storagelab.targets.steps import check_reads, check_watching, difference, first_line, prepare_machine, reads_made
 from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.values import Scalar
 
@@ -139,7 +141,7 @@ class PostgresTarget:
             except (psycopg.Error, PreflightError) as error:
                 if "the database system is" not in str(error) or time.monotonic() > deadline:
                     raise RunFailed(
-                        f"what was made on the server could not be dropped: {_first_line(error)}; "
+                        f"what was made on the server could not be dropped: {first_line(error)}; "
                         "that is tried again before the next run"
                     ) from error
             time.sleep(0.2)
@@ -204,7 +206,7 @@ class PostgresTarget:
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
-            return self._run(progress)
+            return self._run(seed, progress)
         except (RunFailed, *_FOREIGN_ERRORS) as error:
             raise RunFailed(self._with_log(error)) from error
 
@@ -219,12 +221,12 @@ class PostgresTarget:
         died = "the server died: " if self.server.died() else ""
         return f"{died}{words}\nthe server's log says:\n{self.server.log_of_trouble()}"
 
-    def _run(self, progress: Progress) -> Measurement:
-        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate)
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, self._gate, seed)
         try:
             workers.open()
             environment = self._environment(workers.first)
-            self._prepare_machine()
+            prepare_machine(self.config.between_runs, self.volumes, lambda: self._own.execute("CHECKPOINT"))
             devices = DeviceCounters(self._watched_volumes())
             sampler = self._sampler(workers, devices)
             try:
@@ -240,8 +242,8 @@ class PostgresTarget:
                 sampled = sampler.stop()
             devices_after, cpu_after = devices.read(), self._read_cpu_time()
             workers.flush_statistics()
-            counters = difference(counters_before, read_counters(self._own, self._major))
-            settings_checks = self._check_settings(workers)
+            counters = difference(counters_before, read_counters(self._own, self._major)) | reads_made(loops)
+            settings_checks = [*self._check_settings(workers), *check_reads(self.config.workload, loops)]
         finally:
             workers.close()
         counters["volumes"] = device_difference(devices_before, devices_after)
@@ -278,18 +280,6 @@ class PostgresTarget:
             probe=devices.read,
             rows_per_report=rows_per_report(self.config.workload),
         )
-
-    def _prepare_machine(self) -> None:
-        """So that no run inherits from the one before."""
-        between = self.config.between_runs
-        if between.checkpoint:
-            self._own.execute("CHECKPOINT")
-            for path in self.volumes.values():
-                host.sync_filesystem(path)
-        if between.drop_page_cache:
-            host.drop_page_cache()
-        if between.pause_s:
-            time.sleep(between.pause_s)
 
     def _checkpoint(self) -> float | None:
         """Seconds of the checkpoint after the load; None where the login may not ask for one."""
@@ -343,7 +333,7 @@ class PostgresTarget:
                 *self._check_log_place(),
                 *settings_checks,
                 *self._check_pages(rows),
-                *_check_watching(sampled),
+                *check_watching(sampled.error),
             ),
             observer=sampled.observer,
             setup_s=self.setup_s,
@@ -363,52 +353,14 @@ class PostgresTarget:
         return [read_back.one_row_a_page(self._own, self.layout, rows)]
 
 
-def _check_watching(sampled: Sampled) -> list[Check]:
-    """Waits of a part of a run must not pass for those of all of it."""
-    if not sampled.error:
-        return []
-    return [Check(name="watching", asked="the whole run", got=sampled.error, ok=False, read_from="the sampler")]
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment left: a server still running, folders, objects on an attached server.
-
-    Says what was removed. Raises PreflightError when that can't be done, or something of such a name is not
-    storagelab's.
-    """
-    removed = []
-    for config in {_places(cell.config, site): cell.config for cell in plan.cells}.values():
-        folders = Folders(site, site.volume_paths(config))
-        left = folders.leftovers()
-        stopped = [folder for folder in left if stop_orphan(folder / "server")]
-        removed += [f"stopped the server left running in {folder}" for folder in stopped]
-        if config.target.attached:
-            removed += [f"dropped {name}, left on the server by a run that was killed" for name in _sweep(config, site)]
-        try:
-            folders.remove()
-        except RunFailed as error:
-            raise PreflightError(f"what an earlier run left is still there: {error}") from error
-        removed += [f"removed {folder}, left behind by a run that was killed" for folder in left]
-    return removed
-
-
-def _places(config: Config, site: Site) -> tuple[object, ...]:
-    """What tells apart two cells that may leave something in different places."""
-    return (config.target.dsn, config.target.dsn_env, *sorted(site.volume_paths(config).values()))
-
-
-def _sweep(config: Config, site: Site) -> list[str]:
-    """On an attached server."""
+def drop_leftovers(config: Config, site: Site) -> list[str]:
+    """What a killed run left on an attached server is dropped; says what. Raises PreflightError when it can't be."""
     with attached.connect(config.target) as connection:
         try:
             return Layout(config, site.prefix, None).drop(connection)
         except psycopg.Error as error:
             raise PreflightError(
-                f"what an earlier run left on the server can't be dropped: {_first_line(error)}",
+                f"what an earlier run left on the server can't be dropped: {first_line(error)}",
                 key="target.dsn",
                 hint=f"drop the schema {site.prefix} by hand, as its owner",
             ) from error

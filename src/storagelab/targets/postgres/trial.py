@@ -1,69 +1,30 @@
-"""Does a server start with these settings? Its parser takes each for itself; only a start shows that they go together."""
+"""Every kind of private PostgreSQL that a plan needs, to be started for a moment."""
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Config, Plan
+from storagelab.model import Plan
 from storagelab.targets.folders import Site
-from storagelab.targets.postgres.binaries import Binaries, binaries_for, may_enter
-from storagelab.targets.postgres.server import Server, Settings, StartFailed, settings_text
-from storagelab.targets.postgres.settings import private_settings
-from storagelab.targets.uninterrupted import uninterrupted
-
-MOST_TRIALS = 8
-"""A start takes about half a second; of more kinds of server the first ones are tried."""
+from storagelab.targets.postgres.binaries import Binaries, binaries_for
+from storagelab.targets.postgres.server import Server, Settings
+from storagelab.targets.postgres.settings import private_settings, settings_text
+from storagelab.targets.trial import Kind
 
 
-def try_starting(plan: Plan, site: Site) -> None:
-    """Start each kind of private server of the plan for a moment, in the system's temporary folder, and remove it.
-
-    Raises PreflightError with the server's own words and the end of its log for the first that does not come up.
-    """
-    for config, binaries, settings in list(_kinds(plan, site))[:MOST_TRIALS]:
-        try:
-            _start_and_remove(binaries, settings)
-        except StartFailed as error:
-            if "No space left on device" in str(error):  # of the temporary folder, which is not where it will run
-                continue
-            asked = ", ".join(f"{name} = {settings_text(value)}" for name, value in config.target.settings.items())
-            raise PreflightError(
-                str(error),
-                key="target.settings" if asked else "target",
-                hint=f"PostgreSQL {binaries.version} from {binaries.origin} was tried with "
-                f"{asked or 'its default settings'}; nothing was stored",
-            ) from error
-        except (RunFailed, OSError):
-            continue  # the temporary folder is full or barred, which says nothing about the settings
+def kinds(plan: Plan, site: Site) -> Iterator[Kind]:
+    """One for each cell of a private server, in the plan's order."""
+    for config in (cell.config for cell in plan.cells if not cell.config.target.attached):
+        binaries, settings = binaries_for(config, site), private_settings(config)
+        yield Kind(
+            name=f"PostgreSQL {binaries.version} from {binaries.origin}",
+            settings=tuple(f"{name} = {settings_text(value)}" for name, value in config.target.settings.items()),
+            key=(binaries.folder, *sorted((name, settings_text(value)) for name, value in settings.items())),
+            make=partial(_server, binaries, settings),
+        )
 
 
-def _kinds(plan: Plan, site: Site) -> Iterator[tuple[Config, Binaries, Settings]]:
-    """One cell for each server with settings that differ, in the plan's order."""
-    seen = set()
-    for cell in plan.cells:
-        if cell.config.target.attached:
-            continue
-        binaries, settings = binaries_for(cell.config, site), private_settings(cell.config)
-        kind = (binaries.folder, *sorted((name, settings_text(value)) for name, value in settings.items()))
-        if kind not in seen:
-            seen.add(kind)
-            yield cell.config, binaries, settings
-
-
-def _start_and_remove(binaries: Binaries, settings: Settings) -> None:
-    """Nothing is left of it, also when it is interrupted."""
-    place = Path(tempfile.gettempdir()) / f"storagelab-trial-{secrets.token_hex(4)}"
-    server = Server(binaries, data_folder=place / "server", log_folder=place / "log", settings=settings)
-    try:
-        place.mkdir(mode=0o711)
-        if may_enter(place):
-            server.start()
-    finally:
-        with uninterrupted():
-            server.stop()
-            shutil.rmtree(place, ignore_errors=True)
+def _server(binaries: Binaries, settings: Settings, place: Path) -> Server:
+    return Server(binaries, data_folder=place / "server", log_folder=place / "log", settings=settings)

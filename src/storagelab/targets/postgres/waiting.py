@@ -96,28 +96,3 @@ def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
     if holder not in seen:
         return "a session outside the workload"
     return seen[holder] or "on CPU or waiting for one"
-
-
-class Moments:
-    """Keeps a run's moments few: when there are too many, every second one goes, and half as many come in."""
-
-    def __init__(self, interval_s: float, limit: int) -> None:
-        self.interval_s = interval_s
-        self._limit = limit
-        self._moments: list[tuple[WaitingTask, ...]] = []
-        self._due_s = 0.0
-
-    def due(self, at_s: float) -> bool:
-        return at_s >= self._due_s
-
-    def add(self, at_s: float, tasks: tuple[WaitingTask, ...]) -> None:
-        self._due_s = at_s + self.interval_s
-        self._moments.append(tasks)
-        while len(self._moments) > 1 and sum(map(len, self._moments)) > self._limit:
-            self._moments = self._moments[::2]
-            self.interval_s *= 2
-            self._due_s = at_s + self.interval_s
-
-    @property
-    def tasks(self) -> tuple[WaitingTask, ...]:
-        return tuple(task for moment in self._moments for task in moment)

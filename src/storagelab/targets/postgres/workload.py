@@ -14,34 +14,21 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
 from storagelab.model import WorkloadConfig
-from storagelab.values import Frozen
+from storagelab.targets.loops import Loop, rows_per_report
 
 Connection = psycopg.Connection[Any]
 
 POLL_S = 0.2
 GATE_TIMEOUT_S = 60.0
-REPORT_ROWS = 200
-"""A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
-
-
-class Loop(Frozen):
-    """One connection's work, by the server's clock, in seconds since the epoch."""
-
-    started_s: float
-    finished_s: float
-
-
-def rows_per_report(workload: WorkloadConfig) -> int:
-    """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
-    per_transaction = workload.rows_per_transaction
-    return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
 
 
 class Workers:
     """The connections of one run. `gate` is a key of an advisory lock that only this experiment uses."""
 
-    def __init__(self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, gate: int) -> None:
-        self._connect, self.workload, self.schema, self.gate = connect, workload, schema, gate
+    def __init__(
+        self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, gate: int, seed: int = 1
+    ) -> None:
+        self._connect, self.workload, self.schema, self.gate, self.seed = connect, workload, schema, gate, seed
         self._connections: list[Connection] = []
 
     @property
@@ -64,18 +51,20 @@ class Workers:
     def gather(self, gatekeeper: Connection) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
         gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
-        call = sql.SQL("CALL {}.insert_rows({}, {}, {}, {})").format(
-            sql.Identifier(self.schema),
-            sql.Literal(self.workload.rows_per_connection),
-            sql.Literal(self.workload.rows_per_transaction),
-            sql.Literal(rows_per_report(self.workload)),
-            sql.Literal(self.gate),
-        )
-        for connection in self._connections:
+        for number, connection in enumerate(self._connections, start=1):
             connection.pgconn.nonblocking = 1
-            connection.pgconn.send_query(call.as_bytes(connection))
+            connection.pgconn.send_query(self._call(number).as_bytes(connection))
             connection.pgconn.flush()
         self._await_all_at_gate(gatekeeper)
+
+    def _call(self, number: int) -> sql.Composed:
+        work = self.workload
+        values = (
+            work.rows_per_connection, work.rows_per_transaction, rows_per_report(work), self.gate, self.seed, number,
+            work.reads_per_row,
+        )  # fmt: skip
+        literals = sql.SQL(", ").join(map(sql.Literal, values))
+        return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(self.schema), literals)
 
     def _await_all_at_gate(self, gatekeeper: Connection) -> None:
         deadline = time.monotonic() + GATE_TIMEOUT_S
@@ -152,7 +141,8 @@ def _loop_of(connection: Connection) -> Loop:
             started, finished = result.get_value(0, 0), result.get_value(0, 1)
             assert started is not None
             assert finished is not None
-            loop = Loop(started_s=float(started), finished_s=float(finished))
+            done, found = (int(result.get_value(0, column) or 0) for column in (2, 3))
+            loop = Loop(started_s=float(started), finished_s=float(finished), reads_done=done, reads_found=found)
         elif result.status != ExecStatus.COMMAND_OK:
             raise RunFailed(f"a connection failed: {result.error_message.decode(errors='replace').strip()}")
     if loop is None:

@@ -10,6 +10,9 @@ from pathlib import Path
 from storagelab.doctor import Ability
 from storagelab.model import Config, Plan
 from storagelab.targets import Preflight, Site, Target
+from storagelab.targets.durability import Commit, Durability
+from storagelab.targets.sqlserver.settings import database_options
+from storagelab.targets.trial import Kind
 
 DRIVER = "pymssql"
 
@@ -33,14 +36,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     return target.drop_leftovers(config, site)
 
 
-def sweep(plan: Plan, site: Site) -> list[str]:
-    """What a killed run left on each server of the plan is dropped; says what. Raises PreflightError."""
-    configs = {(cell.config.target.dsn, cell.config.target.dsn_env): cell.config for cell in plan.cells}
-    dropped = [name for config in configs.values() for name in drop_leftovers(config, site)]
-    return [f"dropped {name}, left on the server by a run that was killed" for name in dropped]
-
-
-def kinds(plan: Plan, site: Site) -> Iterator[object]:  # noqa: ARG001 - other engines start servers of their own
+def kinds(plan: Plan, site: Site) -> Iterator[Kind]:  # noqa: ARG001 - other engines start servers of their own
     """Kinds of private servers to try: none, as a SQL Server runs already."""
     return iter(())
 
@@ -61,3 +57,17 @@ def abilities() -> tuple[Ability, ...]:
     return (
         Ability(name=name, state="yes", detail=f"{DRIVER} {version}; try a server: storagelab doctor --target DSN"),
     )
+
+
+def durability(config: Config) -> Durability:
+    """By the spec's settings, and what storagelab's database gets where it says nothing.
+
+    A log record holds enough to redo a page, and checksums or torn-page bits tell of one that was half written; they do
+    not mend it, so pages count as whole only where the medium writes them whole.
+    """
+    options = database_options(config.target.settings)
+    commit: Commit = "each commit is on the disk"
+    if options["delayed_durability"] == "FORCED":
+        commit = "the last second of commits may be lost"
+    because = f"delayed_durability = {options['delayed_durability']}, page_verify = {options['page_verify']}"
+    return Durability(engine="SQL Server", commit=commit, whole_pages=False, because=because)

@@ -1,0 +1,70 @@
+"""The same load on MariaDB in different hands: storagelab's, and the server's own client's."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from bench.loads import CONNECTIONS, ROWS_PER_TRANSACTION
+from storagelab.model import Cell, Config, Measurement
+from storagelab.targets import Site
+from storagelab.targets.mariadb.connecting import Connection, ask
+from storagelab.targets.mariadb.target import MariaDBTarget
+
+
+def config(rows_per_connection: int = 10_000, *, waits: bool = True) -> Config:
+    """The load of the quickstart on two engines, on one data file."""
+    return Config.model_validate(
+        {
+            "target": {"engine": "mariadb", "settings": {"innodb_buffer_pool_size": "64M"}},
+            "volumes": {"here": {"path": "."}},
+            "workload": {
+                "connections": CONNECTIONS,
+                "rows_per_connection": rows_per_connection,
+                "rows_per_transaction": ROWS_PER_TRANSACTION,
+            },
+            "measure": {"waits": waits},
+        }
+    )
+
+
+def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
+    """One run on a fresh private server, as `storagelab run` makes it."""
+    with MariaDBTarget(cell_config, _site(folder)) as target:
+        return target.run(Cell(cell_id="c01", levels={}, config=cell_config), 1, 1, lambda _: None)
+
+
+def procedure_by_client(folder: Path, cell_config: Config) -> float:
+    """Rows/s of the same procedure, called by one client `mariadb` a connection and nothing else, by the server's clock."""
+    with MariaDBTarget(cell_config, _site(folder)) as target:
+        server = target.server
+        assert server is not None
+        gatekeeper, watcher = server.connect(), server.connect()
+        target.layout.write_out(watcher)
+        ask(gatekeeper, f"LOCK TABLES {target.layout.schema}.gate WRITE")
+        workload = cell_config.workload
+        batch = workload.rows_per_transaction
+        call = f"CALL {target.layout.schema}.insert_rows({workload.rows_per_connection}, {batch}, {batch}, 1, 1, 0)"
+        command = ["mariadb", "--no-defaults", f"--socket={server.address.unix_socket}", "-uroot", "-NBe", call]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workload.connections)]
+        _await_waiters(watcher, workload.connections)
+        ask(gatekeeper, "UNLOCK TABLES")
+        answers = [process.communicate()[0].split() for process in processes]
+        gatekeeper.close()
+        watcher.close()
+    elapsed_s = max(float(answer[1]) for answer in answers) - min(float(answer[0]) for answer in answers)
+    return workload.rows / elapsed_s
+
+
+def _await_waiters(watcher: Connection, wanted: int) -> None:
+    standing = "SELECT count(*) FROM information_schema.processlist WHERE state = 'Waiting for table metadata lock'"
+    for _ in range(5000):
+        if ask(watcher, standing)[0][0] == wanted:
+            return
+        time.sleep(0.002)
+    raise SystemExit("bench: the client's sessions did not come up")
+
+
+def _site(folder: Path) -> Site:
+    return Site(experiment="bench", identity="be9c4be9", spec_folder=folder)

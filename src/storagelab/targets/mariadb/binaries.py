@@ -1,0 +1,129 @@
+"""Which MariaDB server is on this machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.model import Config
+from storagelab.targets.folders import Site
+from storagelab.targets.unprivileged import unprivileged
+from storagelab.values import Frozen
+
+OLDEST = (10, 11)
+"""Older releases lack RANDOM_BYTES and the place of each data file in the catalogue, and are out of support."""
+
+_SERVERS = ("mariadbd", "mysqld")
+_INSTALLERS = ("mariadb-install-db", "mysql_install_db")
+_SAID = re.compile(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?")
+
+
+class Binaries(Frozen):
+    """`server` is the program mariadbd, `installer` the script that makes a database.
+
+    `version` is as the server says, e.g. "10.11.19"; `origin` says whose it is.
+    """
+
+    server: Path
+    installer: Path
+    version: str
+    origin: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+
+def find_binaries(bin_dir: str | None) -> Binaries:
+    """The server to start: in `bin_dir` if given, else on the PATH.
+
+    Raises PreflightError when there is none, it is too old, or it is MySQL.
+    """
+    if bin_dir is not None:
+        folder = Path(bin_dir).expanduser()
+        server = next((folder / name for name in _SERVERS if (folder / name).is_file()), None)
+        if server is None:
+            raise PreflightError(
+                f"{folder} holds no mariadbd",
+                key="target.bin_dir",
+                hint="name the folder of a MariaDB installation that holds mariadbd, "
+                "or leave bin_dir out to use the one on the PATH",
+            )
+        return _inspect(server, "target.bin_dir")
+    for name in _SERVERS:
+        found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/libexec:/usr/local/sbin")
+        if found:
+            return _inspect(Path(found), "this system")
+    raise PreflightError(
+        "no MariaDB server found on this machine",
+        key="target.bin_dir",
+        hint="install it (Debian and Ubuntu: apt-get install mariadb-server-core), or name the folder of mariadbd "
+        "in target.bin_dir, or attach to a running server with target.dsn",
+    )
+
+
+def binaries_for(config: Config, site: Site) -> Binaries:
+    """The server that a cell asks for; a relative `bin_dir` starts at the spec's folder. Raises PreflightError."""
+    asked = config.target.bin_dir
+    return find_binaries(None if asked is None else str(site.place(asked, "target.bin_dir")))
+
+
+@cache
+def _inspect(server: Path, origin: str) -> Binaries:
+    version = _version(server)
+    if version < OLDEST:
+        raise PreflightError(
+            f"{server} is MariaDB {'.'.join(map(str, version))}, which is too old",
+            key="target.bin_dir",
+            hint=f"storagelab measures MariaDB {'.'.join(map(str, OLDEST))} and later",
+        )
+    return Binaries(
+        server=server, installer=_installer(server, origin), version=".".join(map(str, version)), origin=origin
+    )
+
+
+def _version(server: Path) -> tuple[int, ...]:
+    try:
+        # As it will be run later: a folder that only root may enter is no use to a server without root's rights.
+        command = [*unprivileged().prefix, str(server), "--no-defaults", "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        words = getattr(error, "stderr", None) or str(error)
+        raise PreflightError(
+            f"{server} does not run {unprivileged().how}: {words.strip()}",
+            key="target.bin_dir",
+            hint="try it by hand with --version",
+        ) from error
+    match = _SAID.search(said)
+    if match is None or not match[2]:
+        mysql = "MySQL" in said
+        raise PreflightError(
+            f"{server} is {'MySQL' if mysql else 'no MariaDB'}: it says {said.strip()!r}",
+            key="target.bin_dir",
+            hint="storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
+            if mysql
+            else "name the folder of a MariaDB installation that holds mariadbd",
+        )
+    return tuple(map(int, match[1].split(".")))
+
+
+def _installer(server: Path, origin: str) -> Path:
+    """Beside the server, or where the same installation keeps scripts, or on the PATH."""
+    near = [server.parent, server.parent.parent / "bin", server.parent.parent / "scripts"]
+    for folder in near:
+        for name in _INSTALLERS:
+            if (folder / name).is_file():
+                return folder / name
+    found = next(filter(None, map(shutil.which, _INSTALLERS)), None) if origin == "this system" else None
+    if found is None:
+        raise PreflightError(
+            f"{server.parent} holds mariadbd, but no mariadb-install-db is near it",
+            key="target.bin_dir",
+            hint="install the rest of the server (Debian and Ubuntu: apt-get install mariadb-server-core)",
+        )
+    return Path(found)

@@ -1,0 +1,208 @@
+"""The articles' table on N data files of MariaDB: made, read back, dropped.
+
+N data files are N partitions, each a file of its own in a folder of its own, round robin over the volumes. One data file
+is one partition, so that every layout pays the same routing. InnoDB keeps rows in the order of the key: random keys hit
+the table itself.
+
+Partitions divide the keys evenly: random keys by equal ranges of the key, ascending ones by their remainder. MariaDB's
+own PARTITION BY KEY does not: of random keys over 2, 4, 8 and 16 partitions the fullest got 67, 42, 25 and 15 % (10.11).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.model import Check, Config
+from storagelab.targets.folders import Folders
+from storagelab.targets.mariadb.connecting import Connection, ask, identifier
+from storagelab.targets.mariadb.procedures import TABLE, procedure
+from storagelab.targets.steps import check_places, check_same
+from storagelab.targets.unprivileged import make_folder
+
+OWNERSHIP = "made by storagelab, which removes it again"
+"""The comment on the table that every database of storagelab's has from the start; one without it is somebody else's."""
+_MARK = "made_by_storagelab"
+_KEY_BITS = 128
+
+_RANDOM_COLUMNS = """
+    c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),
+    c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+    c3 CHAR(111) CHARACTER SET latin1 NOT NULL DEFAULT 'a',
+    c4 INT NOT NULL DEFAULT 1,
+    c5 INT NOT NULL DEFAULT 2,
+    c6 BIGINT NOT NULL DEFAULT 42"""
+# InnoDB always has room for two rows on a page. What does not fit into half a page it puts on a page of its own, so a
+# filler of just over half a page makes every row ask for one new page.
+_SEQUENTIAL_COLUMNS = """
+    c1 BIGINT NOT NULL AUTO_INCREMENT,
+    c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+    c3 VARCHAR({filler}) CHARACTER SET latin1 NOT NULL DEFAULT (REPEAT('a', {filler})),
+    c4 INT NOT NULL DEFAULT 1,
+    c5 INT NOT NULL DEFAULT 2,
+    c6 BIGINT NOT NULL DEFAULT 42"""
+_LARGEST_HALF_PAGE_BYTES = 16 * 1024
+
+
+class Layout:
+    """The layout of one cell: a database of its own on the server.
+
+    `prefix` is the database's name, `folders` is None where the server keeps its files wherever it likes.
+    """
+
+    def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
+        self.config, self.prefix, self.folders = config, prefix, folders
+        self.schema = identifier(prefix)
+        self.table = f"{self.schema}.{TABLE}"
+
+    @property
+    def on_volumes(self) -> bool:
+        return self.folders is not None and bool(self.config.data_volumes)
+
+    @property
+    def data_files(self) -> range:
+        """Data files are numbered from 1."""
+        return range(1, self.config.layout.data_files + 1)
+
+    def partition(self, number: int) -> str:
+        return f"p{number}"
+
+    def folder_of(self, number: int) -> Path:
+        volume = self.config.volume_of_data_file(number - 1)
+        assert self.folders is not None
+        assert volume is not None
+        return self.folders[volume] / f"data-file-{number:04d}"
+
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        """One folder a data file; `owner` (uid, gid) is the account of an attached server."""
+        if self.on_volumes:
+            for number in self.data_files:
+                make_folder(self.folder_of(number), owner)
+
+    # --- made --------------------------------------------------------------------------------------------------------
+
+    def create(self, connection: Connection) -> None:
+        """Database, mark, gate, table with its partitions, and the loading procedure."""
+        page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
+        mark = f"CREATE TABLE {self.schema}.{_MARK} (x INT) COMMENT '{OWNERSHIP}'"
+        for statement in (
+            f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4",
+            mark,
+            f"CREATE TABLE {self.schema}.gate (x INT) ENGINE=InnoDB COMMENT '{OWNERSHIP}'",
+            self._create_table(page_bytes),
+            procedure(self.config.workload, self.schema, OWNERSHIP),
+        ):
+            _run(connection, statement)
+
+    def _create_table(self, page_bytes: int) -> str:
+        sequential = self.config.workload.kind == "sequential-insert"
+        columns, method = _RANDOM_COLUMNS, "RANGE COLUMNS (c1)"
+        if sequential:
+            filler = min(page_bytes // 2, _LARGEST_HALF_PAGE_BYTES) + 64
+            columns, method = _SEQUENTIAL_COLUMNS.format(filler=filler), "HASH (c1)"
+        partitions = ", ".join(self._partition(number, by_range=not sequential) for number in self.data_files)
+        return (
+            f"CREATE TABLE {self.table} ({columns}, PRIMARY KEY (c1)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC "
+            f"COMMENT '{OWNERSHIP}' PARTITION BY {method} ({partitions})"
+        )
+
+    def _partition(self, number: int, *, by_range: bool) -> str:
+        last = number == len(self.data_files)
+        boundary = (number << _KEY_BITS) // len(self.data_files)
+        values = "MAXVALUE" if last else f"X'{boundary:032x}'" if by_range else ""
+        less = f" VALUES LESS THAN ({values})" if by_range else ""
+        place = f" DATA DIRECTORY = {_text(str(self.folder_of(number)))}" if self.on_volumes else ""
+        return f"PARTITION {self.partition(number)}{less}{place}"
+
+    # --- removed -----------------------------------------------------------------------------------------------------
+
+    def drop(self, connection: Connection) -> list[str]:
+        """Drop the database that an earlier run or this one made, whichever layout it had; says what.
+
+        Raises PreflightError, with nothing dropped, when a database of that name is not storagelab's.
+        """
+        if not self._made_before(connection):
+            return []
+        _run(connection, "SET lock_wait_timeout = 30")
+        _run(connection, f"DROP DATABASE {self.schema}")
+        return [f"database {self.prefix}"]
+
+    def check_nothing_in_the_way(self, connection: Connection) -> None:
+        """Raises PreflightError when a database has the name that storagelab needs, and another owner."""
+        self._made_before(connection)
+
+    def _made_before(self, connection: Connection) -> bool:
+        there = ask(connection, "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", [self.prefix])
+        if not there:
+            return False
+        tables = ask(
+            connection,
+            "SELECT table_name, table_comment FROM information_schema.tables WHERE table_schema = %s",
+            [self.prefix],
+        )
+        foreign = [name for name, comment in tables if comment != OWNERSHIP]
+        if not tables or foreign:
+            what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
+            raise PreflightError(
+                f"on the server, {what} stands where storagelab needs the name, and was not made by it",
+                key="target.dsn",
+                hint="rename or drop it; storagelab drops only what it made itself",
+            )
+        return True
+
+    # --- what is asked of it -----------------------------------------------------------------------------------------
+
+    def write_out(self, connection: Connection) -> None:
+        """Have the server write out every page of the table that is still in memory only, as a checkpoint would."""
+        _run(connection, f"FLUSH TABLES {self.table} FOR EXPORT")
+        _run(connection, "UNLOCK TABLES")
+
+    def log_folder(self, connection: Connection) -> Path:
+        return Path(ask(connection, "SELECT @@innodb_log_group_home_dir")[0][0])
+
+    # --- read back ---------------------------------------------------------------------------------------------------
+
+    def count_rows(self, connection: Connection) -> int:
+        return int(ask(connection, f"SELECT count(*) FROM {self.table}")[0][0])
+
+    def files(self, connection: Connection) -> dict[int, Path]:
+        """The data file of each partition, `{number: path}`, by the server's own catalogue."""
+        mysql = "MariaDB" not in connection.get_server_info()
+        # MySQL writes partition names in small letters.
+        wanted = {f"{self.prefix}/{TABLE}#P#{self.partition(number)}".lower(): number for number in self.data_files}
+        statement = (
+            "SELECT t.name, d.path FROM information_schema.innodb_tablespaces t "
+            "JOIN information_schema.innodb_datafiles d USING (space) WHERE t.name LIKE %s"
+            if mysql
+            else "SELECT name, filename FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s"
+        )
+        pattern = self.prefix.replace("_", r"\_") + "/%"
+        rows = ask(connection, statement, [pattern])
+        return {wanted[name.lower()]: Path(place) for name, place in rows if name.lower() in wanted}
+
+    def read_back(self, connection: Connection) -> list[Check]:
+        """How many data files there are and where each one really lies."""
+        found, source = self.files(connection), "information_schema.innodb_sys_tablespaces"
+        asked = [str(self.folder_of(number)) if self.on_volumes else "default" for number in self.data_files]
+        got = [self._place(found.get(number)) for number in self.data_files]
+        return [
+            check_same("data files", str(len(self.data_files)), str(len(found)), source),
+            check_places("place of the data files", asked, got, source),
+        ]
+
+    def _place(self, file: Path | None) -> str:
+        """The folder that a data file was put into; below it the server makes one named after the database."""
+        if file is None:
+            return "absent"
+        return str(file.parent.parent) if file.is_absolute() else "default"
+
+
+def _text(value: str) -> str:
+    """Text as SQL quotes it, where a backslash means something."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _run(connection: Connection, statement: str) -> None:
+    """A statement without values: PyMySQL then leaves percent signs alone."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)

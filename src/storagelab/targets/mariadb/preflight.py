@@ -1,0 +1,136 @@
+"""Can this machine and this server run every cell of the plan? Looks, touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storagelab.errors import PreflightError
+from storagelab.model import Config, Plan
+from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets.mariadb import attached
+from storagelab.targets.mariadb.binaries import binaries_for
+from storagelab.targets.mariadb.connecting import Connection, attach, close
+from storagelab.targets.mariadb.layout import Layout
+from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
+from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.volumes import (
+    check_between_runs,
+    check_folder_for_server,
+    check_server_may_enter,
+    volume_needs,
+)
+from storagelab.units import parse_bytes
+
+# What a row takes on disk, measured on 10.11 and rounded up: half-full pages included.
+_RANDOM_ROW_BYTES = 300
+_DEFAULT_PAGE_BYTES = 16 * 1024
+_SERVER_BYTES = 128 * 2**20
+_EMPTY_DATA_FILE_BYTES = 128 * 1024
+_DEFAULT_LOG_BYTES = 96 * 2**20
+_LAST_LETTER = 0xFFFF
+_SEQUENTIAL_NOTE = (
+    "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
+    "the tree instead"
+)
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    configs = [cell.config for cell in plan.cells]
+    needs = volume_needs(configs, site, _bytes_on)
+    _check_letters(needs)
+    check_between_runs(configs)
+    private = [config for config in configs if not config.target.attached]
+    running = [config for config in configs if config.target.attached]
+    found = [*_check_private(private, site), *_check_attached(running, site)]
+    sequential = any(config.workload.kind == "sequential-insert" for config in configs)
+    notes = (_SEQUENTIAL_NOTE,) if sequential else ()
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=notes)
+
+
+def _check_letters(needs: Sequence[VolumeNeed]) -> None:
+    """The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
+    for need in needs:
+        if any(ord(letter) > _LAST_LETTER for letter in need.path):
+            raise PreflightError(
+                f"{need.path} has a letter in it that MariaDB can't have in the place of data files",
+                key=f"volumes.{need.name.split(' (')[0]}.path",
+                hint="name another folder, or rename this one",
+            )
+
+
+def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
+    found = []
+    for config in configs:
+        binaries = binaries_for(config, site)
+        expected = check_settings(binaries, private_settings(config))
+        _check_connections(config, int(expected["max_connections"]))
+        found.append(f"MariaDB {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
+    volumes = {item for config in configs for item in site.volume_paths(config).items()}
+    for name, path in sorted(volumes):
+        check_server_may_enter(path, f"volumes.{name}.path")
+    return found
+
+
+def _check_connections(config: Config, asked: int) -> None:
+    needed = config.workload.connections + SPARE_CONNECTIONS
+    if asked < needed:
+        raise PreflightError(
+            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones "
+            "are needed",
+            key="target.settings.max_connections",
+            hint=f"set at least {needed}, or leave it out",
+        )
+
+
+def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
+    """One connection for each server, however many cells there are."""
+    found = []
+    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
+    for config in configs:
+        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
+    for sharing in by_server.values():
+        connection = attach(sharing[0].target)
+        try:
+            facts = attached.read_facts(connection)
+            for config in sharing:
+                _check_on_server(connection, facts, config, site)
+        finally:
+            close(connection)
+        where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
+        found.append(f"{facts.name}, attached, {where}")
+    return found
+
+
+def _check_on_server(connection: Connection, facts: attached.ServerFacts, config: Config, site: Site) -> None:
+    attached.check_rights(config, facts, site.prefix)
+    attached.check_session_settings(connection, facts, config.target.settings)
+    Layout(config, site.prefix, None).check_nothing_in_the_way(connection)
+    for volume, path in site.volume_paths(config).items():
+        check_folder_for_server(facts.process_owner, volume, path)
+        attached.check_known_folder(connection, facts, volume, path)
+
+
+def _bytes_on(config: Config, volume: str) -> int:
+    """Disk space that one run of this cell takes on a volume, at its largest."""
+    rows, total = config.workload.rows, 0
+    volumes = config.data_volumes
+    private = not config.target.attached
+    if volumes:
+        files = config.layout.data_files
+        files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
+        sequential = config.workload.kind == "sequential-insert"
+        row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else _RANDOM_ROW_BYTES
+        total += round(rows * row_bytes * files_here / files) + files_here * _EMPTY_DATA_FILE_BYTES
+        total += _SERVER_BYTES if volume == volumes[0] and private else 0
+    if config.log_volume == volume and private:
+        total += _size(config, "innodb_log_file_size", _DEFAULT_LOG_BYTES)
+    return total
+
+
+def _size(config: Config, name: str, default: int) -> int:
+    asked = private_settings(config).get(name, default)
+    try:
+        return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
+    except ValueError:
+        return default  # the server has the last word on it; only the estimate is coarser

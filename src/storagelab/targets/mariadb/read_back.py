@@ -1,0 +1,86 @@
+"""What the server really is and does, read back from it; nothing is believed because it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storagelab.model import Check
+from storagelab.targets.mariadb.connecting import Connection, ask
+from storagelab.targets.mariadb.layout import Layout
+from storagelab.targets.mariadb.settings import setting_name
+
+_SHOWN = (
+    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "log_bin", "innodb_flush_method",
+    "innodb_page_size", "innodb_buffer_pool_size", "innodb_log_file_size", "innodb_redo_log_capacity",
+    "innodb_use_native_aio", "innodb_io_capacity", "innodb_io_capacity_max", "innodb_log_file_buffering",
+    "innodb_adaptive_hash_index", "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_flush_neighbors",
+    "innodb_read_io_threads", "innodb_write_io_threads", "performance_schema", "max_connections",
+)  # fmt: skip
+
+
+_LARGEST_STEP_BYTES = 17 * 2**20
+"""So much at its end of a data file was seen to be empty, with pages of 4 KiB."""
+
+
+def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
+    """Version, and the settings that decide about storage and durability, with those that were asked for."""
+    values = _variables(connection)
+    names = [*_SHOWN, *(setting_name(name) for name in asked)]
+    shown = {name: values[name] for name in sorted(set(names)) if name in values}
+    return {
+        "version": values["version"],
+        "version_text": f"{values['version']} {values['version_comment']}",
+        "settings": shown,
+    }
+
+
+def _variables(connection: Connection) -> dict[str, str]:
+    return {name.lower(): value for name, value in ask(connection, "SHOW SESSION VARIABLES")}
+
+
+def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
+    """Each setting asked for against what the server runs with; `expected` is its parser's reading."""
+    values = _variables(connection)
+    checks = []
+    for name, text in sorted(asked.items()):
+        got = values.get(setting_name(name))
+        ok = None if got is None else _same(got, expected[name])
+        shown = "nothing: the server does not show it" if got is None else got
+        checks.append(
+            Check(name=f"target.settings.{name}", asked=text, got=shown, ok=ok, read_from="SHOW SESSION VARIABLES")
+        )
+    return checks
+
+
+def _same(got: str, expected: str) -> bool:
+    """What the parser prints in its own way: TRUE is ON, a number may have zeros after its point."""
+    if _plain(got) == _plain(expected):
+        return True
+    try:
+        return float(got) == float(expected)
+    except ValueError:
+        return False
+
+
+def _plain(text: str) -> str:
+    known = {"true": "on", "false": "off", "1": "on", "0": "off", "(no default value)": ""}
+    return known.get(text.strip().casefold(), text.strip().casefold())
+
+
+def one_page_a_row(connection: Connection, layout: Layout, rows: int) -> Check:
+    """The sequential workload promises one new page for each row: pages of the files against rows, which were counted."""
+    page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
+    names = ", ".join(["%s"] * len(layout.data_files))
+    view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
+    found = ask(
+        connection,
+        f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN ({names})",
+        [f"{layout.prefix}/my_big_table#p#{layout.partition(number)}".lower() for number in layout.data_files],
+    )
+    pages = int(found[0][0]) // page_bytes
+    # Files grow by several extents at once; the pages of the tree itself come on top.
+    spare = _LARGEST_STEP_BYTES // page_bytes * len(layout.data_files)
+    ok = rows <= pages <= rows * 1.15 + spare
+    return Check(
+        name="one page a row", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from=f"information_schema.{view}"
+    )

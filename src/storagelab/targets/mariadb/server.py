@@ -1,0 +1,192 @@
+"""A private MariaDB: made, started, stopped and removed by storagelab; reachable through a socket only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pymysql
+
+from storagelab.targets.mariadb.binaries import Binaries
+from storagelab.targets.mariadb.connecting import Address, Connection, connect
+from storagelab.targets.mariadb.settings import Settings, observing, setting_name, settings_text
+from storagelab.targets.private import StartFailed, note_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.unprivileged import IN_CHILD, make_folder, unprivileged
+
+USER = "root"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+_PID_FILE = "storagelab.pid"
+_WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
+"""What a database is made with cannot be changed once it is there, so its maker is told, too."""
+_TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
+
+
+class Server:
+    """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+
+    def __init__(
+        self, binaries: Binaries, *, data_folder: Path, log_folder: Path, settings: Settings, waits: bool = True
+    ) -> None:
+        """`data_folder` and `log_folder` (the redo log's) must not exist yet; their parents must."""
+        self.binaries, self.data_folder, self.log_folder, self.settings = binaries, data_folder, log_folder, settings
+        self.waits = waits
+        self.server_log = data_folder.with_name(data_folder.name + ".log")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket_folder: Path | None = None
+
+    @property
+    def address(self) -> Address:
+        assert self._socket_folder is not None, "the server is not started"
+        return Address(user=USER, unix_socket=str(self._socket_folder / "s"))
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def connect(self) -> Connection:
+        return connect(self.address)
+
+    def start(self) -> None:
+        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
+        make_folder(self.data_folder)
+        make_folder(self.log_folder)
+        make_folder(self._tmp_folder)
+        self._socket_folder = note_socket_folder(self.data_folder)
+        make_folder(self._socket_folder)
+        self._make_database()
+        with self.server_log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*unprivileged().prefix, str(self.binaries.server), *self._options()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.data_folder,
+                env=_environment(),
+                start_new_session=True,
+                preexec_fn=IN_CHILD,
+            )
+        self._await_ready()
+
+    @property
+    def _tmp_folder(self) -> Path:
+        return self.data_folder.with_name(self.data_folder.name + ".tmp")
+
+    def _places(self) -> list[str]:
+        return [
+            f"--datadir={self.data_folder}",
+            f"--innodb-log-group-home-dir={self.log_folder}",
+            f"--tmpdir={self._tmp_folder}",
+        ]
+
+    def _make_database(self) -> None:
+        asked = {
+            name: value for name, value in self.settings.items() if _WANTED_FROM_THE_START.match(setting_name(name))
+        }
+        command = [
+            *unprivileged().prefix, str(self.binaries.installer), "--no-defaults", *self._base(), *self._places(),
+            "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", *_as_options(asked),
+        ]  # fmt: skip
+        # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=IN_CHILD,
+            start_new_session=True, errors="replace",
+        )  # fmt: skip
+        if said.returncode != 0:
+            words = _own_words(said.stderr) or _own_words(said.stdout) or said.stdout.strip()
+            raise StartFailed(f"mariadb-install-db failed: {words}")
+
+    def _base(self) -> list[str]:
+        """A server unpacked somewhere brings its files along; one of the system knows where they are."""
+        if self.binaries.origin != "target.bin_dir":
+            return []
+        return [f"--basedir={self.binaries.server.parent.parent}"]
+
+    def _options(self) -> list[str]:
+        return [
+            "--no-defaults", *self._base(), *self._places(), *observing(self.waits),
+            "--skip-networking", "--skip-ssl", "--skip-name-resolve", "--skip-log-bin", "--character-set-server=utf8mb4",
+            f"--socket={self.address.unix_socket}", f"--pid-file={self.data_folder / _PID_FILE}",
+            *_as_options(self.settings),
+        ]  # fmt: skip
+
+    def _await_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(pymysql.MySQLError):
+                self.connect().close()
+                return
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise StartFailed(
+            f"the server did not start: {_own_words(self.log_of_trouble(2))}\nits log ends with:\n{self.log_tail()}"
+        )
+
+    def log_tail(self, lines: int = 8) -> str:
+        """The last lines of the server's log, or what can be said instead."""
+        try:
+            text = self.server_log.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            return f"(no log: {error})"
+        return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
+
+    def log_of_trouble(self, lines: int = 8) -> str:
+        """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
+        wanted = [line for line in self.log_tail(lines=10_000).splitlines() if _TROUBLE.search(line)]
+        return "\n".join(wanted[:lines]) or self.log_tail(lines)
+
+    def died(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> None:
+        """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        if self._socket_folder is not None:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
+            self._socket_folder = None
+
+
+def _as_options(settings: Settings) -> list[str]:
+    return [f"--{name.replace('_', '-')}={settings_text(value)}" for name, value in settings.items()]
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment without what would quietly change what is measured."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("MYSQL", "MARIADB"))} | {
+        "LC_ALL": "C"
+    }
+
+
+def _own_words(log: str) -> str:
+    """The messages in a server log, without time stamps."""
+    lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if _TROUBLE.search(line)]
+    return " ".join(lines)
+
+
+def stop_orphan(data_folder: Path) -> bool:
+    """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
+    try:
+        pid = int((data_folder / _PID_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    remove_socket_folder_of(data_folder)
+    started_with = f"--datadir={data_folder}"
+    if not runs_with(pid, started_with):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while runs_with(pid, started_with) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,152 @@
+"""The settings a private server gets, and what the server itself makes of each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from storagelab.errors import PreflightError
+from storagelab.model import Config
+from storagelab.targets.durability import Commit, Durability
+from storagelab.targets.mariadb.binaries import Binaries
+from storagelab.targets.unprivileged import unprivileged
+from storagelab.values import Scalar
+
+SPARE_CONNECTIONS = 8
+"""Beside the workload's: storagelab's own."""
+
+Settings = Mapping[str, Scalar]
+
+_OWN = frozenset({
+    "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",
+    "innodb_log_group_home_dir", "innodb_data_home_dir", "log_error", "init_file", "plugin_dir", "plugin_load",
+    "plugin_load_add", "skip_grant_tables", "performance_schema", "performance_schema_instrument",
+})  # fmt: skip
+"""What keeps a private server private, its files where the layout says, and its sessions visible."""
+_READ_ONLY_AT_START = "Variables (--variable-name=value)"
+_TROUBLE = re.compile(r"\[ERROR\] (?P<error>.*)|\[Warning\] (?P<adjusted>option '.*adjusted to .*)")
+_SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
+
+
+def setting_name(name: str) -> str:
+    """A setting's name as the server shows it: `innodb-page-size` and `innodb_page_size` are one."""
+    return name.replace("-", "_").lower()
+
+
+def settings_text(value: Scalar) -> str:
+    """A setting's value as MariaDB reads it."""
+    if isinstance(value, bool):
+        return "ON" if value else "OFF"
+    return str(value)
+
+
+def private_settings(config: Config) -> dict[str, Scalar]:
+    """Settings for a private server. The spec's win over ours."""
+    needed: dict[str, Scalar] = {"max_connections": max(16, config.workload.connections + SPARE_CONNECTIONS)}
+    return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
+
+
+def durability(config: Config) -> Durability:
+    """By the spec's settings, and MariaDB's defaults where it says nothing; private servers keep no binary log."""
+    asked = {setting_name(name): settings_text(value) for name, value in config.target.settings.items()}
+    values = {
+        "innodb_flush_log_at_trx_commit": asked.get("innodb_flush_log_at_trx_commit", "1"),
+        "innodb_doublewrite": asked.get("innodb_doublewrite", "ON"),
+    }
+    commit: Commit = "each commit is on the disk"
+    if values["innodb_flush_log_at_trx_commit"] in ("0", "2"):
+        commit = "the last second of commits may be lost"
+    method = asked.get("innodb_flush_method", "")
+    if method.lower() == "nosync":
+        commit, values["innodb_flush_method"] = "nothing is forced to the disk", method
+    whole = values["innodb_doublewrite"].upper() not in ("OFF", "FALSE", "0")
+    because = ", ".join(f"{name} = {value}" for name, value in values.items())
+    return Durability(engine="MariaDB", commit=commit, whole_pages=whole, because=because)
+
+
+def observing(waits: bool) -> list[str]:
+    """How the server is told to count waits. What a factor of the spec compares is the cost of all of it.
+
+    The handler's events and those of metadata locks contain others and would count twice (WAITS.md, section 3); a
+    session's own mutexes are contended by nobody and taken several times a row.
+    """
+    options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
+    options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
+    if not waits:
+        return options
+    left_out = ("wait/io/table/%", "wait/lock/%", "wait/synch/mutex/sql/THD::%", "wait/io/socket/%")
+    options += [f"--performance-schema-instrument={name}=OFF" for name in left_out]
+    consumers = ("events-waits-current", "global-instrumentation", "thread-instrumentation")
+    return [*options, *(f"--performance-schema-consumer-{name}=ON" for name in consumers)]
+
+
+def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
+    """What the server itself makes of each setting, to compare with later: `{name: value}`.
+
+    The server's own parser is asked; no database is made. Raises PreflightError with the server's words for the first
+    setting that it refuses, does not know, or would quietly change into another value.
+    """
+    for name in settings:
+        if setting_name(name) in _OWN:
+            raise PreflightError(
+                "storagelab sets it itself on a private server",
+                key=f"target.settings.{name}",
+                hint="leave it out, or attach to a server of your own with target.dsn",
+            )
+    asked = {name: settings_text(value) for name, value in settings.items()}
+    for name, text in asked.items():
+        said = _ask_parser(binaries, ((name, text),))
+        _refuse(binaries, name, said)
+    if not asked:
+        return {}
+    together = _ask_parser(binaries, tuple(asked.items()))
+    _refuse(binaries, next(iter(asked)), together)
+    return {name: together.values[setting_name(name)] for name in asked}
+
+
+class _Said(NamedTuple):
+    """What the parser said: values of all settings, and its complaint, if it had one."""
+
+    values: dict[str, str]
+    trouble: str
+
+
+def _refuse(binaries: Binaries, name: str, said: _Said) -> None:
+    if not said.trouble and setting_name(name) in said.values:
+        return
+    unknown = setting_name(name) not in _ask_parser(binaries, ()).values
+    near = nearest_setting(binaries, name) if unknown else ""
+    raise PreflightError(
+        f"the server refuses it: {said.trouble or 'it has no setting of that name'}",
+        key=f"target.settings.{name}",
+        hint=f"{near}MariaDB {binaries.version} from {binaries.origin} was asked",
+    )
+
+
+def nearest_setting(binaries: Binaries, name: str) -> str:
+    """ "Did you mean ...? " with the server's setting that is spelt most alike; empty if none is."""
+    close = difflib.get_close_matches(setting_name(name), _ask_parser(binaries, ()).values, 1)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+@cache
+def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _Said:
+    """`--help --verbose` reads the options as a start would, prints what came of them, and starts nothing."""
+    options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
+    with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder:
+        command = [*unprivileged().prefix, str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace"
+        )
+    table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
+    values = {}
+    for line in table:
+        name, _, value = line.partition(" ")
+        values[setting_name(name)] = value.strip()
+    troubles = [match["error"] or match["adjusted"] for match in _TROUBLE.finditer(said.stderr + said.stdout)]
+    return _Said(values, "; ".join(_SAID_BY.sub("", trouble) for trouble in troubles))

@@ -1,0 +1,42 @@
+"""What sessions were seen waiting for at one moment: the server names the file of an I/O; of the rest it shows the kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from storagelab.model import WaitingTask
+from storagelab.targets.mariadb.events import event_of
+from storagelab.waits import NO_EVENT, UNINSTRUMENTED
+
+
+class Sighting(NamedTuple):
+    """One session: what it waits for, or `NO_EVENT`; what it is doing, in the server's word; the file, where it names one;
+    whether the kernel saw it asleep."""
+
+    wait_type: str
+    state: str
+    object_name: str | None
+    asleep: bool
+
+
+def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
+    """One moment. `data_files` maps the path of a data file to its number. Most sessions first."""
+    groups: Counter[tuple[str, str, int | None]] = Counter()
+    for sighting in seen:
+        if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or queueing for one
+            continue
+        groups[_waits_for(sighting, data_files)] += 1
+    return tuple(
+        WaitingTask(at_s=at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file)
+        for (wait_type, resource, data_file), sessions in groups.most_common()
+    )
+
+
+def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, str, int | None]:
+    if sighting.wait_type == NO_EVENT:
+        return UNINSTRUMENTED, f'something without a timer, in the state "{sighting.state}"', None
+    number = data_files.get(sighting.object_name or "")
+    resource = event_of(sighting.wait_type).resource
+    return sighting.wait_type, resource if number is None else f"data file {number}", number

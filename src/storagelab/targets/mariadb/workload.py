@@ -1,0 +1,150 @@
+"""The connections: opened first, started together, each running its loop inside the server."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pymysql
+
+from storagelab.errors import RunFailed
+from storagelab.model import WorkloadConfig
+from storagelab.targets.loops import Loop, rows_per_report
+from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
+
+POLL_S = 0.2
+GATE_TIMEOUT_S = 60.0
+_AT_THE_GATE = "Waiting for table metadata lock"
+_STACK_BYTES = 512 * 1024
+"""A thread here only waits for its connection's answer."""
+
+
+@dataclass
+class _Worker:
+    """One connection and the thread that waits for its answer."""
+
+    connection: Connection
+    thread: threading.Thread | None = None
+    answer: tuple[object, ...] | None = None
+    error: BaseException | None = None
+
+    def call(self, statement: str, done: threading.Semaphore) -> None:
+        try:
+            self.answer = ask(self.connection, statement)[0]
+        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: closed meanwhile
+            self.error = error
+        finally:
+            done.release()
+
+
+class Workers:
+    """The connections of one run. `schema` is the database's name as SQL quotes it."""
+
+    def __init__(self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, seed: int) -> None:
+        self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        self._workers: list[_Worker] = []
+        self._gatekeeper: Connection | None = None
+        self._done = threading.Semaphore(0)
+
+    @property
+    def ids(self) -> list[int]:
+        """The server's numbers of the connections."""
+        return [worker.connection.thread_id() for worker in self._workers]
+
+    @property
+    def _gate(self) -> Connection:
+        """A connection of its own, since one that has locked a table may read no other."""
+        assert self._gatekeeper is not None, "the connections are not open"
+        return self._gatekeeper
+
+    @property
+    def first(self) -> Connection:
+        return self._workers[0].connection
+
+    def open(self) -> None:
+        """Raises RunFailed with the server's words if a connection can't be had."""
+        try:
+            self._gatekeeper = self._connect()
+            for _ in range(self.workload.connections):
+                self._workers.append(_Worker(self._connect()))
+        except pymysql.MySQLError as error:
+            number = len(self._workers) + 1
+            raise RunFailed(f"connection {number} could not be opened: {words_of(error)}") from error
+
+    def gather(self) -> None:
+        """Close the gate, send every connection's call, and return once all of them stand at the gate."""
+        ask(self._gate, f"LOCK TABLES {self.schema}.gate WRITE")
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            for number, worker in enumerate(self._workers, start=1):
+                call = (self._call(number), self._done)
+                worker.thread = threading.Thread(target=worker.call, args=call, name="storagelab-worker", daemon=True)
+                worker.thread.start()
+        finally:
+            threading.stack_size(before)
+        self._await_all_at_gate()
+
+    def _call(self, number: int) -> str:
+        work = self.workload
+        values = (work.rows_per_connection, work.rows_per_transaction, rows_per_report(work), self.seed, number)
+        return f"CALL {self.schema}.insert_rows({', '.join(map(str, values))}, {work.reads_per_row!r})"
+
+    def _await_all_at_gate(self) -> None:
+        deadline = time.monotonic() + GATE_TIMEOUT_S
+        ids = ", ".join(map(str, self.ids))
+        standing = f"SELECT count(*) FROM information_schema.processlist WHERE state = %s AND id IN ({ids})"
+        while time.monotonic() < deadline:
+            if ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers):
+                return
+            self._raise_if_one_failed()
+            time.sleep(0.005)
+        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+
+    def release(self) -> None:
+        """Open the gate: the server wakes all connections at once."""
+        ask(self._gate, "UNLOCK TABLES")
+
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Until every loop is done; `on_poll` is called a few times a second.
+
+        Raises RunFailed with the server's words as soon as one connection fails.
+        """
+        left = len(self._workers)
+        while left:
+            left -= self._done.acquire(timeout=POLL_S)
+            self._raise_if_one_failed()
+            on_poll()
+        return [_loop(worker.answer) for worker in self._workers]
+
+    def _raise_if_one_failed(self) -> None:
+        error = next((worker.error for worker in self._workers if worker.error is not None), None)
+        if error is not None:
+            lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
+            raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
+
+    def close(self, other: Connection) -> None:
+        """Close all, stopping what still runs from an `other` connection. Never raises: it is called when things went
+        wrong, too."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            if worker.thread is not None and worker.thread.is_alive():
+                with contextlib.suppress(pymysql.MySQLError, OSError):
+                    ask(other, f"KILL {int(worker.connection.thread_id())}")
+        close(self._gatekeeper)
+        for worker in workers:
+            if worker.thread is not None:
+                worker.thread.join(2.0)
+            close(worker.connection)
+
+
+_LOST = (2006, 2013, 1927, 1053)
+"""Errors of the client library, and of the server's shutdown, that say that nobody is there any more."""
+
+
+def _loop(answer: tuple[object, ...] | None) -> Loop:
+    assert answer is not None, "every worker has answered or failed"
+    started_s, finished_s, done, found = map(str, answer)
+    return Loop(started_s=float(started_s), finished_s=float(finished_s), reads_done=int(done), reads_found=int(found))

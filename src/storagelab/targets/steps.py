@@ -1,0 +1,98 @@
+"""Small steps of a run that are the same on every real server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from storagelab import host
+from storagelab.model import BetweenRunsConfig, Check, Config, WorkloadConfig
+from storagelab.targets.folders import Site
+from storagelab.targets.loops import Loop
+
+Counters = dict[str, dict[str, float]]
+"""A server's counters, `group -> name -> value`, units last in names."""
+
+
+def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
+    """So that no run inherits from the one before. `checkpoint` has the server write out what it holds."""
+    if between.checkpoint:
+        checkpoint()
+        for path in volumes.values():
+            host.sync_filesystem(path)
+    if between.drop_page_cache:
+        host.drop_page_cache()
+    if between.pause_s:
+        time.sleep(between.pause_s)
+
+
+def check_watching(error: str) -> list[Check]:
+    """Waits of a part of a run must not pass for those of all of it. `error` is empty if all of it was watched."""
+    if not error:
+        return []
+    return [Check(name="watching", asked="the whole run", got=error, ok=False, read_from="the sampler")]
+
+
+def reads_made(loops: Sequence[Loop]) -> Counters:
+    """The point reads of all connections as a group of counters; none where there were none."""
+    made = sum(loop.reads_done for loop in loops)
+    return {"workload": {"reads": float(made)}} if made else {}
+
+
+def check_reads(workload: WorkloadConfig, loops: Sequence[Loop]) -> list[Check]:
+    """The mixed workload promises its reads, each of a row that is there."""
+    if workload.kind != "mixed":
+        return []
+    made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
+    wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
+    # What is due is added up row by row, so that a connection may be one read short of its share, or ahead of it.
+    ok = found == made and abs(made - wanted) <= len(loops)
+    return [
+        Check(
+            name="point reads", asked=f"{wanted} reads of rows that are there",
+            got=f"{made} reads, {found} of rows that are there", ok=ok, read_from="the loops",
+        )
+    ]  # fmt: skip
+
+
+def check_same(name: str, asked: str, got: str, read_from: str) -> Check:
+    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from=read_from)
+
+
+def check_places(name: str, asked: Sequence[str], got: Sequence[str], read_from: str) -> Check:
+    """One check over all data files: the folders they lie in, or the first that lies elsewhere.
+
+    Each is the folder of one data file, or "default" where the server chooses.
+    """
+    wrong = [
+        f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there
+    ]
+    found = wrong[:1] or _folders(got)
+    return Check(name=name, asked=", ".join(_folders(asked)), got=", ".join(found), ok=not wrong, read_from=read_from)
+
+
+def _folders(places: Sequence[str]) -> list[str]:
+    return sorted({str(Path(place).parent) if place != "default" else place for place in places})
+
+
+def first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def places_of(config: Config, site: Site) -> tuple[object, ...]:
+    """What tells apart two cells that may leave something in different places."""
+    target = config.target
+    return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
+
+
+def difference(before: Counters, after: Counters) -> Counters:
+    """What was counted between two readings; what stood still is left out."""
+    changed: Counters = {}
+    for group, counters in after.items():
+        earlier = before.get(group, {})
+        moved = {name: value - earlier.get(name, 0.0) for name, value in counters.items()}
+        moved = {name: value for name, value in moved.items() if value}
+        if moved:
+            changed[group] = moved
+    return changed

@@ -1,0 +1,134 @@
+"""The volumes of a plan: can they be used, is there room, and may what is asked for between runs be done? Looks only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from storagelab import host
+from storagelab.errors import PreflightError
+from storagelab.model import Config
+from storagelab.targets import Site, VolumeNeed
+from storagelab.targets.folders import Folders
+from storagelab.targets.unprivileged import may_enter, unprivileged
+
+BytesOn = Callable[[Config, str], int]
+"""Disk space that one run of a cell takes on a volume, by its name, at its largest."""
+
+
+def volume_needs(configs: Sequence[Config], site: Site, bytes_on: BytesOn) -> tuple[VolumeNeed, ...]:
+    """Each volume once, with the most that any cell needs on it. Raises PreflightError for one that can't be used."""
+    paths: dict[str, Path] = {}
+    needed: dict[str, int] = {}
+    for config in configs:
+        for name, path in site.volume_paths(config).items():
+            key = f"volumes.{name}.path"
+            if name in paths and paths[name] != path:
+                name = f"{name} ({path})"  # noqa: PLW2901 - a factor moves the volume: show both places
+            if name not in paths:
+                _check_usable(path, key)
+            paths[name] = path
+            needed[name] = max(needed.get(name, 0), bytes_on(config, name.split(" (")[0]))
+    leftover_bytes = _leftover_bytes(configs, site)
+    _check_space(configs, site, leftover_bytes, bytes_on)
+    return tuple(
+        VolumeNeed(
+            name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
+            free_bytes=host.free_bytes(path) + leftover_bytes.get(os.stat(path).st_dev, 0),
+        )
+        for name, path in paths.items()
+    )  # fmt: skip
+
+
+def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
+    """What a killed run of this experiment left on each file system (by st_dev): it is removed before the first run."""
+    volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
+    return Folders(site, volumes).leftover_bytes()
+
+
+def _check_usable(path: Path, key: str) -> None:
+    if not path.exists():
+        raise PreflightError(f"{path} does not exist", key=key, hint="mount the drive there, or make the folder")
+    if not path.is_dir():
+        raise PreflightError(f"{path} is not a folder", key=key, hint="name a folder on the drive")
+    if os.statvfs(path).f_blocks == 0:
+        filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
+        raise PreflightError(
+            f"{path} is no place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
+        )
+    if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise PreflightError(
+            f"{path} is not writable",
+            key=key,
+            hint="mount it read-write, give this user the right, or name another folder",
+        )
+
+
+def _check_space(configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn) -> None:
+    """The hungriest cell of each file system against what is free there, which its volumes share."""
+    hungriest: dict[int, tuple[int, list[tuple[str, Path]]]] = {}
+    for config in configs:
+        sharing: dict[int, list[tuple[str, Path]]] = {}
+        for name, path in site.volume_paths(config).items():
+            sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
+        for device, volumes in sharing.items():
+            wanted = sum(bytes_on(config, name) for name, _ in volumes)
+            if device not in hungriest or wanted > hungriest[device][0]:
+                hungriest[device] = wanted, volumes
+    for device, (wanted, volumes) in hungriest.items():
+        path = volumes[0][1]
+        free = host.free_bytes(path) + leftover_bytes.get(device, 0)
+        if wanted > free:
+            raise PreflightError(
+                f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
+                key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
+                hint="free some, name another volume, or lower workload.rows_per_connection",
+            )
+
+
+def _device_text(path: Path) -> str:
+    facts = host.describe_volume(path)
+    parts = [str(facts.get("filesystem") or ""), str(facts.get("device") or "")]
+    parts.append("virtual disk" if facts.get("virtual") else "")
+    return ", ".join(part for part in parts if part)
+
+
+def check_server_may_enter(path: Path, key: str) -> None:
+    """Root may go anywhere; the server, which runs without root's rights, may not."""
+    if not may_enter(path):
+        raise PreflightError(
+            f"{path} can't be entered by the server, which is started {unprivileged().how}",
+            key=key,
+            hint="give others the right to pass through it and every folder above it (chmod o+x), name another folder, "
+            "or run storagelab as the user whose folder it is",
+        )
+
+
+def check_between_runs(configs: Iterable[Config]) -> None:
+    for config in configs:
+        if config.between_runs.drop_page_cache and not host.can_drop_page_cache():
+            raise PreflightError(
+                "only root on Linux may drop the page cache",
+                key="between_runs.drop_page_cache",
+                hint="run storagelab as root, or set it to false",
+            )
+
+
+def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
+    """The account that the volume's data folders must be given to. `owner` (uid, gid) is that of an attached server, None
+    where it does not run on this machine. Raises PreflightError when the folders can't be made for it."""
+    if owner is None:
+        raise PreflightError(
+            "the server does not run on this machine, so storagelab can't make data folders on its volumes",
+            key=f"volumes.{volume}.path",
+            hint="leave [volumes] out to measure where the server keeps its files, "
+            "or run storagelab on the server's machine",
+        )
+    if os.geteuid() not in (0, owner[0]):
+        raise PreflightError(
+            f"only root can make folders under {path} that belong to the server's account (uid {owner[0]})",
+            key=f"volumes.{volume}.path",
+            hint="run storagelab as root or as the server's own account",
+        )
+    return owner

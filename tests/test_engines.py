@@ -1,0 +1,60 @@
+"""A plan of several real engines: each looks at its own cells, and what they promise is held side by side."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from real_servers import site_at, small
+from recorded_sqlserver import recorded
+from sqlserver_specs import config, plan_of
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+from storagelab.targets import preflight, sweep
+from storagelab.targets.engines import ENGINES
+from storagelab.targets.sqlserver.engine import durability
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with recorded() as running:
+        monkeypatch.setenv("STORAGELAB_TESTED", running.dsn())
+        yield running.server
+
+
+def test_postgresql_and_sql_server_are_each_asked_about_their_own_cells(server, scratch):
+    plan = plan_of(small(scratch), config(), config(layout={"data_files": 2}))
+    found = preflight(None, plan, site_at(scratch))  # type: ignore[arg-type]
+    postgres, sqlserver = found.server.split("; ")
+    assert postgres.startswith("PostgreSQL")
+    assert sqlserver.startswith("SQL Server 2019")
+    assert {need.path for need in found.volumes} == {str(scratch / "a"), "/data/a", "/data/b"}
+    assert [line.partition(":")[0] for line in found.durability] == ["PostgreSQL", "SQL Server"]
+    assert any("do not promise the same after a crash" in note for note in found.notes)
+
+
+def test_one_engine_that_can_not_run_its_cells_refuses_the_plan(server, scratch):
+    plan = plan_of(small(scratch), config(workload={"kind": "mixed", "read_fraction": 0.5}))
+    with pytest.raises(PreflightError, match="mixed is not made on SQL Server yet"):
+        preflight(None, plan, site_at(scratch))  # type: ignore[arg-type]
+
+
+def test_every_engine_of_a_plan_is_swept(server, scratch):
+    assert sweep(plan_of(small(scratch), config()), site_at(scratch)) == []
+    assert server.names == {"master", "somebody"}
+
+
+@pytest.mark.parametrize(
+    ("value", "promise"),
+    [
+        ("disabled", "each commit is on the disk, a half-written page stays corrupt"),
+        ("forced", "the last second of commits may be lost, a half-written page stays corrupt"),
+    ],
+)
+def test_delayed_durability_is_what_sql_server_promises_less_for(value, promise):
+    assert durability(config(target={"settings": {"delayed_durability": value}})).promise == promise
+
+
+def test_every_engine_that_a_spec_may_name_stands_behind_the_seam():
+    assert {*get_args(TargetConfig.model_fields["engine"].annotation)} == {*ENGINES, "simulated"}

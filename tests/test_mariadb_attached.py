@@ -1,0 +1,334 @@
+"""A MariaDB that already runs: measured through a DSN, refused by name where it can't be, and left as it was found."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pymysql
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from real_mariadb import DATABASE, PASSWORD, Elsewhere, got, needs_mariadb, plan_of, run_in, running
+from real_servers import ROWS, left_behind, measure, site_at, small
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+from storagelab.targets import sweep
+from storagelab.targets.mariadb import attached
+from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse_dsn
+from storagelab.targets.mariadb.preflight import check
+from storagelab.targets.mariadb.target import MariaDBTarget
+
+pytestmark = needs_mariadb
+
+IN_DATABASE = "CREATE, DROP, INSERT, SELECT, CREATE ROUTINE, EXECUTE, LOCK TABLES"
+ON_ALL = ("PROCESS", "FILE", "RELOAD")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Elsewhere]:
+    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
+    folder.chmod(0o755)
+    with running(folder / "s", "--sql-mode=ANSI_QUOTES,STRICT_ALL_TABLES") as server:
+        yield server
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def elsewhere(shared) -> Iterator[Elsewhere]:
+    """The shared server, with a check that the test left nothing of storagelab's on it."""
+    yield shared
+    assert shared.said("SHOW DATABASES LIKE 'storagelab%'") == []
+
+
+@pytest.fixture
+def login(elsewhere):
+    """Makes a login with a password that needs quoting everywhere, and the rights that are asked for."""
+    made = []
+
+    def with_rights(*grants: str, name: str = "plain") -> str:
+        connection = elsewhere.connect()
+        user = f"{connection.escape(name)}@'%'"
+        made.append(user)
+        ask(connection, f"CREATE USER {user} IDENTIFIED BY {connection.escape(PASSWORD)}")
+        for grant in grants:
+            ask(connection, f"GRANT {grant} TO {user}")
+        connection.close()
+        return elsewhere.dsn(name, PASSWORD)
+
+    yield with_rights
+    for user in made:
+        elsewhere.said(f"DROP USER {user}")
+
+
+def mariadb(scratch, **changes):
+    return small(scratch, engine="mariadb", **changes)
+
+
+def refused(config, scratch) -> PreflightError:
+    with pytest.raises(PreflightError) as caught:
+        check(plan_of(config), site_at(scratch))
+    assert PASSWORD not in str(caught.value)
+    return caught.value
+
+
+# --- measured --------------------------------------------------------------------------------------------------------
+
+
+def test_a_running_server_is_measured_and_left_as_it_was(elsewhere, scratch):
+    before = elsewhere.said("SHOW DATABASES")
+    config = mariadb(scratch, dsn=elsewhere.socket_dsn, settings={"sort_buffer_size": 65_536})
+    assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
+    measured = measure(config, site_at(scratch))
+    assert measured.rows == ROWS
+    assert measured.unverified == ()
+    assert got(measured)["target.settings.sort_buffer_size"] == ("65536", True)
+    assert measured.waits.cpu_s > 0
+    assert elsewhere.said("SHOW DATABASES") == before
+
+
+def test_data_files_go_to_volumes_when_the_server_runs_on_this_machine(elsewhere, scratch):
+    config = mariadb(scratch, dsn=elsewhere.socket_dsn, volumes=["a", "b"], data_files=3)
+    assert check(plan_of(config), site_at(scratch)).server.endswith("attached, on this machine")
+    with MariaDBTarget(config, site_at(scratch)) as target:
+        assert len(list((scratch / "a").rglob("*.ibd"))) == 2
+        measured = run_in(target)
+    assert measured.unverified == ()
+    assert left_behind(scratch) == []
+
+
+def test_neither_dsn_nor_password_stands_in_what_is_stored(login, elsewhere, scratch, monkeypatch):
+    rights = (f"{IN_DATABASE} ON `storagelab\\_%`.*", "SELECT ON performance_schema.*", "PROCESS, RELOAD ON *.*")
+    monkeypatch.setenv("LAB", login(*rights))
+    config = mariadb(scratch, dsn_env="LAB")
+    check(plan_of(config), site_at(scratch))
+    measured = measure(config, site_at(scratch))
+    assert measured.unverified == ()
+    for hidden in (PASSWORD, elsewhere.dsn("plain", PASSWORD), str(elsewhere.port)):
+        assert hidden not in measured.model_dump_json()
+
+
+def test_a_server_on_another_machine_has_no_resource_and_signal_and_says_why(elsewhere, scratch, monkeypatch):
+    monkeypatch.setattr(attached, "_pid_on_this_machine", lambda *_, **__: None)
+    config = mariadb(scratch, dsn=elsewhere.socket_dsn)
+    assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
+    measured = measure(config, site_at(scratch))
+    assert measured.waits.cpu_s is None
+    assert measured.waits.no_split_reason == "the server's threads can't be seen from here"
+    assert measured.environment["host"] == {}
+
+
+# --- refused by name -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missing", "way_out"),
+    [
+        ("CREATE ROUTINE", "GRANT CREATE ROUTINE ON `storagelab\\_0badcafe`.*"),
+        ("DROP", "GRANT DROP ON"),
+        ("PROCESS", "GRANT PROCESS ON *.*"),
+        ("RELOAD", "between_runs.checkpoint = false"),
+        ("FILE", "leave [volumes] out"),
+        ("SELECT on performance_schema", "measure.waits = false"),
+    ],
+)
+def test_a_missing_right_is_named_with_the_way_to_get_it(login, scratch, missing, way_out):
+    in_database = ", ".join(right for right in IN_DATABASE.split(", ") if right != missing)
+    on_all = ", ".join(right for right in ON_ALL if right != missing)
+    grants = [f"{in_database} ON `storagelab\\_0badcafe`.*", f"{on_all} ON *.*"]
+    grants += [] if "performance_schema" in missing else ["SELECT ON performance_schema.*"]
+    error = refused(mariadb(scratch, dsn=login(*grants), volumes=["a"]), scratch)
+    assert (error.key, missing in error.problem) == ("target.dsn", True)
+    assert way_out in error.hint
+
+
+def test_a_wrong_password_is_refused_by_key_and_never_shown(login, scratch, monkeypatch):
+    monkeypatch.setenv("LAB", login("USAGE ON *.*").replace("geh", "nope"))
+    error = refused(mariadb(scratch, dsn_env="LAB"), scratch)
+    assert error.key == "target.dsn_env"
+    assert "Access denied for user 'plain'" in error.problem
+    assert "nope" not in str(error)
+
+
+def test_a_database_that_there_is_not_is_refused_in_the_servers_words(elsewhere, scratch):
+    error = refused(mariadb(scratch, dsn=elsewhere.dsn(database="no'where", unix_socket="")), scratch)
+    assert "Unknown database 'no'where'" in error.problem
+
+
+def test_nobody_at_the_address_is_said_plainly(scratch):
+    error = refused(mariadb(scratch, dsn="mysql://root@127.0.0.1:1/"), scratch)
+    assert error.problem == "can't connect: nobody answers at 127.0.0.1:1: Connection refused (error 2003)"
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "",
+        "postgresql://a@b",
+        "mysql:///nobody",
+        "mysql://u@h:port/",
+        "mysql://u@h/?color=red",
+        "mysql://u@h/?ssl=maybe",
+    ],
+)
+def test_a_dsn_that_can_not_be_read_is_refused_without_being_shown(dsn):
+    with pytest.raises(PreflightError) as caught:
+        parse_dsn(dsn, "target.dsn_env")
+    assert caught.value.key == "target.dsn_env"
+    assert not dsn or dsn not in str(caught.value)
+
+
+def test_a_server_that_is_too_old_is_refused_with_its_version(scratch):
+    with running(scratch / "old", "--version=10.3.39-MariaDB") as old:
+        error = refused(mariadb(scratch, dsn=old.socket_dsn), scratch)
+    assert error.problem == "the server is MariaDB 10.3.39, which is too old"
+    assert "MariaDB 10.11 and later" in error.hint
+
+
+def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch):
+    with running(scratch / "blind", "--performance-schema=OFF") as blind:
+        error = refused(mariadb(scratch, dsn=blind.socket_dsn), scratch)
+        assert "performance_schema = ON" in error.hint
+        unwatched = mariadb(scratch, dsn=blind.socket_dsn, waits=False)
+        check(plan_of(unwatched), site_at(scratch))
+        assert measure(unwatched, site_at(scratch)).rows == ROWS
+    with running(scratch / "half", waits=False) as half:
+        error = refused(mariadb(scratch, dsn=half.socket_dsn), scratch)
+        step = error.hint.split("run: ")[1].split("; or set")[0]
+        half.said(*step.split("; "))
+        check(plan_of(mariadb(scratch, dsn=half.socket_dsn)), site_at(scratch))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_a_server_that_demands_tls_is_given_it(scratch):
+    keys = [str(scratch / name) for name in ("key.pem", "cert.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", keys[0], "-out", keys[1], "-subj",
+         "/CN=localhost", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    options = ("--ssl=ON", f"--ssl-key={keys[0]}", f"--ssl-cert={keys[1]}", "--require-secure-transport=ON")
+    with running(scratch / "tls", *options) as server:
+        server.said("CREATE USER far IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far")
+        plain = server.dsn("far", "x")
+        # What a server demands it is given unasked; whose certificate it is, is checked where the DSN asks for it.
+        for dsn in (plain, plain + "?ssl=required"):
+            check(plan_of(mariadb(scratch, dsn=dsn)), site_at(scratch))
+            connection = attach(TargetConfig(engine="mariadb", dsn=dsn))
+            assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
+            connection.close()
+        error = refused(mariadb(scratch, dsn=plain + "?ssl=verified"), scratch)
+        assert "certificate verify failed" in error.problem
+
+
+def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(elsewhere, scratch):
+    error = refused(mariadb(scratch, dsn=elsewhere.dsn(ssl="required")), scratch)
+    assert "SSL" in error.problem
+
+
+def test_too_few_connections_are_said_in_numbers(elsewhere, scratch):
+    error = refused(mariadb(scratch, dsn=elsewhere.socket_dsn, connections=4096), scratch)
+    assert "4100 are needed" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"innodb_page_size": 4096}, "read only variable"),
+        ({"innodb_io_capacity": 400}, "GLOBAL variable"),
+        ({"nonsense": 1}, "the server knows no such setting"),
+        ({"sql_mode": "NONSENSE"}, "can't be set to the value of 'NONSENSE'"),
+    ],
+)
+def test_a_setting_that_no_session_can_have_is_refused_in_the_servers_words(elsewhere, scratch, settings, words):
+    error = refused(mariadb(scratch, dsn=elsewhere.socket_dsn, settings=settings), scratch)
+    assert error.key == f"target.settings.{next(iter(settings))}"
+    assert words in error.problem
+
+
+# --- what is not storagelab's ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "inside", [(), ("CREATE TABLE {}.my_big_table (x INT)", "INSERT INTO {}.my_big_table VALUES (7)")]
+)
+def test_a_database_of_that_name_that_is_not_ours_is_not_touched(elsewhere, scratch, inside):
+    elsewhere.said(f"CREATE DATABASE {DATABASE}", *(statement.format(DATABASE) for statement in inside))
+    try:
+        config = mariadb(scratch, dsn=elsewhere.socket_dsn)
+        assert "was not made by it" in refused(config, scratch).problem
+        with pytest.raises(PreflightError, match="was not made by it"):
+            sweep(plan_of(config), site_at(scratch))
+        if inside:
+            assert elsewhere.said(f"SELECT x FROM {DATABASE}.my_big_table") == [(7,)]
+    finally:
+        elsewhere.said(f"DROP DATABASE {DATABASE}")
+
+
+def test_a_table_that_somebody_put_into_our_database_is_not_dropped_with_it(elsewhere, scratch):
+    config = mariadb(scratch, dsn=elsewhere.socket_dsn)
+    target = MariaDBTarget(config, site_at(scratch))
+    target.__enter__()
+    elsewhere.said(f"CREATE TABLE {DATABASE}.theirs (x INT)")
+    with pytest.raises(PreflightError, match="the table theirs in the database"):
+        sweep(plan_of(config), site_at(scratch))
+    elsewhere.said(f"DROP TABLE {DATABASE}.theirs")
+    target.__exit__(None, None, None)
+
+
+def test_what_a_killed_run_left_is_swept_and_nothing_else(elsewhere, scratch):
+    config = mariadb(scratch, dsn=elsewhere.socket_dsn, volumes=["a"])
+    target = MariaDBTarget(config, site_at(scratch))
+    target.__enter__()  # and is killed: nobody leaves it
+    elsewhere.said("CREATE DATABASE storagelab_other")
+    removed = sweep(plan_of(config), site_at(scratch))
+    assert removed == [
+        f"dropped database {DATABASE}, left on the server by a run that was killed",
+        f"removed {scratch}/a/storagelab-tested-0badcafe, left behind by a run that was killed",
+    ]
+    assert elsewhere.said("SHOW DATABASES LIKE 'storagelab%'") == [("storagelab_other",)]
+    elsewhere.said("DROP DATABASE storagelab_other")
+    assert sweep(plan_of(config), site_at(scratch)) == []
+    target._connection.close()
+
+
+# --- names that mean something to SQL --------------------------------------------------------------------------------
+
+AWKWARD = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0/\n\r", exclude_categories=["Cs"]), min_size=1, max_size=20
+).filter(lambda text: text.strip(". ") and len(text.encode()) < 60)
+
+
+@given(name=AWKWARD, password=AWKWARD)
+@example(name="o'brien`\"\\%s", password="%41'; DROP DATABASE mysql; --")
+def test_any_login_can_be_written_in_a_dsn(name, password):
+    dsn = f"mysql://{quote(name, safe='')}:{quote(password, safe='')}@host/"
+    address = parse_dsn(dsn, "target.dsn_env")
+    assert (address.user, address.password) == (name, password)
+
+
+@given(name=AWKWARD, value=AWKWARD)
+@example(name="x = 1; DROP DATABASE mysql; --", value="'; DROP DATABASE mysql; --")
+@example(name="`", value="\\'")
+def test_no_setting_can_say_more_than_a_setting(shared, name, value):
+    connection = attach(TargetConfig(engine="mariadb", dsn=shared.socket_dsn))
+    before = ask(connection, "SHOW DATABASES")
+    facts = attached.read_facts(connection)
+    with pytest.raises(PreflightError):
+        attached.check_session_settings(connection, facts, {name: 1})
+    with pytest.raises(pymysql.MySQLError):
+        attached.set_for_session(connection, {name: value})
+    assert ask(connection, "SHOW DATABASES") == before
+    connection.close()
+
+
+def test_the_address_of_an_unset_variable_is_asked_for_with_an_example(monkeypatch):
+    monkeypatch.delenv("LAB", raising=False)
+    with pytest.raises(PreflightError, match="LAB is not set") as caught:
+        address_of(TargetConfig(engine="mariadb", dsn_env="LAB"))
+    assert "mysql://user:password@host/" in caught.value.hint

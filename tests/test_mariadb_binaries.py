@@ -1,0 +1,69 @@
+"""Which MariaDB is found. Every program here is a real one, or a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from real_mariadb import needs_mariadb
+from real_servers import site_at, small
+
+from storagelab.errors import PreflightError
+from storagelab.targets.mariadb import binaries, doctor
+from storagelab.targets.mariadb.binaries import binaries_for, find_binaries
+
+
+def script(folder: Path, said: str, *names: str) -> Path:
+    """A folder of programs that only know how to say their version."""
+    folder.mkdir(parents=True)
+    for name in names or ("mariadbd", "mariadb-install-db"):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho '{said}'\n")
+        program.chmod(0o755)
+    return folder
+
+
+@needs_mariadb
+def test_the_systems_server_is_found_without_being_named():
+    found = find_binaries(None)
+    assert found.release >= binaries.OLDEST
+    assert found.installer.is_file()
+    assert [ability.state for ability in doctor.abilities()] == ["yes"]
+
+
+def test_a_relative_bin_dir_starts_at_the_folder_of_the_spec(scratch):
+    script(scratch / "bin", "mariadbd  Ver 11.4.5-MariaDB for Linux")
+    found = binaries_for(small(scratch, engine="mariadb", bin_dir="bin"), site_at(scratch))
+    assert (found.version, found.server, found.origin) == ("11.4.5", scratch / "bin" / "mariadbd", "target.bin_dir")
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "problem", "hint"),
+    [
+        ("mariadbd  Ver 10.6.18-MariaDB", (), "is MariaDB 10.6.18, which is too old", "10.11 and later"),
+        ("mysqld  Ver 8.0.36 for Linux (MySQL Community Server - GPL)", ("mysqld",), "is MySQL", "target.dsn"),
+        ("something else", (), "is no MariaDB", "holds mariadbd"),
+        ("mariadbd  Ver 11.4.5-MariaDB", ("mariadbd",), "no mariadb-install-db", "mariadb-server-core"),
+    ],
+)
+def test_what_can_not_be_started_is_refused_by_name(scratch, said, names, problem, hint):
+    folder = script(scratch / "opt" / "bin", said, *names)
+    with pytest.raises(PreflightError) as caught:
+        find_binaries(str(folder))
+    assert caught.value.key == "target.bin_dir"
+    assert problem in caught.value.problem
+    assert hint in caught.value.hint
+
+
+def test_a_folder_without_a_server_is_refused(scratch):
+    with pytest.raises(PreflightError, match="holds no mariadbd"):
+        find_binaries(str(scratch))
+
+
+def test_no_server_at_all_is_said_with_the_ways_to_get_one(monkeypatch):
+    monkeypatch.setattr(binaries.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(PreflightError, match="no MariaDB server found") as caught:
+        find_binaries(None)
+    assert "apt-get install mariadb-server-core" in caught.value.hint
+    (ability,) = doctor.abilities()
+    assert (ability.state, ability.mend) == ("no", caught.value.hint)

@@ -1,0 +1,195 @@
+"""MariaDB when something goes wrong: the run is failed with the engine's own words, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from real_mariadb import DATABASE, cell_of, needs_mariadb, plan_of, running
+from real_servers import left_behind, measure, server_processes, site_at, small, until
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.targets import preflight, sweep, try_starting
+from storagelab.targets.mariadb.connecting import ask
+from storagelab.targets.mariadb.server import Server
+from storagelab.targets.mariadb.target import MariaDBTarget
+
+pytestmark = needs_mariadb
+needs_another_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+
+
+def mariadb(scratch, **changes):
+    return small(scratch, engine="mariadb", **changes)
+
+
+@pytest.fixture
+def during(monkeypatch):
+    """Has something happen while the load runs."""
+
+    def happens(what) -> None:
+        release = MariaDBTarget._run
+
+        def with_trouble(self, seed, progress):
+            done = threading.Event()
+
+            def on_progress(rows):
+                if not done.is_set():
+                    done.set()
+                    what(self)
+                progress(rows)
+
+            return release(self, seed, on_progress)
+
+        monkeypatch.setattr(MariaDBTarget, "_run", with_trouble)
+
+    return happens
+
+
+def test_a_server_that_is_killed_mid_run_fails_the_run_and_leaves_nothing(scratch, during):
+    during(lambda target: os.kill(target.server.pid, signal.SIGKILL))
+    with pytest.raises(RunFailed, match="the server died: a connection was lost: Lost connection"):
+        measure(mariadb(scratch, rows_per_connection=200_000), site_at(scratch))
+    assert left_behind(scratch) == []
+
+
+def test_a_connection_that_is_killed_fails_the_run_in_the_servers_words(scratch, during):
+    def kill_one(target):
+        busy = "SELECT id FROM information_schema.processlist WHERE info LIKE 'INSERT%' OR info LIKE 'COMMIT%' LIMIT 1"
+        ask(target._own, f"KILL {until(lambda: ask(target._own, busy))[0][0]}")
+
+    during(kill_one)
+    with pytest.raises(RunFailed, match=r"a connection was lost: .*(killed|Lost connection)"):
+        measure(mariadb(scratch, rows_per_connection=200_000), site_at(scratch))
+    assert left_behind(scratch) == []
+
+
+def test_a_timeout_for_a_lock_fails_the_run_in_the_servers_words(scratch, during):
+    """Somebody holds the gap that every insert needs."""
+    others = []
+
+    def lock_all(target):
+        other = target._connect()
+        others.append(other)
+        ask(other, "START TRANSACTION")
+        ask(other, f"SELECT count(*) FROM {DATABASE}.my_big_table WHERE c4 = 1 FOR UPDATE")
+
+    during(lock_all)
+    config = mariadb(
+        scratch, rows_per_connection=100_000, rows_per_transaction=1, settings={"innodb_lock_wait_timeout": 1}
+    )
+    with pytest.raises(RunFailed, match="a connection failed: Lock wait timeout exceeded"):
+        measure(config, site_at(scratch))
+    others[0].close()
+
+
+def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
+    statement = (
+        "CREATE PROCEDURE {}.insert_rows(a BIGINT, b BIGINT, c BIGINT, d BIGINT, worker BIGINT, f DOUBLE) BEGIN "
+        "DECLARE n BIGINT; SELECT count(*) INTO n FROM {}.gate; COMMIT; SET autocommit = 0; "
+        "WHILE TRUE DO "
+        "UPDATE {}.my_big_table SET c4 = c4 + 1 WHERE c1 = LPAD(IF(worker % 2, 'a', 'b'), 16, 'x'); "
+        "UPDATE {}.my_big_table SET c4 = c4 + 1 WHERE c1 = LPAD(IF(worker % 2, 'b', 'a'), 16, 'x'); COMMIT; "
+        "END WHILE; END"
+    )
+    monkeypatch.setattr(
+        "storagelab.targets.mariadb.layout.procedure", lambda _, schema, __: statement.format(*[schema] * 4)
+    )
+    with MariaDBTarget(mariadb(scratch, connections=4), site_at(scratch)) as target:
+        ask(target._own, f"INSERT INTO {DATABASE}.my_big_table (c1) VALUES ('xxxxxxxxxxxxxxxa'), ('xxxxxxxxxxxxxxxb')")
+        with pytest.raises(RunFailed, match="a connection failed: Deadlock found when trying to get lock"):
+            target.run(cell_of(target.config), 1, 1, lambda _: None)
+    assert left_behind(scratch) == []
+
+
+def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monkeypatch):
+    config = mariadb(scratch)
+    target = MariaDBTarget(config, site_at(scratch))
+    target.__enter__()
+    assert until(lambda: server_processes(scratch))
+    target._connection.close()
+    process, target.server._process = target.server._process, None  # nobody knows it any more
+    removed = sweep(plan_of(config), site_at(scratch))
+    process.wait()
+    folder = scratch / "a" / "storagelab-tested-0badcafe"
+    assert removed == [
+        f"stopped the server left running in {folder}",
+        f"removed {folder}, left behind by a run that was killed",
+    ]
+    assert left_behind(scratch) == []
+    assert os.listdir(scratch / "tmp") == []
+
+
+STARTS_A_SERVER_AND_WAITS = """
+    import sys, time
+    from pathlib import Path
+    from storagelab.targets.mariadb.binaries import find_binaries
+    from storagelab.targets.mariadb.server import Server
+    folder = Path(sys.argv[1])
+    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
+    server.start()
+    print(server.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_server_dies_with_the_process_that_started_it(scratch):
+    code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
+    with subprocess.Popen([sys.executable, "-c", code, str(scratch)], stdout=subprocess.PIPE) as starter:
+        starter.stdout.readline()
+        assert server_processes(scratch) != []
+        starter.kill()
+    until(lambda: server_processes(scratch) == [])
+
+
+def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(scratch):
+    with running(scratch / "s") as server:
+        config = mariadb(scratch, dsn=server.socket_dsn, volumes=["a"])
+        target = MariaDBTarget(config, site_at(scratch))
+        make = target.layout.make_folders
+
+        def made_for_another(owner=None):
+            make((0, 0))
+            for folder in target.folders["a"].glob("data-file-*"):
+                os.chown(folder, 12345, 12345)
+                folder.chmod(0o500)
+
+        target.layout.make_folders = made_for_another
+        with pytest.raises(RunFailed, match=r"the layout could not be set up: .*(denied|[Cc]an't create)"):
+            target.__enter__()
+    assert left_behind(scratch) == []
+
+
+@needs_another_user
+def test_a_volume_that_is_not_writable_is_refused_by_key(scratch):
+    config = mariadb(scratch)
+    (scratch / "a").chmod(0o500)
+    with pytest.raises(PreflightError, match="is not writable") as caught:
+        preflight(None, plan_of(config), site_at(scratch))
+    assert caught.value.key == "volumes.a.path"
+
+
+def test_a_server_that_does_not_start_is_found_out_before_anything_is_stored(scratch):
+    config = mariadb(scratch, settings={"innodb_data_file_path": "ibdata1:nonsense"})
+    with pytest.raises(PreflightError, match=r"innodb_data_file_path|syntax") as caught:
+        try_starting(plan_of(config), site_at(scratch))
+    assert caught.value.key == "target.settings"
+    assert left_behind(scratch) == []
+    assert os.listdir(scratch / "tmp") == []
+
+
+def test_an_interruption_amid_the_set_up_leaves_nothing_behind(scratch, monkeypatch):
+    start = Server.start
+
+    def interrupted(self):
+        start(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Server, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(mariadb(scratch), site_at(scratch))
+    assert left_behind(scratch) == []

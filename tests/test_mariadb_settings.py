@@ -1,0 +1,64 @@
+"""What a private MariaDB makes of settings: its own parser is asked, and nothing is changed quietly."""
+
+from __future__ import annotations
+
+import pytest
+from real_mariadb import needs_mariadb
+from real_servers import small
+
+from storagelab.errors import PreflightError
+from storagelab.targets.mariadb.binaries import find_binaries
+from storagelab.targets.mariadb.settings import check_settings, durability, private_settings
+
+pytestmark = needs_mariadb
+
+
+def test_the_parsers_reading_of_each_setting_is_told():
+    asked = {"innodb_page_size": "4k", "innodb-buffer-pool-size": "64M", "innodb_adaptive_hash_index": True}
+    assert check_settings(find_binaries(None), asked) == {
+        "innodb_page_size": "4096",
+        "innodb-buffer-pool-size": str(64 * 2**20),
+        "innodb_adaptive_hash_index": "TRUE",  # as the parser writes it; the server itself says ON
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words", "hint"),
+    [
+        ("innodb_flush_log_at_trx_commit", 9, "adjusted to 3", "was asked"),
+        ("innodb_page_size", "banana", "Unknown suffix 'b'", "was asked"),
+        ("innodb_bufer_pool_size", "1G", "unknown variable", "Did you mean innodb_buffer_pool_size? "),
+        ("innodb_buffer_pool_siz", "1G", "ambiguous option", "Did you mean innodb_buffer_pool_size? "),
+        ("innodb_flush_log_at_trx", 1, "no setting of that name", "Did you mean innodb_flush_log_at_trx_commit? "),
+        ("sql_mode", "NONSENSE", "NONSENSE", "was asked"),
+        ("nothing; rm -rf", 1, "unknown variable", "was asked"),
+        ("datadir", "/etc", "storagelab sets it itself", "leave it out"),
+        ("innodb-log-group-home-dir", "/etc", "storagelab sets it itself", "leave it out"),
+    ],
+)
+def test_what_the_server_would_refuse_or_change_is_refused_by_key(name, value, words, hint):
+    with pytest.raises(PreflightError) as caught:
+        check_settings(find_binaries(None), {name: value})
+    assert caught.value.key == f"target.settings.{name}"
+    assert words in caught.value.problem
+    assert hint in caught.value.hint
+
+
+def test_a_server_takes_as_many_connections_as_the_workload_needs(scratch):
+    assert private_settings(small(scratch, engine="mariadb", connections=300))["max_connections"] == 308
+
+
+@pytest.mark.parametrize(
+    ("settings", "promise"),
+    [
+        ({}, "each commit is on the disk, half-written pages are mended"),
+        (
+            {"innodb_flush_log_at_trx_commit": 2},
+            "the last second of commits may be lost, half-written pages are mended",
+        ),
+        ({"innodb-doublewrite": False}, "each commit is on the disk, a half-written page stays corrupt"),
+        ({"innodb_flush_method": "nosync"}, "nothing is forced to the disk, half-written pages are mended"),
+    ],
+)
+def test_what_survives_a_crash_follows_from_the_settings(scratch, settings, promise):
+    assert durability(small(scratch, engine="mariadb", settings=settings)).promise == promise

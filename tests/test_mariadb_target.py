@@ -1,0 +1,179 @@
+"""MariaDB as a target: one cell set up, loaded, measured, read back, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from real_mariadb import DATABASE, cell_of, got, needs_mariadb, run_in
+from real_servers import ROWS, left_behind, measure, site_at, small
+
+from storagelab import runner
+from storagelab.errors import RunFailed
+from storagelab.model import PlannedRun, Run
+from storagelab.targets.mariadb.connecting import ask
+from storagelab.targets.mariadb.events import GATE
+from storagelab.targets.mariadb.target import MariaDBTarget
+from storagelab.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
+
+pytestmark = needs_mariadb
+
+
+def run_of(config, scratch) -> Run:
+    """The run as it would be stored."""
+    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
+    return runner.make_run(planned, cell_of(config), 1, site_at(scratch), lambda _: None)
+
+
+def mariadb(scratch: Path, **changes):
+    return small(scratch, engine="mariadb", **changes)
+
+
+def test_a_cell_is_set_up_measured_verified_and_removed(scratch):
+    config = mariadb(
+        scratch, volumes=["a", "b"], data_files=3, rows_per_connection=5_000, log="b",
+        settings={"innodb_buffer_pool_size": "32M", "innodb_adaptive_hash_index": True, "innodb-io-capacity": 500},
+    )  # fmt: skip
+    with MariaDBTarget(config, site_at(scratch)) as target:
+        assert sorted(path.parent.parent.name for path in (scratch / "a").rglob("my_big_table#*.ibd")) == [
+            "data-file-0001",
+            "data-file-0003",
+        ]
+        assert len(list((scratch / "b").rglob("data-file-0002/*/my_big_table#*.ibd"))) == 1
+        assert (target.folders["b"] / "log" / "ib_logfile0").exists()
+        seen: list[int] = []
+        measured = target.run(cell_of(config), 1, 1, seen.append)
+    assert left_behind(scratch) == []
+    assert os.listdir(scratch / "a") == os.listdir(scratch / "b") == os.listdir(scratch / "tmp") == []
+
+    assert measured.rows == 20_000
+    assert seen == sorted(seen)
+    assert seen[-1] <= 20_000
+    assert len(measured.connection_s) == 4
+    assert measured.elapsed_s >= max(measured.connection_s) > 0
+    assert measured.checkpoint_s > 0
+    assert measured.unverified == ()
+    found = got(measured)
+    assert found["data files"] == ("3", True)
+    assert found["place of the log"] == (str(scratch / "b" / "storagelab-tested-0badcafe" / "log"), True)
+    assert found["target.settings.innodb_buffer_pool_size"] == (str(32 * 2**20), True)
+    assert found["target.settings.innodb_adaptive_hash_index"] == ("ON", True)
+    assert found["target.settings.innodb_io_capacity"] == ("500", True)
+
+    settings = measured.environment["server"]["settings"]
+    assert settings["innodb_flush_log_at_trx_commit"] == "1"
+    assert set(measured.environment["volumes"]) == {"a", "b"}
+    assert json.loads(json.dumps(measured.environment)) == measured.environment
+    assert measured.counters["log"]["innodb_os_log_written"] > 20_000 * 100
+    assert any(name.startswith("data_file_") for name in measured.counters["data files"])
+    assert any(name.startswith("volume.a.") for name in measured.counters["volumes"])
+    assert measured.observer.ticks > 0
+
+
+def test_the_series_of_rows_adds_up_to_all_rows(scratch):
+    measured = measure(mariadb(scratch, rows_per_connection=20_000, rows_per_transaction=500), site_at(scratch))
+    ends = (0.0, *measured.series.at_s)
+    lengths = [after - before for before, after in pairwise(ends)]
+    rates = measured.series.columns["rows_per_s"]
+    assert sum(rate * length for rate, length in zip(rates, lengths, strict=True)) == pytest.approx(80_000, rel=0.1)
+
+
+def test_waits_and_cpu_and_what_has_no_timer_make_up_the_connections_time(scratch):
+    measured = measure(mariadb(scratch, rows_per_connection=12_000, data_files=4), site_at(scratch))
+    waits = measured.waits
+    assert isinstance(waits, CountedWaits)
+    rows = normalise(waits)
+    assert all(row.resource_s is None or row.wait_s == pytest.approx(row.resource_s + row.signal_s) for row in rows)
+    assert not any("table/sql/handler" in row.wait_type or row.wait_type == GATE for row in rows)
+    # What counts acquisitions is never shown as a number of waits.
+    assert all(row.wait_count is None for row in rows if row.wait_type.startswith("wait/synch/"))
+    assert sum(row.wait_s for row in rows) / waits.busy_s == pytest.approx(1.0, abs=0.1)
+    assert {row.method for row in rows if row.wait_type == UNINSTRUMENTED} <= {"derived"}
+    assert conservation(waits).explained == pytest.approx(1.0, abs=0.25)
+    assert wait_table(rows)
+
+
+def test_a_commit_for_each_row_shows_waits_for_the_log_though_no_timer_knows_of_it(scratch):
+    measured = measure(mariadb(scratch, rows_per_connection=2_000, rows_per_transaction=1), site_at(scratch))
+    commits = [row for row in normalise(measured.waits) if row.wait_type == "state/Commit"]
+    assert [(row.category, row.method, row.analogue) for row in commits] == [("commit", "sampled", "WRITELOG")]
+    assert commits[0].wait_s > 0
+
+
+def test_each_row_of_a_sequential_insert_asks_for_a_page(scratch):
+    measured = measure(mariadb(scratch, kind="sequential-insert", data_files=2), site_at(scratch))
+    pages, ok = got(measured)["one page a row"]
+    assert ok, pages
+    assert int(pages.split()[0]) >= ROWS
+
+
+@pytest.mark.parametrize("page_size", ["4k", "16k", "64k"])
+def test_the_page_size_is_a_factor(scratch, page_size):
+    settings = {"innodb_page_size": page_size, "innodb_buffer_pool_size": "64M"}
+    measured = measure(mariadb(scratch, settings=settings, kind="sequential-insert"), site_at(scratch))
+    assert got(measured)["target.settings.innodb_page_size"] == (str(int(page_size[:-1]) * 1024), True)
+    assert measured.unverified == ()
+
+
+def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
+    config = mariadb(scratch, data_files=8, rows_per_connection=4_000)
+    with MariaDBTarget(config, site_at(scratch)) as target:
+        run_in(target)
+        counts = [
+            ask(target._own, f"SELECT count(*) FROM {DATABASE}.my_big_table PARTITION (p{number})")[0][0]
+            for number in range(1, 9)
+        ]
+    assert sum(counts) == 16_000
+    assert max(counts) < 1.15 * 2_000
+
+
+def test_a_mixed_workload_reads_rows_that_are_there(scratch):
+    measured = measure(mariadb(scratch, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
+    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of rows that are there", True)
+    assert measured.counters["workload"] == {"reads": 3 * ROWS}
+    assert measured.rows == ROWS
+
+
+def test_one_connection_and_rows_that_do_not_divide_are_as_good_as_any(scratch):
+    config = mariadb(scratch, connections=1, rows_per_connection=501, rows_per_transaction=100)
+    measured = measure(config, site_at(scratch))
+    assert measured.rows == 501
+    assert measured.elapsed_s == pytest.approx(measured.connection_s[0])
+
+
+def test_many_data_files_and_many_connections_need_no_setting_by_hand(scratch):
+    config = mariadb(scratch, connections=64, rows_per_connection=64, rows_per_transaction=64, data_files=64)
+    measured = measure(config, site_at(scratch))
+    assert measured.rows == 64 * 64
+    assert measured.unverified == ()
+
+
+def test_waits_that_are_not_asked_for_are_not_timed(scratch):
+    measured = measure(mariadb(scratch, waits=False, rows_per_connection=10_000), site_at(scratch))
+    assert measured.waits is None
+    assert measured.unverified == ()
+    assert any(measured.series.columns["rows_per_s"])
+
+
+def test_a_setting_that_the_server_does_not_have_in_the_end_makes_the_run_unverified(scratch, monkeypatch):
+    enter = MariaDBTarget.__enter__
+
+    def meddled(self):
+        target = enter(self)
+        ask(target._own, "SET GLOBAL innodb_io_capacity = 777")
+        return target
+
+    monkeypatch.setattr(MariaDBTarget, "__enter__", meddled)
+    run = run_of(mariadb(scratch, settings={"innodb_io_capacity": 300}), scratch)
+    assert run.status == "unverified"
+    assert "777" in run.reason
+
+
+def test_the_first_reason_is_said_when_the_set_up_fails(scratch, monkeypatch):
+    monkeypatch.setattr("storagelab.targets.mariadb.layout.procedure", lambda *_: "CREATE nonsense")
+    with pytest.raises(RunFailed, match="the layout could not be set up: You have an error in your SQL syntax"):
+        measure(mariadb(scratch), site_at(scratch))
+    assert left_behind(scratch) == []
