@@ -197,7 +197,7 @@ def _only_raw_io(config: Config) -> Iterator[SpecError]:
 def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
     """Requests of one size to one volume: nothing of a database."""
     work, layout = config.workload, config.layout
-    databases = ("kind", "connections", "rows_per_connection", "rows_per_transaction")
+    databases = ("kind", "connections", "rows_per_connection", "rows_per_transaction", "read_fraction")
     said = {
         "server": config.server is not None,
         **{f"workload.{name}": name in work.model_fields_set for name in databases},

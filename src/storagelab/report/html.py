@@ -48,13 +48,18 @@ def render(
     packed = _packed(export_json)
     drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
+    raw_io = compared.of_raw_io(findings)
     parts = [
         ("findings", "Findings", page_sections.verdict(findings)),
         ("cautions", "Cautions", page_sections.cautions(findings)),
         ("completion-time", compared.title(findings), time_sections.completion_time(findings, drawn)),
         ("effects", "What each factor does", effect_sections.effects(findings, drawn)),
-        ("waits", "Where the connections’ time goes", page_sections.waits(findings, drawn)),
-        ("cells", "Waits of each cell", cell_sections.sections(findings, runs, colours)),
+        ("waits", "Where the connections’ time goes", Markup("") if raw_io else page_sections.waits(findings, drawn)),
+        (
+            "cells",
+            "Counters of each cell" if raw_io else "Waits of each cell",
+            cell_sections.sections(findings, runs, colours),
+        ),
         ("over-time", "Over time", page_sections.over_time(findings, drawn)),
         ("checkpoint", "Final checkpoint", time_sections.checkpoint(findings)),
         ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest or {})),

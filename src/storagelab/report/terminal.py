@@ -11,6 +11,7 @@ from rich.text import Text
 from storagelab.errors import StoragelabError
 from storagelab.findings import CellSummary, Findings
 from storagelab.model import Cell, Experiment, Plan
+from storagelab.report import compared
 from storagelab.report import wording as w
 from storagelab.report.columns import Column, emit, print_paragraph, print_table
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
@@ -31,6 +32,9 @@ def print_findings(console: Console, findings: Findings) -> None:
     for sentence in w.sentences(findings):
         print_paragraph(console, sentence, first="- ")
     _print_cells(console, findings)
+    if compared.of_raw_io(findings):
+        _print_doubts(console, findings)
+        return
     ends = [cell_id for cell_id in (*findings.best[:1], findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
     _print_doubts(console, findings)
