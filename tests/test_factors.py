@@ -78,7 +78,7 @@ def test_one_and_true_are_two_levels() -> None:
         (
             '"target.engine" = ["postgres", "oracle"]',
             'factors."target.engine"[2]',
-            'must be one of "postgres", "mariadb", "sqlserver", "simulated", not "oracle"',
+            'must be one of "postgres", "mariadb", "sqlserver", "simulated", "raw-io", not "oracle"',
         ),
         ('"target.settings.x" = [[1]]', 'factors."target.settings.x"[1]', "must be text in quotes, a number"),
         ('x = [{ label = "y", "layout.log" = 3 }]', 'factors.x[1]."layout.log"', "must be text in quotes, not 3"),

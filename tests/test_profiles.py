@@ -104,3 +104,23 @@ def test_the_verb_lists_all_profiles():
     assert all(name in listed.stdout for name in profiles.ready_made())
     shown = CliRunner().invoke(app, ["profiles", "show", "iodrive-320"])
     assert "geometry.raw_bytes" in shown.stdout
+
+
+def test_what_a_drive_costs_is_told_where_its_profile_has_a_price(tmp_path, monkeypatch):
+    price = '\n[price_usd]\nvalue = 3000.0\nlabel = "published"\nsource = "a list"\n'
+    (tmp_path / "mine.toml").write_text(TEXT + price)
+    out = CliRunner().invoke(app, ["profiles", "show", str(tmp_path / "mine.toml")], env={"COLUMNS": "150"}).output
+    assert "USD a GB" in out
+    room = next(line.split() for line in out.splitlines() if line.startswith("basic"))
+    usable_gb, reads_per_s, a_gb = float(room[1]), float(room[3].replace(",", "")), float(room[5])
+    assert usable_gb == 300
+    assert a_gb == pytest.approx(10)
+    assert float(room[6]) == pytest.approx(3000 / reads_per_s, rel=0.01)
+    assert "Host memory for the map of a full drive" in out
+
+
+def test_a_disk_has_room_and_requests_a_second_and_no_map():
+    out = CliRunner().invoke(app, ["profiles", "show", "scsi-15k-300"], env={"COLUMNS": "150"}).output
+    assert "300 GB" in out
+    assert "the profile has no price" in out
+    assert "Host memory" not in out

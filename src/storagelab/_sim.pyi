@@ -45,6 +45,22 @@ class Block:
     def state(self) -> list[bytes]:
         """The drives as they are now, in the order of their names."""
 
+class RawBlock:
+    """Tests of raw I/O, made one after the other on one set of drives, whose state carries over."""
+
+    def __init__(self, scenario: str, tests_done: int = 0, state: list[bytes] | None = None) -> None:
+        """`scenario` is JSON (crates/sim/src/raw_io.rs). With `state`, the drives are those after `tests_done` tests.
+
+        Raises Refused.
+        """
+
+    def run_next(self, progress: Callable[[int], object] | None = None) -> str | None:
+        """Make the next test: its outcome as JSON, None when all have been made. `progress` is told the simulated
+        milliseconds so far; all else is as of `Block.run_next`."""
+
+    def state(self) -> list[bytes]:
+        """The drives as they are now, in the order of their names."""
+
 def costs() -> str:
     """The server's costs by default, as JSON: `{name: {"value": .., "label": .., "source": ..}}`.
 
@@ -53,3 +69,6 @@ def costs() -> str:
 
 def check(scenario: str) -> None:
     """Say what can't be run, without making anything. Raises Refused."""
+
+def check_raw(scenario: str) -> None:
+    """Say which raw I/O can't be done, without doing any. Raises Refused."""

@@ -8,7 +8,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -16,16 +15,18 @@ from storagelab import drive_states, interactions, stats
 from storagelab.cautions import Evidence, blocks_of, cautions_of
 from storagelab.findings import (
     CellSummary,
+    Compared,
     Comparison,
     Effect,
     Estimate,
     Findings,
     Point,
+    Sample,
     Verdict,
     WaitChange,
     WaitTrend,
 )
-from storagelab.model import Cell, Experiment, Factor, Measurement, Plan, Run
+from storagelab.model import RAW_IO, Cell, Experiment, Factor, Measurement, Plan, Run
 from storagelab.values import JsonValue
 from storagelab.wait_classes import in_classes, native_names
 from storagelab.waits import WaitStat, conservation, mean_of_runs, normalise
@@ -35,8 +36,6 @@ EFFECT_ROWS_MAX = 40
 WAIT_CHANGES_MAX = 8
 TREND_PANELS_MAX = 12
 TREND_WAITS_MAX = 8
-
-Compared = Literal["elapsed", "time-per-row"]
 
 _Key = str
 
@@ -49,7 +48,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
     used = usable_runs(plan, runs)
     summaries = tuple(_summaries(plan, runs, used))
     provenance = next((cell.provenance for cell in summaries if cell.provenance is not None), None)
-    compared: Compared = "elapsed" if len({cell.config.workload.rows for cell in plan.cells}) < 2 else "time-per-row"
+    compared = _compared(plan)
     rounds, log_s = _log_s(plan, used, compared)
     # What is simulated has no drift from one block to the next: its world is made anew for every run.
     blocks = (0,) * len(plan.cells) if provenance == "simulated" else blocks_of(plan)
@@ -93,6 +92,12 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         ),
         wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
+
+
+def _compared(plan: Plan) -> Compared:
+    if any(cell.config.target.raw_io for cell in plan.cells):
+        return "time-per-request"
+    return "elapsed" if len({cell.config.workload.rows for cell in plan.cells}) < 2 else "time-per-row"
 
 
 def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
@@ -148,6 +153,7 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
         checkpoint_s=stats.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
         ),
+        raw_io=_raw_io(measured),
         waits=mean_of_runs(rows) if rows else (),
         waits_asked=cell.config.measure.waits,
         wait_shares=_wait_shares(rows, available_s),
@@ -155,6 +161,15 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
         explained=_mean(explained),
         drive_states=tuple(drive_states.states([measurement for _, measurement in measured])),
     )
+
+
+def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
+    """Of each counter of raw I/O its runs, where there are any."""
+    points: dict[str, list[Point]] = defaultdict(list)
+    for repetition, measurement in measured:
+        for name, value in measurement.counters.get(RAW_IO, {}).items():
+            points[name].append(Point(repetition=repetition, value=value))
+    return {name: sample for name, found in points.items() if (sample := stats.summarise(found)) is not None}
 
 
 def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:
@@ -183,7 +198,7 @@ def _log_s(
     log_s = np.full((len(plan.cells), len(rounds)), np.nan)
     for row, cell in enumerate(plan.cells):
         for repetition, measurement in _measured(used[cell.cell_id]):
-            share = max(measurement.rows, 1) if compared == "time-per-row" else 1
+            share = 1 if compared == "elapsed" else max(measurement.rows, 1)
             log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
 

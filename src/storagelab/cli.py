@@ -30,9 +30,10 @@ from storagelab.report import terminal
 from storagelab.report.abilities import print_abilities
 from storagelab.report.contract_text import print_promises
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
-from storagelab.report.profile_text import print_profile, print_profiles
+from storagelab.report.profile_text import print_profile, print_profiles, print_sizing
 from storagelab.store import Store, StoreChanged
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
+from storagelab.targets.simulated.sizing import sizing
 from storagelab.targets.uninterrupted import STOPPING
 from storagelab.validation import making, table
 from storagelab.validation.articles import articles
@@ -251,8 +252,10 @@ def profiles_(context: typer.Context) -> None:
 
 @profiles_app.command("show")
 def show_profile(name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")]) -> None:
-    """Print every figure of a profile, with its label and its source."""
-    print_profile(_out(), profiles.load(name, Path()))
+    """Print every figure of a profile with its label and its source; and its room, speed, cost and need of host memory."""
+    profile = profiles.load(name, Path())
+    print_profile(_out(), profile)
+    print_sizing(_out(), sizing(profile))
 
 
 @app.callback(invoke_without_command=True)

@@ -66,6 +66,7 @@ class CellSummary(Frozen):
     elapsed_s: Sample | None = None
     rows_per_s: Sample | None = None
     checkpoint_s: Sample | None = None
+    raw_io: dict[str, Sample] = Field(default_factory=dict, description="what runs of raw I/O came to, by its counter")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -210,6 +211,7 @@ class WaitTrend(Frozen):
     estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
 
 
+Compared = Literal["elapsed", "time-per-row", "time-per-request"]
 Verdict = Literal["winner", "best-set", "indistinguishable", "too-few-runs", "single-cell"]
 
 CautionKind = Literal[
@@ -253,7 +255,8 @@ class Findings(Frozen):
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
     "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
     Cells of different blocks are never told apart: the best set then holds the best of each block.
-    `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows.
+    `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
+    for raw I/O, whose runs all last as long as they were told to.
     """
 
     experiment: str
@@ -273,7 +276,7 @@ class Findings(Frozen):
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[Caution, ...]
-    compared: Literal["elapsed", "time-per-row"] = "elapsed"
+    compared: Compared = "elapsed"
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"

@@ -334,11 +334,13 @@ def _missing_key(parts: Parts, schema: Schema) -> SpecError:
 def _way_out(problem: Problem, schema: Schema) -> str:
     last, value = problem.parts[-1], problem.value
     words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
+    if isinstance(value, int) and str(value) in words:
+        return f'It is written in quotes: {last} = "{value}".'
     if isinstance(value, str) and words:
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
-    if isinstance(value, str) and last == "memory_bytes":
-        return 'memory_bytes is in bytes, as a plain number. With a unit: memory = "16GB".'
+    if isinstance(value, str) and (spelled := str(last).removesuffix("_bytes")) in _SIZES:
+        return f'{last} is in bytes, as a plain number. With a unit: {spelled} = "{_SIZES[spelled]}".'
     if isinstance(value, str) and str(last).endswith("_s"):
         return f'{last} is in seconds, as a plain number. With a unit: {str(last).removesuffix("_s")} = "500ms".'
     if _is_table(schema):
@@ -354,14 +356,42 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 
 _WITH_UNIT: dict[str, tuple[str, Callable[[str], float], str, str]] = {
     "between_runs.pause": ("between_runs.pause_s", parse_seconds, "500ms", "seconds"),
+    "drives.*.host_ram": ("drives.*.host_ram_bytes", parse_bytes, "16GB", "bytes"),
+    "layout.data_size": ("layout.data_size_bytes", parse_bytes, "160GB", "bytes"),
+    "layout.log_size": ("layout.log_size_bytes", parse_bytes, "8GB", "bytes"),
     "server.memory": ("server.memory_bytes", parse_bytes, "16GB", "bytes"),
+    "volumes.*.cache.size": ("volumes.*.cache.size_bytes", parse_bytes, "512MB", "bytes"),
+    "volumes.*.offset": ("volumes.*.offset_bytes", parse_bytes, "1MiB", "bytes"),
+    "volumes.*.stripe": ("volumes.*.stripe_bytes", parse_bytes, "128KiB", "bytes"),
+    "workload.block": ("workload.block_bytes", parse_bytes, "8KiB", "bytes"),
+    "workload.duration": ("workload.duration_s", parse_seconds, "60s", "seconds"),
+    "workload.warm_up": ("workload.warm_up_s", parse_seconds, "5s", "seconds"),
 }
-"""How a key is spelled when its value has a unit -> the key, how it is read, an example, and the key's own unit."""
+"""How a key is spelled when its value has a unit -> the key, how it is read, an example, and the key's own unit; * is any
+name."""
+
+
+_SIZES = {
+    spelled.rpartition(".")[2]: example for spelled, (_, _, example, unit) in _WITH_UNIT.items() if unit == "bytes"
+}
+
+
+def _pattern(path: str) -> str | None:
+    """The entry above that `path` is spelled as."""
+    parts = path.split(".")
+    for pattern in _WITH_UNIT:
+        words = pattern.split(".")
+        if len(words) == len(parts) and all(word in ("*", part) for word, part in zip(words, parts, strict=True)):
+            return pattern
+    return None
 
 
 def without_unit(path: str) -> str:
     """The key that `path` means, if it is one that is spelled so with a unit; else `path`."""
-    return _WITH_UNIT[path][0] if path in _WITH_UNIT else path
+    pattern = _pattern(path)
+    if pattern is None:
+        return path
+    return f"{path.rpartition('.')[0]}.{_WITH_UNIT[pattern][0].rpartition('.')[2]}"
 
 
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
@@ -369,9 +399,11 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
     Raises ValueError, in plain words, for a value without a unit or with an unknown one.
     """
-    if path not in _WITH_UNIT:
+    pattern = _pattern(path)
+    if pattern is None:
         return path, value
-    key, parse, example, unit = _WITH_UNIT[path]
+    _, parse, example, unit = _WITH_UNIT[pattern]
+    key = without_unit(path)
     if not isinstance(value, str):
         name = key.rpartition(".")[2]
         raise ValueError(f'must be text with a unit, such as "{example}", not {shown(value)}; in plain {unit}: {name}')
@@ -380,18 +412,24 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:
     """`tables` with each value that has a unit under the key that has none. Raises SpecError naming the key."""
-    result = dict(tables)
-    for spelled in _WITH_UNIT:
-        table, _, name = spelled.rpartition(".")
-        content = result.get(table)
-        if not isinstance(content, dict) or name not in content:
+    return {
+        name: _units_read(content, name) if isinstance(content, dict) else content for name, content in tables.items()
+    }
+
+
+def _units_read(table: Tables, place: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, content in table.items():
+        spelled = f"{place}.{name}"
+        if isinstance(content, dict):
+            result[name] = _units_read(content, spelled)
             continue
         try:
-            path, value = value_with_unit(spelled, content[name])
+            path, value = value_with_unit(spelled, content)
         except ValueError as error:
             raise SpecError(str(error), key=spelled) from None
-        if path.rpartition(".")[2] in content:
+        key = path.rpartition(".")[2] if path != spelled else name
+        if key != name and key in table:
             raise SpecError(f"stands beside {path}, which says the same", key=spelled, hint="Keep one of the two.")
-        result[table] = {key: inside for key, inside in content.items() if key != name}
-        result = put(result, {path: value})
+        result[key] = value
     return result

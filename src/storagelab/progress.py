@@ -144,7 +144,8 @@ def result_text(run: Run) -> str:
     if run.measurement is None:
         return f"FAILED: {reason}"
     measured = run.measurement
-    text = f"{wording.seconds(measured.elapsed_s)}, {wording.rows_per_s(measured.rows / measured.elapsed_s)}"
+    unit = "IO/s" if run.config.target.raw_io else "rows/s"
+    text = f"{wording.seconds(measured.elapsed_s)}, {wording.rows_per_s(measured.rows / measured.elapsed_s, unit)}"
     return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
 
 

@@ -42,6 +42,8 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
         yield SpecError(
             f"is for mixed workloads, and workload.kind is {work.kind}", key="workload.read_fraction", hint=hint
         )
+    if not config.target.raw_io:
+        yield from _only_raw_io(config)
     said = "rows_per_transaction" in work.model_fields_set
     if said and work.rows_per_transaction > work.rows_per_connection:
         yield SpecError(
@@ -105,7 +107,12 @@ def _only_simulated(config: Config) -> Iterator[SpecError]:
         "target.scale": config.target.scale is not None,
         "server": config.server is not None,
         "drives": bool(config.drives),
-        **{f"volumes.{name}.drives": volume.drives is not None for name, volume in config.volumes.items()},
+        **{f"layout.{name}": name in config.layout.model_fields_set for name in ("data_size_bytes", "log_size_bytes")},
+        **{
+            f"volumes.{name}.{key}": True
+            for name, volume in config.volumes.items()
+            for key in sorted(volume.model_fields_set - {"path", "remote"})
+        },
         "between_runs.format_drives": between.format_drives,
         "between_runs.move_files": between.move_files,
     }
@@ -126,6 +133,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
     said = {
         **{f"target.{name}": name in target.model_fields_set for name in ("settings", "bin_dir", "dsn", "dsn_env")},
         **{f"volumes.{name}.path": volume.path is not None for name, volume in config.volumes.items()},
+        **{f"volumes.{name}.remote": volume.remote for name, volume in config.volumes.items()},
         **{
             f"between_runs.{name}": name in between.model_fields_set
             for name in ("checkpoint", "drop_page_cache", "pause_s")
@@ -133,8 +141,11 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
         **{f"measure.{name}": name in config.measure.model_fields_set for name in ("waits", "sample_hz")},
     }
     for key in (key for key, there in said.items() if there):
-        yield SpecError("is for real servers, and target.engine is simulated", key=key, hint="Leave it out.")
-    if config.server is None:
+        problem = f"is for real servers, and target.engine is {target.engine}"
+        yield SpecError(problem, key=key, hint="Leave it out.")
+    if target.raw_io:
+        yield from _raw_io_conflicts(config)
+    elif config.server is None:
         hint = 'Add to the spec:\n    [server]\n    cores = 8\n    memory = "16GB"'
         yield SpecError("is missing: a simulated server has cores and memory", key="server", hint=hint)
     if not config.drives:
@@ -144,13 +155,71 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
         if volume.drives is None:
             hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
             yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
-        for drive in volume.drives or ():
-            if drive not in config.drives:
-                hint = choices(drive, config.drives, "The spec's drives")
-                yield SpecError(f"no drive is named {shown(drive)}", key=f"volumes.{name}.drives", hint=hint)
-    if config.workload.kind != "random-insert":
-        hint = 'Use "random-insert", the only one that is simulated so far.'
+    yield from _drive_conflicts(config)
+    if config.workload.kind not in ("random-insert", "sequential-insert") and not target.raw_io:
+        hint = 'Use "random-insert" or "sequential-insert".'
         yield SpecError(f"{shown(config.workload.kind)} is not simulated", key="workload.kind", hint=hint)
+
+
+def _drive_conflicts(config: Config) -> Iterator[SpecError]:
+    """Names of drives that are none, twice the same, and names that two drives would have."""
+    singles = config.single_drives
+    declared = [single for name in config.drives for single in config.drives_called(name)]
+    for single in singles:
+        if declared.count(single) > 1 or (single in config.drives and singles[single] != single):
+            hint = f"{singles[single]} has count = {config.drives[singles[single]].count}: rename one of them."
+            yield SpecError("is the name of two drives", key=f"drives.{single}", hint=hint)
+    for name, volume in config.volumes.items():
+        key = f"volumes.{name}.drives"
+        members = [single for drive in volume.drives or () for single in config.drives_called(drive)]
+        for drive in members:
+            if drive not in singles:
+                hint = choices(drive, dict.fromkeys([*config.drives, *singles]), "The spec's drives")
+                yield SpecError(f"no drive is named {shown(drive)}", key=key, hint=hint)
+            elif members.count(drive) > 1:
+                hint = "A drive has one place in one volume: name each once, or raise its count."
+                yield SpecError(f"names drive {shown(drive)} more than once", key=key, hint=hint)
+        for drive in volume.lost:
+            if drive not in members:
+                hint = choices(drive, members, "Its drives")
+                yield SpecError(f"{shown(drive)} is no drive of it", key=f"volumes.{name}.lost", hint=hint)
+
+
+_RAW_IO_KEYS = ("operation", "pattern", "block_bytes", "threads", "outstanding", "duration_s", "warm_up_s")
+
+
+def _only_raw_io(config: Config) -> Iterator[SpecError]:
+    """What a database can't be told."""
+    said = {f"workload.{name}": name in config.workload.model_fields_set for name in _RAW_IO_KEYS}
+    said["target.prepared"] = config.target.prepared is not None
+    for key in (key for key, there in said.items() if there):
+        hint = 'Leave it out, or say engine = "raw-io" in [target].'
+        yield SpecError(f"is for raw I/O, and target.engine is {config.target.engine}", key=key, hint=hint)
+
+
+def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
+    """Requests of one size to one volume: nothing of a database."""
+    work, layout = config.workload, config.layout
+    databases = ("kind", "connections", "rows_per_connection", "rows_per_transaction", "read_fraction")
+    said = {
+        "server": config.server is not None,
+        **{f"workload.{name}": name in work.model_fields_set for name in databases},
+        **{f"layout.{name}": name in layout.model_fields_set for name in ("data_files", "log", "log_size_bytes")},
+        "between_runs.move_files": config.between_runs.move_files,
+        "between_runs.format_drives": config.between_runs.format_drives,
+    }
+    for key in (key for key, there in said.items() if there):
+        yield SpecError("is for databases, and target.engine is raw-io", key=key, hint="Leave it out.")
+    examples = {"operation": '"read"', "pattern": '"random"', "block_bytes": "8192"}
+    for name in (name for name in examples if getattr(work, name) is None):
+        hint = f"Add to the spec:\n    [workload]\n    {name} = {examples[name]}"
+        yield SpecError("is missing: raw I/O reads or writes blocks of one size", key=f"workload.{name}", hint=hint)
+    if work.warm_up_s >= work.duration_s:
+        hint = f"Raise duration, {work.duration_s:g} s, which it is a part of."
+        yield SpecError("leaves nothing to be counted", key="workload.warm_up_s", hint=hint)
+    if len(config.data_volumes) > 1:
+        hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
+        yield SpecError("a run of raw I/O is on one volume, and there are several", key="layout.data", hint=hint)
 
 
 def _volume_conflicts(config: Config) -> Iterator[SpecError]:

@@ -15,7 +15,7 @@ use storagelab_sim::scenario::{Costs, Refusal, Scenario};
 create_exception!(_sim, Refused, PyValueError);
 
 /// How often a run stops to let Python look at signals and hear of progress.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs that are made one after the other on one set of drives.
 #[pyclass(module = "storagelab._sim")]
@@ -118,18 +118,18 @@ fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, step: Step) -> PyResult<()
 }
 
 /// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without words").to_owned()
 }
 
-fn broken_off() -> PyErr {
+pub(crate) fn broken_off() -> PyErr {
     PyRuntimeError::new_err("a run of this block was broken off, so its drives are of no use: make a new block")
 }
 
 /// Its `place` and `what` are attributes too, so that Python can say them in the words of the spec.
-fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
+pub(crate) fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
     let error = Refused::new_err(format!("{place}: {what}"));
     let value = error.value(py);
     match value.setattr("place", place).and_then(|()| value.setattr("what", what)) {
@@ -138,7 +138,7 @@ fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
     }
 }
 
-fn refusal_error(py: Python<'_>, refusal: &Refusal) -> PyErr {
+pub(crate) fn refusal_error(py: Python<'_>, refusal: &Refusal) -> PyErr {
     refused(py, &refusal.place, &refusal.what)
 }
 

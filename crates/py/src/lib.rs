@@ -2,6 +2,7 @@
 //! described for Python in `src/storagelab/_sim.pyi`.
 
 mod block;
+mod raw_block;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -14,6 +15,8 @@ mod _sim {
     use super::{permutation, stream_seed, version};
     #[pymodule_export]
     use crate::block::{Block, Refused, check, costs};
+    #[pymodule_export]
+    use crate::raw_block::{RawBlock, check_raw};
 }
 
 /// The version of the extension, the same as the package's.

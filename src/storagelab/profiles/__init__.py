@@ -104,6 +104,7 @@ class Electronics(Frozen):
 class _Drive(Frozen):
     name: str
     title: str
+    price_usd: Figure | None = Field(None, description="what one costs; for sizing, no simulation depends on it")
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Every figure under its path, as in the file."""
@@ -126,6 +127,14 @@ class FlashProfile(_Drive):
     def sectors(self) -> tuple[int, ...]:
         """Sizes of sector that it can have, in bytes."""
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
+
+    def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
+        """Host memory that the map of so much data takes. `extent_bytes` lie together, by default as a database writes
+        them; one sector is the worst case. As crates/sim/src/flash/mapping_ram.rs has it."""
+        extent = max(extent_bytes or int(self.mapping.extent_bytes.value), sector_bytes)
+        worst = float(self.mapping.worst_case_bytes[str(sector_bytes)].value)
+        of_entries = data_bytes / float(self.mapping.per_data_bytes.value) * sector_bytes / extent
+        return worst * of_entries / float(self.drivers[driver].ram_divisor.value)
 
 
 class DiskProfile(_Drive):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from storagelab.findings import CellSummary, Findings
 from storagelab.model import Run, WaitingTask
-from storagelab.report import arrange, numbers, palette, wording
+from storagelab.report import arrange, compared, numbers, palette, wording
 from storagelab.report.figures import plural, swatch
 from storagelab.report.markup import Child, Column, Markup, fold, table, tag
 from storagelab.report.tables import NINE_COLUMNS, wait_columns, waits_of
@@ -78,7 +78,7 @@ def _section(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
 ) -> Markup:
     mark = wording.verdict_mark(findings, cell.cell_id)
-    time = numbers.seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s else "no time measured"
+    time = compared.figure_text(findings, cell) or "no time measured"
     name = wording.cell_text(cell.levels)
     summary: list[Child] = [
         tag("h3", name[0].upper() + name[1:]),

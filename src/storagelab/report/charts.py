@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from storagelab.findings import Findings
 from storagelab.model import Run
-from storagelab.report import comparison_data, figure_data, palette, series_data
+from storagelab.report import comparison_data, figure_data, palette, raw_io_data, series_data
 from storagelab.report.figure_data import Figure
 from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, to_png, to_svg
 
@@ -49,6 +49,7 @@ def figures(findings: Findings, runs: Sequence[Run]) -> list[Drawn]:
     where = findings.provenance or "nothing measured yet"
     makers: tuple[tuple[str, str, Figure, _Maker], ...] = (
         ("completion-time", "Completion time", figure_data.completion_time(findings), _completion_time),
+        *((rate.name, rate.title, raw_io_data.rates(findings, rate), _rates(rate.unit)) for rate in raw_io_data.RATES),
         (
             "write-amplification",
             "What the drive wrote",
@@ -94,6 +95,17 @@ def _completion_time(data: Figure, where: str, title: str, subtitle: str, form: 
     note += "" if from_zero else f"; the axis starts at {domain[0]:g} s"
     rows, height_px = _dodged_rows(data, fields), _height_px(data, form)
     return finished(title, f"{subtitle}; {note}", layers, rows, data.panels, form, height_px)
+
+
+def _rates(unit: str) -> _Maker:
+    def make(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+        fields = ("mean", "low", "high")
+        y = {"type": "quantitative", "scale": {"domain": _domain(data, fields, 0.0), "zero": True}}
+        layers = _means(data, where, form, fields, y, f"{unit} ({where})")
+        note = f"{subtitle}; mean with 95 % interval"
+        return finished(title, note, layers, _dodged_rows(data, fields), data.panels, form, _height_px(data, form))
+
+    return make
 
 
 def _speed_ups(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:

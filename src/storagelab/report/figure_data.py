@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from storagelab.findings import CellSummary, Effect, Findings
 from storagelab.report import arrange as arranging
-from storagelab.report import numbers, palette
+from storagelab.report import compared, numbers, palette
 from storagelab.report.arrange import Arrangement, choose, in_order
 from storagelab.report.names import cell_text, factor_text, level_text, value_text
 from storagelab.wait_classes import in_classes
@@ -48,7 +48,8 @@ class Figure:
 def completion_time(findings: Findings) -> Figure:
     """One row per cell (`mean_s`, `low_s`, `high_s`) and one point per run (`elapsed_s`)."""
     places = arranging.arrange(findings)
-    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    timed = not compared.of_raw_io(findings)
+    measured = [cell for cell in findings.cells if timed and cell.elapsed_s is not None]
     must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, measured)), in_order(map(places.panel_of, measured))
     lines = choose(all_lines, [places.line_of(cell) for cell in must], arranging.MAX_LINES)
@@ -219,7 +220,7 @@ def effects(findings: Findings) -> Figure:
 
 
 def _changed(findings: Findings, effect: Effect) -> str:
-    per = " per row" if findings.compared == "time-per-row" else ""
+    per = compared.per(findings)
     if effect.across_blocks:
         return f"{numbers.change(effect.ratio.value, per=per)} (not tested: in another block)"
     return numbers.change_estimate(effect.ratio, per)

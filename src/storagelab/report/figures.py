@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from storagelab.findings import Effect, Findings
-from storagelab.report import charts, comparison_data, figure_data, numbers, palette, series_data, wording
+from storagelab.report import charts, comparison_data, figure_data, numbers, palette, raw_io_data, series_data, wording
 from storagelab.report.charts import Drawn
 from storagelab.report.figure_data import Row
 from storagelab.report.markup import Column, Markup, fold, table, tag, trusted
@@ -98,12 +98,14 @@ def _say_rows(rows: Sequence[Row], _findings: Findings) -> str:
     return f"Lowest: {low['tip']}. Highest: {high['tip']}."
 
 
+_RATES = [rate.name for rate in raw_io_data.RATES]
 _SPEED_UPS = [f"speed-up-{number}" for number in range(1, comparison_data.MAX_SPEED_UPS + 1)]
 _LABELS: dict[str, Callable[[Sequence[Row], Findings], str]] = {
     "completion-time": _say_times,
     "waits": _say_waits,
     "effects": _say_effects,
     "write-amplification": _say_rows,
+    **dict.fromkeys(_RATES, _say_rows),
     **dict.fromkeys(_SPEED_UPS, _say_rows),
     **dict.fromkeys(series_data.BY_NAME, _say_over_time),
 }
@@ -140,6 +142,15 @@ def _time_table(drawn: Drawn, findings: Findings) -> _Table:
         values = [f"{point.value:.4g}" for point in runs[:50]] + (["…"] if len(runs) > 50 else [])
         means = [_plain(row[key]) for key in ("mean_s", "low_s", "high_s")]
         rows.append([names[str(row["cell_id"])], *means, "  ".join(values)])
+    return columns, rows
+
+
+def _rate_table(drawn: Drawn, findings: Findings) -> _Table:
+    names = _cell_names(findings)
+    columns = [Column("cell", "prose"), Column("mean"), Column("95 % from"), Column("to")]
+    rows = [
+        [names[str(row["cell_id"])], *(_plain(row[key]) for key in ("mean", "low", "high"))] for row in drawn.data.rows
+    ]
     return columns, rows
 
 
@@ -213,6 +224,7 @@ _TABLES: dict[str, Callable[[Drawn, Findings], _Table]] = {
     "waits": _wait_share_table,
     "effects": _effect_table,
     "write-amplification": _drive_table,
+    **dict.fromkeys(_RATES, _rate_table),
     **dict.fromkeys(_SPEED_UPS, _speed_up_table),
     **dict.fromkeys(series_data.BY_NAME, _over_time_table),
 }

@@ -19,6 +19,7 @@ from storagelab.model import Experiment, Plan, Run
 from storagelab.report import (
     cell_sections,
     charts,
+    compared,
     effect_sections,
     manifest_section,
     numbers,
@@ -50,7 +51,7 @@ def render(
     parts = [
         ("findings", "Findings", page_sections.verdict(findings)),
         ("cautions", "Cautions", page_sections.cautions(findings)),
-        ("completion-time", "Completion time", time_sections.completion_time(findings, drawn)),
+        ("completion-time", compared.title(findings), time_sections.completion_time(findings, drawn)),
         ("effects", "What each factor does", effect_sections.effects(findings, drawn)),
         ("waits", "Where the connections’ time goes", page_sections.waits(findings, drawn)),
         ("cells", "Waits of each cell", cell_sections.sections(findings, runs, colours)),

@@ -15,7 +15,7 @@ from storagelab.findings import Estimate
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
 _BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|bytes|KB|MB|GB|TB|PB|Hz|times|data files?|connections?|runs?|CIs?)"
+_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|bytes|KB|MB|GB|TB|PB|Hz|times|data files?|connections?|runs?|CIs?)"
 _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
 
 
@@ -167,9 +167,9 @@ def _change_decimals(half_width: float) -> int:
     return 0 if half_width >= 0.0095 else 1
 
 
-def rows_per_s(value: float | None) -> str:
+def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
     """Throughput, three digits: "190,000 rows/s"."""
-    return "" if value is None or not math.isfinite(value) else f"{significant(value)} rows/s"
+    return "" if value is None or not math.isfinite(value) else f"{significant(value)} {unit}"
 
 
 def count(value: float | None) -> str:
@@ -233,14 +233,14 @@ def seconds_estimate(estimate: Estimate | None) -> str:
     return f"{seconds(estimate.value, _half_width(estimate))} ({interval or 'no interval: too few runs'})"
 
 
-def rows_per_s_estimate(estimate: Estimate | None) -> str:
+def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
     """Throughput with its interval: "190,000 rows/s (95 % CI 187,000 to 193,000)"."""
     if estimate is None:
         return ""
     if estimate.low is None or estimate.high is None:
-        return rows_per_s(estimate.value)
+        return rows_per_s(estimate.value, unit)
     interval = f"{significant(estimate.low)} to {significant(estimate.high)}"
-    return f"{rows_per_s(estimate.value)} ({_level(estimate)} {interval})"
+    return f"{rows_per_s(estimate.value, unit)} ({_level(estimate)} {interval})"
 
 
 def ratio_interval(ratio: Estimate | None) -> str:

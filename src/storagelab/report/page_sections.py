@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings import CellSummary, Findings
-from storagelab.report import arrange, numbers, palette, series_data, wait_words, wording
+from storagelab.report import arrange, compared, numbers, palette, series_data, wait_words, wording
 from storagelab.report.arrange import ends
 from storagelab.report.cell_sections import top_wait
 from storagelab.report.charts import Drawn
@@ -49,28 +49,32 @@ def _tiles(findings: Findings) -> Markup:
     against_best = [comparison for comparison in findings.comparisons if comparison.best_cell_id in findings.best[:1]]
     told = {comparison.cell_id for comparison in against_best if comparison.distinguishable}
     fastest, slowest = ends(findings)
-    per_row = findings.compared == "time-per-row"
+    per_row, unit = compared.by_rate(findings), compared.rate_unit(findings)
     tiles = []
     if fastest is not None:
-        title = "fastest" if findings.verdict == "winner" else "most rows/s" if per_row else "shortest mean time"
+        title = "fastest" if findings.verdict == "winner" else f"most {unit}" if per_row else "shortest mean time"
         kind = "best" if findings.verdict in ("winner", "best-set") else ""
-        tiles.append(_tile(title, findings.cell(fastest), kind))
+        tiles.append(_tile(title, findings, findings.cell(fastest), kind))
     if slowest is not None:
-        title = "slowest" if slowest in told else "fewest rows/s" if per_row else "longest mean time"
-        tiles.append(_tile(title, findings.cell(slowest), "worst" if slowest in told else ""))
+        title = "slowest" if slowest in told else f"fewest {unit}" if per_row else "longest mean time"
+        tiles.append(_tile(title, findings, findings.cell(slowest), "worst" if slowest in told else ""))
     return tag("dl", tiles, class_="tiles") if tiles else Markup("")
 
 
-def _tile(title: str, cell: CellSummary, kind: str) -> Markup:
-    rate = numbers.rows_per_s(cell.rows_per_s.mean.value) if cell.rows_per_s else ""
+def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> Markup:
+    rate = numbers.rows_per_s(cell.rows_per_s.mean.value, compared.rate_unit(findings)) if cell.rows_per_s else ""
     wait = top_wait(cell)
     mean = cell.elapsed_s.mean if cell.elapsed_s else None
     waited = f"top wait {wait[0]}, {numbers.percent(wait[1])} of connection time" if wait else ""
+    time = numbers.seconds(mean.value if mean else None)
     facts = [numbers.seconds_interval(mean), rate, waited]
+    if compared.of_raw_io(findings):
+        latency = compared.raw_io_text(cell, "latency_mean_s")
+        time, facts = rate, [f"{compared.raw_io_text(cell, 'bytes_per_s')} MB/s", f"{latency} ms a request"]
     return tag(
         "div",
         tag("dt", title),
-        tag("dd", numbers.keep_together(numbers.seconds(mean.value if mean else None)), class_="figure"),
+        tag("dd", numbers.keep_together(time), class_="figure"),
         tag("dd", wording.cell_text(cell.levels), class_="what"),
         [tag("dd", numbers.keep_together(fact), class_="quiet") for fact in facts if fact],
         class_=kind or None,

@@ -9,6 +9,8 @@ from rich.console import Console
 from storagelab.profiles import Profile
 from storagelab.report.cell_sections import figure_text
 from storagelab.report.columns import Column, print_paragraph, print_table
+from storagelab.report.numbers import significant
+from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
 
 
 def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
@@ -34,6 +36,53 @@ def print_profile(console: Console, profile: Profile) -> None:
         Column("source", [figure.source for _, figure in figures], right=False, wraps=True),
     ]
     print_table(console, columns, indent=0)
+
+
+def print_sizing(console: Console, sizing: Sizing) -> None:
+    """Room, requests a second and what they cost; then the host's memory for the drive's map, if it is kept there."""
+    console.print()
+    print_paragraph(console, "What one has to offer", style="bold")
+    print_table(console, _capacity_columns(sizing), indent=0)
+    source = f"IO/s are simulated: random requests of 8 KB, {OUTSTANDING} in progress, on a drive that was written full once."
+    print_paragraph(console, source, first="  ")
+    if sizing.price_usd is None:
+        way = "No costs: the profile has no price. Give a copy of it a [price_usd] with value, label and source."
+        print_paragraph(console, way, first="  ")
+    if not sizing.maps:
+        return
+    console.print()
+    print_paragraph(console, "Host memory for the map of a full drive", style="bold")
+    columns = [
+        Column("sector, bytes", [f"{one.sector_bytes:,}" for one in sizing.maps]),
+        Column("driver", [one.driver for one in sizing.maps], right=False),
+        Column("format", [one.format for one in sizing.maps], right=False),
+        Column("database pages", [_gb(one.pages_bytes) for one in sizing.maps]),
+        Column("worst case", [_gb(one.worst_bytes) for one in sizing.maps]),
+    ]
+    print_table(console, columns, indent=0)
+    print_paragraph(console, "Worst case: every sector was written by itself.", first="  ")
+
+
+def _capacity_columns(sizing: Sizing) -> list[Column]:
+    rows, price = sizing.capacities, sizing.price_usd
+    columns = [
+        Column("format", [row.format or "-" for row in rows], right=False),
+        Column("usable", [_gb(row.usable_bytes) for row in rows]),
+        Column("reads, IO/s", [significant(row.reads_per_s) for row in rows]),
+        Column("writes, IO/s", [significant(row.writes_per_s) for row in rows]),
+    ]
+    if price is not None:
+        columns += [
+            Column("USD a GB", [significant(price / (row.usable_bytes / 1e9)) for row in rows]),
+            Column("USD a read/s", [significant(price / row.reads_per_s) for row in rows]),
+            Column("USD a write/s", [significant(price / row.writes_per_s) for row in rows]),
+        ]
+    return columns
+
+
+def _gb(size_bytes: float) -> str:
+    """As makers count: 10^9."""
+    return f"{significant(size_bytes / 1e9)} GB"
 
 
 def _value(name: str, value: str | int | float | bool) -> str:

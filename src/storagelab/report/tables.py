@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storagelab.findings import CellSummary, Findings, Sample
+from storagelab.report import compared
 from storagelab.report import wording as w
 from storagelab.sqlserver_facts import BENIGN
 from storagelab.waits import TableRow, wait_table
@@ -16,7 +17,10 @@ NINE_COLUMNS = (
     "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
 )  # fmt: skip
 # Which columns a narrow terminal drops, the highest first; those not named always stay.
-CELL_RANKS = {"against the best (95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1}
+CELL_RANKS = {
+    "against the best (95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
+    "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1,
+}  # fmt: skip
 WAIT_RANKS = {
     "In SQL Server": 6, "AvgSig_S": 5, "AvgRes_S": 4, "AvgWait_S": 3, "WaitCount": 2, "Signal_S": 1, "Resource_S": 1,
 }  # fmt: skip
@@ -26,7 +30,7 @@ def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
     """Cells by data files (or the first factor), and how many were left out: of more than `most`, the slowest."""
     cells = list(findings.cells)
     if len(cells) > most:
-        cells = sorted(cells, key=lambda cell: cell.elapsed_s.mean.value if cell.elapsed_s else float("inf"))[:most]
+        cells = sorted(cells, key=lambda cell: _slowness(findings, cell))[:most]
     order = {factor.name: [level.value for level in factor.levels] for factor in findings.factors}
     names = factor_order(findings)
 
@@ -34,6 +38,12 @@ def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
         return [order[name].index(cell.levels[name]) if cell.levels.get(name) in order[name] else -1 for name in names]
 
     return sorted(cells, key=place), len(findings.cells) - len(cells)
+
+
+def _slowness(findings: Findings, cell: CellSummary) -> float:
+    if compared.of_raw_io(findings):
+        return -cell.rows_per_s.mean.value if cell.rows_per_s else 0.0
+    return cell.elapsed_s.mean.value if cell.elapsed_s else float("inf")
 
 
 def factor_order(findings: Findings) -> list[str]:
@@ -49,6 +59,8 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         (w.factor_text(name), [w.value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
         for name in names
     ]
+    if compared.of_raw_io(findings):
+        return [*columns, *_raw_io_columns(cells), *_judged_columns(findings, cells)]
     decimals = _decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
     return [
         *columns,
@@ -56,6 +68,21 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         ("mean s (95 % CI)", [_mean(cell.elapsed_s, decimals) for cell in cells]),
         ("rows/s", [w.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells]),
         ("sd", [_spread(cell.elapsed_s) for cell in cells]),
+        *_judged_columns(findings, cells),
+    ]
+
+
+def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
+    rates = [compared.raw_io_text(cell, "ios_per_s") for cell in cells]
+    columns = [
+        (heading, [compared.raw_io_text(cell, counter).split(" (")[0] for cell in cells])
+        for counter, heading in compared.RAW_IO_COLUMNS.items()
+    ]
+    return [("IO/s (95 % CI)", rates), *columns]
+
+
+def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
+    return [
         ("runs", [runs_text(cell) for cell in cells]),
         ("verdict", [w.verdict_mark(findings, cell.cell_id) or "-" for cell in cells]),
         ("against the best (95 % CI)", [w.difference_text(findings, cell.cell_id) for cell in cells]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings import CellSummary, Estimate, Findings, Sample
-from storagelab.report import comparison_data, numbers, wording
+from storagelab.report import compared, comparison_data, numbers, raw_io_data, wording
 from storagelab.report.arrange import notable_cells
 from storagelab.report.cell_sections import cell_anchor, cells_shown
 from storagelab.report.charts import Drawn, time_domain
@@ -20,7 +20,10 @@ MAX_ROWS = 1_000
 def completion_time(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     """The chart, and every cell in a table."""
     chart = drawn.get("completion-time")
-    parts: list[Child] = [block(chart, findings, _time_caption(chart.data)) if chart else None, _results(findings)]
+    parts: list[Child] = [block(chart, findings, _time_caption(chart.data)) if chart else None]
+    for rate in (drawn[rate.name] for rate in raw_io_data.RATES if rate.name in drawn):
+        parts += [tag("h3", rate.title), block(rate, findings, "Mean with its 95 % interval.")]
+    parts.append(_results(findings))
     state = drawn.get("write-amplification")
     if state is not None:
         words = (
@@ -79,14 +82,12 @@ def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list
     factors = sorted(findings.factors, key=lambda factor: factor.name != wording.first_factor(findings))
     columns = [Column(wording.factor_text(f.name), "number" if _numeric(f.levels) else "text") for f in factors]
     columns = columns or [Column("cell", "prose")]
-    columns += [Column("mean, s"), Column("95 % interval, s"), Column("mean, drawn", "text"),
-                Column("against the best", "text"), Column("rows/s"), Column("95 % interval"), Column("median, s"),
-                Column("spread", title="standard deviation as a share of the mean"), Column("runs")]  # fmt: skip
+    columns += _raw_io_columns() if compared.of_raw_io(findings) else _time_columns()
     drives = comparison_data.drives(findings)
     for drive in drives:
         of_drive = f" of {drive}" if len(drives) > 1 else ""
         columns += [Column(f"write amplification{of_drive}"), Column(f"utilisation{of_drive}")]
-    measured = [cell.elapsed_s for cell in cells if cell.elapsed_s is not None]
+    measured = [sample for cell in cells if (sample := compared.figure(findings, cell)) is not None]
     decimals = max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in measured), default=2)
     span = _span(measured)
     linked = {cell.cell_id for cell in cells_shown(findings)}
@@ -96,12 +97,26 @@ def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list
         names = names or [wording.cell_text(cell.levels)]
         if cell.cell_id in linked:
             names[0] = tag("a", names[0], href=f"#{cell_anchor(cell)}")
-        mean, of_runs = _times(cell.elapsed_s, decimals, span)
+        mean, of_runs = _times(compared.figure(findings, cell), decimals, span)
         states = [
             _state(cell, drive, quantity) for drive in drives for quantity in ("write_amplification", "utilisation")
         ]
-        rows.append([*names, *mean, _against(findings, cell), *_rates(cell.rows_per_s), *of_runs, _runs(cell), *states])
+        beside = [*_rates(cell.rows_per_s), *of_runs]
+        if compared.of_raw_io(findings):
+            beside = [compared.raw_io_text(cell, counter).split(" (")[0] for counter in compared.RAW_IO_COLUMNS]
+        rows.append([*names, *mean, _against(findings, cell), *beside, _runs(cell), *states])
     return columns, rows
+
+
+def _raw_io_columns() -> list[Column]:
+    rate = [Column("IO/s"), Column("95 % interval"), Column("mean, drawn", "text"), Column("against the best", "text")]
+    return [*rate, *(Column(name) for name in compared.RAW_IO_COLUMNS.values()), Column("runs")]
+
+
+def _time_columns() -> list[Column]:
+    return [Column("mean, s"), Column("95 % interval, s"), Column("mean, drawn", "text"),
+            Column("against the best", "text"), Column("rows/s"), Column("95 % interval"), Column("median, s"),
+            Column("spread", title="standard deviation as a share of the mean"), Column("runs")]  # fmt: skip
 
 
 def _numeric(levels: Sequence[object]) -> bool:

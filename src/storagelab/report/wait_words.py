@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitTrend
 from storagelab.model import WaitingTask
+from storagelab.report import compared
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
 from storagelab.sqlserver_facts import BENIGN
@@ -48,7 +49,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
         item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id in findings.best[:1]
     }
     # Of more rows, everything grows: that explains nothing.
-    if findings.worst not in told or findings.compared == "time-per-row":
+    if findings.worst not in told or compared.by_rate(findings):
         return []
     best, worst = findings.cell(findings.best[0]), findings.cell(findings.worst)
     if best.available_s is None or worst.available_s is None or worst.cell_id == best.cell_id:
@@ -171,7 +172,7 @@ def _meaning(findings: Findings, move: _Move) -> str:
     if not effect.distinguishable:
         return f", while the completion time can't be told apart ({interval}){_what_it_cost(effect, move)}"
     joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
-    per = " per row" if findings.compared == "time-per-row" else ""
+    per = compared.per(findings)
     return f", {joined} the run took {change_estimate(effect.ratio, per)}"
 
 
@@ -233,6 +234,8 @@ def no_waits_sentence(cell: CellSummary) -> str:
     """Why there is no table."""
     if cell.elapsed_s is None:
         return "No run of this cell was measured."
+    if cell.raw_io:
+        return "Raw I/O has no database, so nothing waits in one: its latencies are in the table of all cells."
     if not cell.waits and not cell.waits_asked:
         return "Waits were not sampled: measure.waits = false."
     return "No waits were observed in these runs." if not cell.waits else "The connections waited for nothing."

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from storagelab.findings import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
+from storagelab.report import compared
 from storagelab.report.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.report.numbers import change_estimate, percent, share_estimate, slower_by
 from storagelab.values import JsonValue
@@ -43,7 +44,7 @@ def _size(ratio: Estimate) -> float:
 
 
 def _per(findings: Findings) -> str:
-    return " per row" if findings.compared == "time-per-row" else ""
+    return compared.per(findings)
 
 
 def _is_number(value: JsonValue) -> bool:

@@ -14,8 +14,10 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings
+from storagelab.report import compared
 from storagelab.report.doubts import caution_sentence
 from storagelab.report.names import (
     DATA_FILES,
@@ -125,18 +127,22 @@ def _elapsed(cell: CellSummary) -> str:
 
 
 def _per_row(findings: Findings) -> bool:
-    return findings.compared == "time-per-row"
+    return compared.by_rate(findings)
 
 
 def _figure(findings: Findings, cell: CellSummary) -> str:
     """What a cell is judged by: its time, or its rows/s where cells insert different numbers of rows."""
     if _per_row(findings):
-        return rows_per_s_estimate(cell.rows_per_s.mean) if cell.rows_per_s is not None else ""
+        return (
+            rows_per_s_estimate(cell.rows_per_s.mean, compared.rate_unit(findings))
+            if cell.rows_per_s is not None
+            else ""
+        )
     return _elapsed(cell)
 
 
 def _change(findings: Findings, ratio: Estimate) -> str:
-    return change_estimate(ratio, " per row" if _per_row(findings) else "")
+    return change_estimate(ratio, compared.per(findings))
 
 
 def _in_blocks(findings: Findings) -> bool:
@@ -161,7 +167,7 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
 def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
     samples = [cell.rows_per_s if _per_row(findings) else cell.elapsed_s for cell in measured]
     means = [sample.mean for sample in samples if sample is not None]
-    span, verb = (_rates_range, "inserted") if _per_row(findings) else (seconds_range, "took")
+    span, verb = (partial(_rates_range, findings), _did(findings)) if _per_row(findings) else (seconds_range, "took")
     lows = [mean.low for mean in means if mean.low is not None]
     highs = [mean.high for mean in means if mean.high is not None]
     within = f" (95 % CIs within {span(min(lows), max(highs))})" if len(lows) == len(means) else ""
@@ -173,8 +179,12 @@ def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> 
     return f"No {noun(findings.factors)} can be told apart from {where}: {all_of} {verb} {said} on average{within}."
 
 
-def _rates_range(low: float, high: float) -> str:
-    return f"{significant(low)} to {rows_per_s(high)}"
+def _rates_range(findings: Findings, low: float, high: float) -> str:
+    return f"{significant(low)} to {rows_per_s(high, compared.rate_unit(findings))}"
+
+
+def _did(findings: Findings) -> str:
+    return "did" if compared.of_raw_io(findings) else "inserted"
 
 
 def _winner(findings: Findings) -> str:
@@ -265,6 +275,8 @@ def sentences(findings: Findings) -> list[str]:
 def _on_what_is_compared(findings: Findings) -> list[str]:
     if not _per_row(findings) or len(findings.cells) < 2:
         return []
+    if compared.of_raw_io(findings):
+        return ["All runs last as long as they were told to, so what is compared is their time per request."]
     which = noun(findings.factors, 2).capitalize()
     return [f"{which} insert different numbers of rows, so not their times are compared but their time per row."]
 
@@ -275,11 +287,12 @@ def _on_the_best(findings: Findings) -> list[str]:
         return []
     number = len(best.elapsed_s.points)
     runs = f"{number} run{'s' if number > 1 else ''}"
-    name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean)
+    name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
-        lead = f"Nominally fastest is {name}: {_elapsed(best)}, or {rate}, over {runs}."
+        time = "" if compared.of_raw_io(findings) else f"{_elapsed(best)}, or "
+        lead = f"Nominally fastest is {name}: {time}{rate}, over {runs}."
         return [lead, *_what_may_hide(findings)]
-    return [f"{_sentence_start(best.levels)} inserted {rate}, over {runs}."]
+    return [f"{_sentence_start(best.levels)} {_did(findings)} {rate}, over {runs}."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
@@ -289,7 +302,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
     if not highs:
         return []
     high, comparison = max(highs, key=lambda pair: pair[0])
-    per = " per row" if _per_row(findings) else ""
+    per = compared.per(findings)
     room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(high, per=per)}"
     return [
         f"That does not make them equal: these runs leave room for {room} with "
@@ -347,7 +360,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 def _untested(findings: Findings, ratio: Estimate) -> str:
     """A change between blocks."""
-    per = " per row" if _per_row(findings) else ""
+    per = compared.per(findings)
     return f"{change(ratio.value, per=per)} (not tested: in another block)"
 
 

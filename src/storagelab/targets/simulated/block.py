@@ -21,6 +21,7 @@ from storagelab.model import Cell, Config, Measurement, PlannedRun
 from storagelab.targets import Progress, Site, Target
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.measurement import measurement
+from storagelab.targets.simulated.raw_io import raw_measurement, raw_scenario
 from storagelab.targets.simulated.scenario import scale_of, scenario
 
 STATE_FOLDER = "state"
@@ -37,13 +38,14 @@ class Block:
     def __init__(self, runs: Sequence[PlannedRun], cells: Mapping[str, Cell], site: Site, results: Path) -> None:
         """Raises PreflightError for a scenario that can't be."""
         self.runs, self.cells = runs, cells
-        self.content = scenario(runs, cells, site.spec_folder)
+        self.raw_io = cells[runs[0].cell_id].config.target.raw_io
+        self.content = (raw_scenario if self.raw_io else scenario)(runs, cells, site.spec_folder)
         self.scale = scale_of(cells[runs[0].cell_id].config)
         self._scenario = json.dumps(self.content, sort_keys=True)
         words = f"{storagelab.__version__}\n{self._scenario}"
         self._identity = hashlib.sha256(words.encode()).hexdigest()
         self._file = state_file(results, runs[0].block)
-        self._block: _sim.Block | None = None
+        self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
         self.position = 0
         """Of the run that is next."""
@@ -53,11 +55,17 @@ class Block:
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
-                self._block, self.position = _made(self._scenario, *saved), saved[0]
+                self._block, self.position = self._made(*saved), saved[0]
                 return
             except PreflightError:
                 pass  # damaged: its first runs are made again
-        self._block = _made(self._scenario)
+        self._block = self._made()
+
+    def _made(self, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block | _sim.RawBlock:
+        try:
+            return (_sim.RawBlock if self.raw_io else _sim.Block)(self._scenario, runs_done, drives)
+        except _sim.Refused as refusal:
+            raise PreflightError(refusal.what, key=refusal.place) from None
 
     @contextmanager
     def opened(self, config: Config, _site: Site) -> Iterator[Target]:
@@ -126,11 +134,4 @@ class _Next:
         outcome = self.block.make(progress)
         if outcome["failure"]:
             raise RunFailed(str(outcome["failure"]))
-        return measurement(outcome, cell, self.describe())
-
-
-def _made(scenario: str, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block:
-    try:
-        return _sim.Block(scenario, runs_done, drives)
-    except _sim.Refused as refusal:
-        raise PreflightError(refusal.what, key=refusal.place) from None
+        return (raw_measurement if self.block.raw_io else measurement)(outcome, cell, self.describe())

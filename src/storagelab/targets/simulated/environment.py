@@ -6,27 +6,52 @@ from collections.abc import Mapping
 from typing import Any
 
 import storagelab
-from storagelab.model import Config
+from storagelab.model import Config, VolumeConfig
 from storagelab.targets.simulated.scenario import scale_of
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """`content` is the block's scenario. Costs are listed where the spec set them."""
-    server = content["server"]
-    set_here = {name: server["costs"][name]["value"] for name in (config.server.costs if config.server else ())}
+    """`content` is the block's scenario. Costs are listed where the spec set them. Drives that are alike are told once."""
+    singles = config.single_drives
+    drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
+    for name, drive in drives.items():
+        if name in config.drives and config.drives[name].count > 1:
+            drive["count"] = config.drives[name].count
     return {
         "storagelab": {"version": storagelab.__version__},
-        "server": {
-            "engine": "simulated server",
-            "cores": server["cores"],
-            "memory_bytes": server["memory_bytes"],
-            "scale": scale_of(config),
-            "switches": dict(server["switches"]),
-            "costs": set_here,
-        },
-        "drives": {name: _drive(drive) for name, drive in content["drives"].items()},
-        "volumes": {name: {"drives": ", ".join(volume["drives"])} for name, volume in content["volumes"].items()},
+        "server": _raw_io(content, config) if config.target.raw_io else _server(content["server"], config),
+        "drives": drives,
+        "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},
     }
+
+
+def _server(server: Mapping[str, Any], config: Config) -> dict[str, object]:
+    return {
+        "engine": "simulated server",
+        "cores": server["cores"],
+        "memory_bytes": server["memory_bytes"],
+        "scale": scale_of(config),
+        "switches": dict(server["switches"]),
+        "costs": {name: server["costs"][name]["value"] for name in (config.server.costs if config.server else ())},
+    }
+
+
+def _raw_io(content: Mapping[str, Any], config: Config) -> dict[str, object]:
+    return {
+        "engine": "raw I/O on simulated drives",
+        "scale": scale_of(config),
+        "prepared": content.get("prepared", "filled"),
+    }
+
+
+def _volume(volume: Mapping[str, Any], said: VolumeConfig) -> dict[str, object]:
+    """Of drives that are alike, the name that the spec has for all of them."""
+    told = {name: value for name, value in volume.items() if name in ("raid", "stripe_bytes", "arrays", "offset_bytes")}
+    for name in ("cache", "link"):
+        if name in volume:
+            told |= {f"{name}_{figure}": value for figure, value in volume[name].items()} or {name: "with its defaults"}
+    lost = {"lost": ", ".join(said.lost)} if said.lost else {}
+    return {"drives": ", ".join(said.drives or ()), **told, **lost}
 
 
 def _drive(drive: Mapping[str, Any]) -> dict[str, object]:

@@ -46,7 +46,7 @@ def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str
         rows=outcome["rows"] * scale,
         waits=_waits(outcome, scale),
         waiting_tasks=tuple(_waiting_tasks(outcome["waiting_tasks"], scale)),
-        counters=_counters(outcome, scale),
+        counters=_counters(outcome, scale, cell),
         series=_series(outcome["series"], scale, cell),
         environment=dict(environment),
     )
@@ -95,7 +95,7 @@ def _decoded(resource: str) -> tuple[str, int | None]:
     return f"{match['place']}, {_KINDS[match['kind']]}", number if number < _LOG_FILE else number - 1
 
 
-def _counters(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, float]]:
+def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
     table = outcome["counters"]
     groups: dict[str, dict[str, float]] = {
         "engine": {
@@ -112,6 +112,34 @@ def _counters(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, flo
         },
         "simulation": {"events": table["events"]},
     }
+    return {**groups, **device_counters(outcome, scale, cell)}
+
+
+def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
+    """What drives and volumes did, life-size: a group each, but one for all drives that the spec declares as alike."""
+    singles = cell.config.single_drives
+    groups: dict[str, dict[str, float]] = {}
+    for group, counters in _of_devices(outcome, scale).items():
+        kind, _, name = group.partition(" ")
+        alike = f"{kind} {singles.get(name, name)}" if kind == "drive" else group
+        groups[alike] = _together(groups[alike], counters) if alike in groups else counters
+    for name, drive in cell.config.drives.items():
+        if drive.count > 1 and "utilisation" in groups.get(f"drive {name}", {}):
+            groups[f"drive {name}"]["utilisation"] /= sum(singles.get(one["name"]) == name for one in outcome["drives"])
+    return groups
+
+
+def _together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Sums; write amplification is of all their writes."""
+    both = {name: value + other[name] for name, value in one.items()}
+    if "write_amplification" in both:
+        written = both["host_flash_pages"]
+        both["write_amplification"] = 1 + both["moved_flash_pages"] / written if written else 1.0
+    return both
+
+
+def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, float]]:
+    groups: dict[str, dict[str, float]] = {}
     for drive in outcome["drives"]:
         if disk := drive.get("disk"):
             groups[f"drive {drive['name']}"] = _counted(disk, scale)

@@ -11,6 +11,8 @@ from storagelab import _sim, host
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Plan, PlannedRun
 from storagelab.targets import Preflight, Site
+from storagelab.targets.simulated.host_ram import check_host_ram
+from storagelab.targets.simulated.raw_io import raw_scenario
 from storagelab.targets.simulated.scenario import scale_of, scenario
 
 # What a simulated world takes of this machine's memory, measured at several scales and rounded up.
@@ -23,10 +25,12 @@ _ROWS_PER_LEAF = 34
 _LARGEST_SCALE = 1000
 """The core's own limit."""
 
-_RUN_PLACE = re.compile(r"runs\[(?P<run>\d+)\]\.(?P<field>.+)")
+_RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
     "data_files": "layout.data_files", "data_volumes": "layout.data", "log_volume": "layout.log",
-    "scale": "target.scale", "server.memory_bytes": "server.memory",
+    "scale": "target.scale", "server.memory_bytes": "server.memory", "volume": "layout.data", "access": "workload.operation",
+    "file_bytes": "layout.data_size", "data_bytes": "layout.data_size", "log_bytes": "layout.log_size",
+    **{name: f"workload.{name}" for name in ("pattern", "block_bytes", "threads", "outstanding", "duration_s", "warm_up_s")},
 }  # fmt: skip
 
 
@@ -39,8 +43,10 @@ def check(plan: Plan, site: Site) -> Preflight:
     contents = []
     most_bytes = 0
     for runs in blocks_of(plan).values():
-        content = scenario(runs, cells, site.spec_folder)
+        raw_io = cells[runs[0].cell_id].config.target.raw_io
+        content = (raw_scenario if raw_io else scenario)(runs, cells, site.spec_folder)
         _check_block(content, runs, cells)
+        check_host_ram(content, [cells[planned.cell_id].config for planned in runs])
         contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
     _check_memory(most_bytes, max(scale_of(cell.config) for cell in plan.cells), contents)
@@ -57,22 +63,36 @@ def blocks_of(plan: Plan) -> dict[int, list[PlannedRun]]:
 
 def _check_block(content: Mapping[str, Any], runs: list[PlannedRun], cells: Mapping[str, Cell]) -> None:
     try:
-        _sim.check(json.dumps(content))
+        _check(content)
     except _sim.Refused as refusal:
         place, levels = refusal.place, {}
         if match := _RUN_PLACE.fullmatch(place):
             place, levels = match["field"], cells[runs[int(match["run"])].cell_id].levels
         where = ", ".join(f"{name} = {level}" for name, level in levels.items())
         problem = refusal.what + (f" (in the cell {where})" if where else "")
-        raise PreflightError(problem, key=_KEYS.get(place, place)) from None
+        hint = _COSTLY if refusal.what.endswith("a drive has one volume") else ""
+        raise PreflightError(problem, key=_KEYS.get(place, place), hint=hint) from None
+
+
+_COSTLY = (
+    "Volumes over the same drives are not in one block: make the factor that chooses between them costly, as in\n"
+    '  costly = ["storage"] at the top of the spec; each of its levels then has its drives freshly formatted.'
+)
+
+
+def _check(content: Mapping[str, Any]) -> None:
+    """Raises Refused."""
+    (_sim.check_raw if "tests" in content else _sim.check)(json.dumps(content))
 
 
 def _server_text(contents: Sequence[Mapping[str, Any]]) -> str:
-    servers = [content["server"] for content in contents]
-    cores = _listed(server["cores"] for server in servers)
-    memory = _listed(f"{server['memory_bytes'] / 2**30:.3g}" for server in servers)
     scales = _listed(content["scale"] for content in contents)
     titles = _listed(drive["profile"]["title"] for content in contents for drive in content["drives"].values())
+    servers = [content["server"] for content in contents if "server" in content]
+    if not servers:
+        return f"simulated raw I/O, at scale {scales}: {titles}"
+    cores = _listed(server["cores"] for server in servers)
+    memory = _listed(f"{server['memory_bytes'] / 2**30:.3g}" for server in servers)
     return f"simulated, at scale {scales}: {cores} cores, {memory} GB, {titles}"
 
 
@@ -87,6 +107,8 @@ def memory_bytes(content: Mapping[str, Any]) -> int:
     """What the world of a scenario takes of this machine's memory, about."""
     drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
     flash = sum(_value(drive, "raw_bytes") // _value(drive, "flash_page_bytes") for drive in drives)
+    if "tests" in content:
+        return flash * _BYTES_PER_FLASH_PAGE // int(content["scale"]) + _BYTES_ANYWAY
     rows = max(run["workload"]["rows_per_connection"] * run["workload"]["connections"] for run in content["runs"])
     frames = content["server"]["memory_bytes"] // 8192
     world = flash * _BYTES_PER_FLASH_PAGE + rows // _ROWS_PER_LEAF * _BYTES_PER_LEAF + frames * _BYTES_PER_FRAME
@@ -122,7 +144,7 @@ def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> st
 
 def _can_be(content: Mapping[str, Any]) -> bool:
     try:
-        _sim.check(json.dumps(content))
+        _check(content)
     except _sim.Refused:
         return False
     return True

@@ -1,0 +1,113 @@
+"""Drives and volumes of one block as the core has them (crates/sim/src/scenario/hardware.rs). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from storagelab import profiles
+from storagelab.errors import PreflightError
+from storagelab.model import Config, DriveConfig, VolumeConfig
+from storagelab.profiles import DiskProfile, Profile
+
+T = TypeVar("T", str, int)
+
+Hardware = dict[str, Mapping[str, object]]
+
+
+def hardware(configs: Sequence[Config], folder: Path) -> Hardware:
+    """`{"drives": .., "volumes": ..}` of a block: the volumes that its cells use, and their drives.
+
+    A spec may declare more, such as all arrays that are compared, over the same drives: what no cell of the block uses is
+    not there. Profiles are relative to `folder`. Raises PreflightError by key.
+    """
+    config = configs[0]
+    singles = config.single_drives
+    names = [name for name in config.volumes if any(name in one.volumes_used for one in configs)]
+    volumes = {name: _volume(config, config.volumes[name]) for name in names}
+    members = dict.fromkeys(drive for name in names for drive in drives_of(config, config.volumes[name]))
+    made = {name: _drive(name, config.drives[name], folder) for name in dict.fromkeys(singles[one] for one in members)}
+    return {"drives": {single: made[singles[single]] for single in members}, "volumes": volumes}
+
+
+def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
+    """The single drives of a volume, in order."""
+    return tuple(single for name in volume.drives or () for single in config.drives_called(name))
+
+
+def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
+    """What is not said is left to the core, so that its defaults stand in one place."""
+    said: dict[str, object] = {"drives": list(drives_of(config, volume))}
+    for name in ("raid", "stripe_bytes", "arrays"):
+        if getattr(volume, name) is not None:
+            said[name] = getattr(volume, name)
+    if volume.offset_bytes:
+        said["offset_bytes"] = volume.offset_bytes
+    if volume.cache is not None and volume.cache.size_bytes:
+        cache = volume.cache.model_dump(exclude_none=True)
+        said["cache"] = {"bytes": cache.pop("size_bytes"), **cache}
+    if volume.link is not None and volume.link.bytes_per_s != 0:
+        said["link"] = volume.link.model_dump(exclude_none=True)
+    if volume.lost:
+        said["lost"] = [{"drive": drive} for drive in volume.lost]
+    return said
+
+
+def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
+    key = f"drives.{name}"
+    profile = profiles.load(drive.profile, folder, f"{key}.profile")
+    if isinstance(profile, DiskProfile):
+        return _disk(key, drive, profile)
+    if drive.order is not None:
+        hint = "Leave it out: a flash drive has no queue to put in order."
+        raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
+    for figure, value in ((figure, value.value) for figure, value in profile.figures()):
+        if wanted := _not_of_its_kind(figure, value):
+            raise PreflightError(
+                f"the profile {drive.profile}: {figure} must be {wanted}, not {value!r}", key=f"{key}.profile"
+            )
+    return {
+        "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
+        "format": _choice(f"{key}.format", drive.format, tuple(profile.formats), profile),
+        "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
+        "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
+        "trim": drive.trim,
+        "host_ram_bytes": drive.host_ram_bytes,
+    }
+
+
+def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, object]:
+    for name in ("format", "driver", "sector_bytes", "trim", "host_ram_bytes"):
+        if getattr(drive, name) is not None:
+            hint = f"Leave it out: {profile.title} is a disk."
+            raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
+    return {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}), "order": drive.order}
+
+
+_WORDS = {"cleaning.victim": ("greedy", "fifo"), "cleaning.streams": ("separate", "shared")}
+_LARGE = ("_ns", "_per_s", "raw_bytes", "per_data_bytes", "advised_bytes")
+
+
+def _not_of_its_kind(figure: str, value: object) -> str:
+    """What a profile's figure must be if it is something else; nothing if it is of its kind."""
+    if figure == "trim":
+        return "" if isinstance(value, bool) else "true or false"
+    if figure in _WORDS:
+        return "" if value in _WORDS[figure] else " or ".join(_WORDS[figure])
+    if figure == "price_usd":
+        return ""
+    large = figure.endswith(_LARGE) or figure.startswith(("formats.", "mapping.worst_case_bytes."))
+    most = 2**63 - 1 if large else 2**32 - 1
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return "" if whole else f"a whole number from 0 to {most}"
+
+
+def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile) -> T:
+    """What was chosen, or the only one there is."""
+    known = ", ".join(map(str, there))
+    if chosen is None and len(there) > 1:
+        raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
+    if chosen is not None and chosen not in there:
+        raise PreflightError(f"{profile.title} has no {chosen!r}", key=key, hint=f"It has: {known}.")
+    return there[0] if chosen is None else chosen

@@ -1,0 +1,110 @@
+"""Does the host have memory for the maps of its drives? A drive without enough goes off-line: that is said before, at `plan`.
+
+What is compared is the least that must be mapped: the pages of the table at the end of a run and the log of its rows, or, of
+raw I/O on drives that were filled, all of a drive. What earlier runs left behind comes on top, so a run may still fail of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from storagelab.errors import PreflightError
+from storagelab.model import Config
+from storagelab.profiles import FlashProfile
+
+_PAGE_BYTES = 8192
+_LOG_BYTES = 8_000_000_000
+"""The core's default size of the log."""
+_ROWS_PER_LEAF = 50 * 0.6931471805599453
+"""50 rows a page; random inserts settle at ln 2 full."""
+
+
+def check_host_ram(content: Mapping[str, Any], configs: Sequence[Config]) -> None:
+    """Raises PreflightError for the first drive of a block whose map won't fit `host_ram_bytes`, saying why."""
+    needed: dict[str, float] = {}
+    for config in configs:
+        for drive, data_bytes in _mapped_bytes(content, config).items():
+            needed[drive] = max(data_bytes, needed.get(drive, 0.0))
+    for name, drive in content["drives"].items():
+        if drive["profile"]["kind"] == "flash" and drive["host_ram_bytes"] is not None and name in needed:
+            _check_drive(name, drive, needed[name], configs[0])
+
+
+def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config: Config) -> None:
+    profile = FlashProfile.model_validate(drive["profile"])
+    driver, sector_bytes, ram_bytes = drive["driver"], drive["sector_bytes"], drive["host_ram_bytes"]
+    map_bytes = profile.map_bytes(data_bytes, driver, sector_bytes)
+    if map_bytes <= ram_bytes:
+        return
+    ways = [f"raise host_ram_bytes to more than {map_bytes:,.0f}"]
+    ways += [
+        f"driver {other} with sectors of {size} B takes {_gb(less)}"
+        for other in profile.drivers
+        for size in profile.sectors
+        if (less := profile.map_bytes(data_bytes, other, size)) <= ram_bytes
+    ]
+    raise PreflightError(
+        f"the host's memory would run out, and the drive go off-line: {_gb(data_bytes)} of data on it take a map "
+        f"of {_gb(map_bytes)} with driver {driver} and sectors of {sector_bytes} B, and it may take "
+        f"{_gb(ram_bytes)}",
+        key=f"drives.{config.single_drives.get(name, name)}.host_ram_bytes",
+        hint=f"One of: {'; '.join(ways)}; or fewer rows.",
+    )
+
+
+def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float]:
+    """Bytes on each single drive of a cell that must be mapped in the end, at least."""
+    mapped: dict[str, float] = {}
+    for name in config.volumes_used:
+        volume = content["volumes"][name]
+        for drive in volume["drives"]:
+            if not config.target.raw_io:
+                data_bytes = _table_bytes(config) * _files_share(config, name)
+                data_bytes += _log_bytes(content, config) if name == config.log_volume else 0.0
+                mapped[drive] = data_bytes * _drive_share(volume)
+            elif config.target.prepared != "formatted":
+                mapped[drive] = _usable_bytes(content["drives"][drive])
+    return mapped
+
+
+def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
+    """Written once round at most; records of splits and commits apart."""
+    written = config.workload.rows * content["server"]["costs"]["log_row_bytes"]["value"]
+    return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
+
+
+def _table_bytes(config: Config) -> float:
+    work = config.workload
+    rows_per_page = _ROWS_PER_LEAF if work.kind == "random-insert" else 1
+    return work.rows / rows_per_page * _PAGE_BYTES
+
+
+def _files_share(config: Config, volume: str) -> float:
+    """Of the data files, those that lie on `volume`: rows spread evenly over files."""
+    files = config.layout.data_files
+    return sum(config.volume_of_data_file(number) == volume for number in range(files)) / files
+
+
+def _drive_share(volume: Mapping[str, Any]) -> float:
+    """Of a volume's data, what one of its drives holds."""
+    count = len(volume["drives"])
+    match volume.get("raid", "0"):
+        case "1":
+            return 1.0
+        case "5":
+            return 1 / (count - 1)
+        case "10" | "100":
+            return 2 / count
+        case _:
+            return 1 / count
+
+
+def _usable_bytes(drive: Mapping[str, Any]) -> float:
+    profile = drive["profile"]
+    return float(profile["formats"][drive["format"]]["value"]) if profile["kind"] == "flash" else 0.0
+
+
+def _gb(size_bytes: float) -> str:
+    """As makers count."""
+    return f"{size_bytes / 1e9:.3g} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.3g} MB"

@@ -1,0 +1,73 @@
+"""Raw I/O on simulated drives: cells and runs as tests of the core (crates/sim/src/raw_io.rs), and outcomes as Measurements.
+
+A run has no rows: what it counts are requests. A Measurement's `rows` are the requests done in `elapsed_s`, the time after
+warming up, both life-size. Rates and latencies are what the scaled world had, as they don't shrink with it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from storagelab import _sim
+from storagelab.model import RAW_IO, Cell, Config, Measurement, PlannedRun
+from storagelab.targets.simulated.hardware import hardware
+from storagelab.targets.simulated.measurement import device_counters
+from storagelab.targets.simulated.scenario import scale_of
+from storagelab.waits import NS
+
+
+def raw_scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path) -> dict[str, object]:
+    """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
+    config = cells[runs[0].cell_id].config
+    content: dict[str, object] = {
+        "scale": scale_of(config),
+        "seed": _sim.stream_seed(runs[0].seed, "drives"),
+        **hardware([cells[one.cell_id].config for one in runs], folder),
+        "tests": [_test(planned, cells[planned.cell_id].config) for planned in runs],
+    }
+    if config.target.prepared is not None:
+        content["prepared"] = config.target.prepared
+    return content
+
+
+def _test(planned: PlannedRun, config: Config) -> dict[str, object]:
+    work = config.workload
+    return {
+        "volume": config.data_volumes[0],
+        "access": work.operation,
+        "pattern": work.pattern,
+        "block_bytes": work.block_bytes,
+        "threads": work.threads,
+        "outstanding": work.outstanding,
+        "duration_s": work.duration_s,
+        "warm_up_s": work.warm_up_s,
+        "file_bytes": config.layout.data_size_bytes,
+        "seed": planned.seed,
+    }
+
+
+def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
+    """One run, life-size. `outcome` is the core's, parsed."""
+    scale = scale_of(cell.config)
+    return Measurement(
+        provenance="simulated",
+        elapsed_s=outcome["elapsed_ns"] * scale * NS,
+        rows=outcome["ios"] * scale,
+        counters={RAW_IO: _figures(outcome), **device_counters(outcome, scale, cell)},
+        environment=dict(environment),
+    )
+
+
+def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
+    latency = outcome["latency"]
+    percentiles = {f"latency_p{per_mille / 10:g}_s": ns * NS for per_mille, ns in latency["per_mille_ns"]}
+    return {
+        "ios_per_s": outcome["ios_per_s"],
+        "bytes_per_s": outcome["bytes_per_s"],
+        "latency_mean_s": latency["mean_ns"] * NS,
+        "latency_least_s": latency["least_ns"] * NS,
+        **percentiles,
+        "latency_longest_s": latency["longest_ns"] * NS,
+    }

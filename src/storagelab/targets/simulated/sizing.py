@@ -1,0 +1,103 @@
+"""What one drive has to offer, for whoever decides which to buy: room by format, the host's memory for its map, requests a
+second, and what these cost where the profile has a price.
+
+Requests a second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
+"""
+
+from __future__ import annotations
+
+import json
+
+from storagelab import _sim
+from storagelab.errors import PreflightError
+from storagelab.profiles import FlashProfile, Profile
+from storagelab.values import Frozen
+
+_SCALE = 64
+_DURATION_S = 64.0
+_BLOCK_BYTES = 8192
+OUTSTANDING = 32
+_SEED = 1
+
+
+class MapOfDrive(Frozen):
+    """Host memory for the map of a full drive: of database pages, and if every sector were written by itself."""
+
+    sector_bytes: int
+    driver: str
+    format: str
+    pages_bytes: float
+    worst_bytes: float
+
+
+class Capacity(Frozen):
+    """Of one format; of a disk `format` is empty. IO/s are of random requests of 8 KB."""
+
+    format: str
+    usable_bytes: int
+    reads_per_s: float
+    writes_per_s: float
+
+
+class Sizing(Frozen):
+    price_usd: float | None
+    capacities: tuple[Capacity, ...]
+    maps: tuple[MapOfDrive, ...]
+
+
+def sizing(profile: Profile) -> Sizing:
+    """Takes a fraction of a second a format. Raises PreflightError for a profile that the core refuses."""
+    price = profile.price_usd
+    return Sizing(
+        price_usd=None if price is None else float(price.value),
+        capacities=tuple(_capacity(profile, name) for name in profile.formats or ("",)),
+        maps=tuple(_maps(profile)) if isinstance(profile, FlashProfile) else (),
+    )
+
+
+def _maps(profile: FlashProfile) -> list[MapOfDrive]:
+    return [
+        MapOfDrive(
+            sector_bytes=size,
+            driver=driver,
+            format=name,
+            pages_bytes=profile.map_bytes(float(usable.value), driver, size),
+            worst_bytes=profile.map_bytes(float(usable.value), driver, size, extent_bytes=size),
+        )
+        for size in profile.sectors
+        for driver in profile.drivers
+        for name, usable in profile.formats.items()
+        if profile.map_bytes(float(usable.value), driver, size) > 0
+    ]
+
+
+def _capacity(profile: Profile, name: str) -> Capacity:
+    if isinstance(profile, FlashProfile):
+        usable = int(profile.formats[name].value)
+    else:
+        usable = int(profile.platters.usable_bytes.value)
+    reads, writes = (_ios_per_s(profile, name, access) for access in ("read", "write"))
+    return Capacity(format=name, usable_bytes=usable, reads_per_s=reads, writes_per_s=writes)
+
+
+def _ios_per_s(profile: Profile, name: str, access: str) -> float:
+    drive: dict[str, object] = {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"})}
+    if isinstance(profile, FlashProfile):
+        drive |= {"format": name, "driver": list(profile.drivers)[-1], "sector_bytes": profile.sectors[0]}
+    test = {
+        "volume": "a", "access": access, "pattern": "random", "block_bytes": _BLOCK_BYTES, "outstanding": OUTSTANDING,
+        "duration_s": _DURATION_S, "warm_up_s": _DURATION_S / 4, "seed": _SEED,
+    }  # fmt: skip
+    content = {
+        "scale": _SCALE,
+        "seed": _SEED,
+        "drives": {"a": drive},
+        "volumes": {"a": {"drives": ["a"]}},
+        "tests": [test],
+    }
+    try:
+        text = _sim.RawBlock(json.dumps(content)).run_next()
+    except _sim.Refused as refusal:
+        raise PreflightError(f"the profile {profile.name} can't be used: {refusal.what}") from None
+    assert text is not None
+    return float(json.loads(text)["ios_per_s"])

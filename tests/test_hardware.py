@@ -1,0 +1,156 @@
+"""Arrays, caches, links and raw I/O as a spec declares them: what reaches the core, and what is refused on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from real_servers import site_at
+
+from storagelab.errors import PreflightError, SpecError
+from storagelab.matrix import expand
+from storagelab.spec import parse
+from storagelab.targets import preflight
+from storagelab.targets.simulated.hardware import hardware
+
+ARRAYS = """
+name = "arrays"
+repetitions = 1
+order = "as-listed"
+[target]
+engine = "simulated"
+scale = 512
+[server]
+cores = 4
+memory = "8GB"
+[drives.disk]
+profile = "scsi-15k-300"
+count = 8
+[drives.ssd]
+profile = "iodrive-320"
+format = "basic"
+driver = "2.2.3"
+sector_bytes = 512
+count = 2
+[volumes.array]
+drives = ["disk"]
+raid = "10"
+stripe = "64KiB"
+offset = "63KiB"
+cache = { size = "256MB" }
+link = {}
+[volumes.mirror]
+drives = ["ssd"]
+raid = "1"
+[volumes.one]
+drives = ["ssd-1"]
+[layout]
+data = ["array"]
+log = "array"
+[workload]
+connections = 8
+rows_per_connection = 400_000
+rows_per_transaction = 100
+"""
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    text = ARRAYS
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def configs(*changes: tuple[str, str]):
+    return [cell.config for cell in expand(parse(changed(*changes), "lab/arrays.toml")).cells]
+
+
+def looked_at(*changes: tuple[str, str]):
+    experiment = parse(changed(*changes), "lab/arrays.toml")
+    return preflight(experiment, expand(experiment), site_at(Path("lab")))
+
+
+def test_drives_are_declared_by_the_dozen_and_only_those_of_volumes_in_use_are_there():
+    content = hardware(configs(), Path("lab"))
+    assert list(content["drives"]) == [f"disk-{number}" for number in range(1, 9)]
+    assert content["volumes"] == {
+        "array": {
+            "drives": [f"disk-{number}" for number in range(1, 9)],
+            "raid": "10",
+            "stripe_bytes": 65_536,
+            "offset_bytes": 64_512,
+            "cache": {"bytes": 256 * 2**20},
+            "link": {},
+        }
+    }
+    assert looked_at().server == "simulated, at scale 512: 4 cores, 8 GB, 15k SCSI 300 GB"
+
+
+def test_one_of_several_drives_has_its_number():
+    content = hardware(configs(('data = ["array"]\nlog = "array"', 'data = ["one"]\nlog = "one"')), Path("lab"))
+    assert list(content["drives"]) == ["ssd-1"]
+    assert content["volumes"] == {"one": {"drives": ["ssd-1"]}}
+
+
+def test_every_key_of_a_volume_can_be_a_factor_and_nothing_of_a_cache_or_link_is_none_at_all():
+    factors = """
+[factors]
+"volumes.array.raid" = ["10", "5"]
+"volumes.array.stripe" = ["64KiB", "128KiB"]
+"volumes.array.offset" = ["63KiB", "1MiB"]
+"volumes.array.cache.size" = ["512MB", "0"]
+"volumes.array.link.bytes_per_s" = [0, 104_000_000]
+"drives.disk.count" = [4, 8]
+"layout.data_size" = ["60GB", "160GB"]
+"""
+    cells = configs((ARRAYS, ARRAYS + factors))
+    assert len(cells) == 128
+    volumes = [hardware([cell], Path("lab"))["volumes"]["array"] for cell in cells]
+    assert {("cache" in volume, "link" in volume) for volume in volumes} == {(a, b) for a in (0, 1) for b in (0, 1)}
+    assert {len(volume["drives"]) for volume in volumes} == {4, 8}
+    assert {volume["raid"] for volume in volumes} == {"10", "5"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "words"),
+    [
+        ('raid = "10"', "raid = 10", "volumes.array.raid", 'It is written in quotes: raid = "10".'),
+        ('stripe = "64KiB"', "stripe = 65536", "volumes.array.stripe", "must be text with a unit"),
+        ('stripe = "64KiB"', 'stripe_bytes = "64KiB"', "volumes.array.stripe_bytes", 'With a unit: stripe = "128KiB".'),
+        ('["disk"]', '["disks"]', "volumes.array.drives", "Did you mean disk?"),
+        ('["disk"]', '["disk-9"]', "volumes.array.drives", "no drive is named"),
+        ('["disk"]', '["disk", "disk-2"]', "volumes.array.drives", 'names drive "disk-2" more than once'),
+        ("link = {}", 'link = {}\nlost = ["ssd-1"]', "volumes.array.lost", "is no drive of it"),
+        ("link = {}", "link = { speed = 3 }", "volumes.array.link.speed", "is not a key"),
+        ("[drives.ssd]", '[drives.disk-3]\nprofile = "scsi-15k-300"\n[drives.ssd]', "drives.disk-3", "two drives"),
+        ("[workload]", '[workload]\nblock = "8KiB"', "workload.block_bytes", "is for raw I/O"),
+    ],
+)
+def test_what_can_not_be_is_refused_by_its_key_with_the_way_out(old, new, key, words):
+    with pytest.raises(SpecError) as caught:
+        configs((old, new))
+    assert caught.value.key == key
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([('raid = "10"\nstripe', "stripe")], "has 8 drives: say how they make one volume, with raid"),
+        ([("count = 8", "count = 7")], "RAID-10"),
+        ([('raid = "10"', 'raid = "10"\narrays = 2')], "arrays"),
+        ([('data = ["array"]\nlog = "array"', 'data = ["mirror"]\nlog = "one"')], 'costly = ["storage"]'),
+    ],
+)
+def test_an_array_that_can_not_be_is_refused_before_anything_runs(changes, words):
+    with pytest.raises(PreflightError) as caught:
+        looked_at(*changes)
+    assert str(caught.value.key).startswith("volumes.")
+    assert words in str(caught.value)
+
+
+def test_a_real_server_has_no_arrays():
+    text = 'name = "x"\n[target]\nengine = "postgres"\n[volumes.a]\npath = "."\nraid = "0"\n'
+    with pytest.raises(SpecError, match="is for simulated servers"):
+        expand(parse(text, "lab/x.toml"))

@@ -1,0 +1,139 @@
+"""Raw I/O on simulated drives: from a spec to requests a second, without a database."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from storagelab import cli
+from storagelab.analysis import analyse
+from storagelab.errors import SpecError
+from storagelab.matrix import expand
+from storagelab.pool import run_all
+from storagelab.report import charts, render
+from storagelab.report.wording import sentences
+from storagelab.spec import parse
+from storagelab.store import Store
+from storagelab.targets import Site
+
+SPEC = """
+name = "raw"
+repetitions = 3
+order = "as-listed"
+[target]
+engine = "raw-io"
+scale = 256
+[drives.disk]
+profile = "scsi-15k-300"
+count = 4
+[volumes.array]
+drives = ["disk"]
+raid = "10"
+[workload]
+operation = "read"
+pattern = "random"
+block = "8KiB"
+outstanding = 8
+duration = "256s"
+warm_up = "26s"
+[factors]
+"workload.operation" = ["read", "write"]
+"workload.block" = ["8KiB", "64KiB"]
+"""
+
+
+class Quiet:
+    def started(self, planned, cell): ...
+    def rows_done(self, planned, rows): ...
+    def stored(self, run): ...
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("raw")
+    experiment = parse(SPEC, str(folder / "raw.toml"))
+    plan = expand(experiment)
+    with Store.writing(folder / "raw", experiment) as store:
+        run_all(plan, store, Site(experiment="raw", identity="0badcafe", spec_folder=folder), Quiet())
+        runs = store.runs()
+    return experiment, plan, runs
+
+
+def test_a_run_says_its_requests_and_bytes_a_second_and_how_long_they_took(made):
+    _, _, runs = made
+    assert len(runs) == 12
+    for run in runs:
+        assert (run.status, run.measurement.provenance) == ("ok", "simulated")
+        figures = run.measurement.counters["raw-io"]
+        assert run.measurement.elapsed_s == pytest.approx(230, abs=0.01)
+        assert run.measurement.rows / run.measurement.elapsed_s == pytest.approx(figures["ios_per_s"], rel=1e-6)
+        assert figures["bytes_per_s"] == pytest.approx(figures["ios_per_s"] * run.config.workload.block_bytes)
+        in_progress = figures["ios_per_s"] * figures["latency_mean_s"]
+        assert in_progress == pytest.approx(8, rel=0.02), "Little's law"
+        assert figures["latency_p50_s"] <= figures["latency_p99_s"] <= figures["latency_longest_s"] * 1.03
+        assert list(run.measurement.counters) == ["raw-io", "drive disk", "volume array"]
+
+
+def test_a_mirrored_array_writes_about_half_as_much_as_it_reads(made):
+    experiment, plan, runs = made
+    rates = {tuple(cell.levels.values()): cell.rows_per_s.mean.value for cell in analyse(experiment, plan, runs).cells}
+    assert 0.35 < rates["write", "8KiB"] / rates["read", "8KiB"] < 0.75
+
+
+def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made):
+    experiment, plan, runs = made
+    findings = analyse(experiment, plan, runs)
+    assert findings.compared == "time-per-request"
+    assert findings.verdict in ("winner", "best-set")
+    assert findings.cell(findings.best[0]).levels["workload.operation"] == "read"
+    said = " ".join(sentences(findings))
+    assert "IO/s" in said
+    assert "rows" not in said
+    page, table = render("html", experiment, plan, runs, findings), render("md", experiment, plan, runs, findings)
+    assert "Requests a second" in page
+    assert "Requests and their latency" in page
+    assert list(charts.specs(findings, runs))[:2] == ["requests", "megabytes"]
+    assert "| IO/s (95 % CI) | MB/s | mean ms | p50 ms |" in table
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('pattern = "random"\n', "", "workload.pattern"),
+        ('warm_up = "26s"', 'warm_up = "256s"', "workload.warm_up_s"),
+        ("outstanding = 8", "outstanding = 8\nconnections = 4", "workload.connections"),
+        ("[workload]", "[server]\ncores = 8\nmemory_bytes = 8_000_000_000\n[workload]", "server"),
+        ("[workload]", "[layout]\ndata_files = 4\n[workload]", "layout.data_files"),
+        ("[workload]", '[volumes.b]\ndrives = ["disk-1"]\n[workload]', "layout.data"),
+        ('drives = ["disk"]', 'path = "./a"', "volumes.array.path"),
+    ],
+)
+def test_what_raw_io_has_not_is_refused_by_its_key(old, new, key):
+    assert old in SPEC
+    with pytest.raises(SpecError) as caught:
+        expand(parse(SPEC.replace(old, new), "lab/raw.toml"))
+    assert caught.value.key == key
+
+
+def test_the_core_refuses_in_the_words_of_the_spec(tmp_path, monkeypatch, capfd):
+    spec = tmp_path / "raw.toml"
+    spec.write_text(
+        SPEC.replace('["8KiB", "64KiB"]', "[8192, 1000]").replace('"workload.block"', '"workload.block_bytes"')
+    )
+    monkeypatch.setattr(sys, "argv", ["storagelab", "plan", str(spec), "--results", str(tmp_path / "results")])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "workload.block_bytes: 1000: must be whole sectors of 512 bytes" in " ".join(capfd.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "blocks"),
+    [("raw-io-flash-against-disks", 16, 1), ("random-inserts", 95, 19), ("sequential-inserts", 95, 19)],
+)
+def test_the_articles_storage_is_a_matrix_with_a_block_for_each_configuration(name, cells, blocks):
+    file = Path(__file__).parent.parent / "experiments" / f"{name}.toml"
+    plan = expand(parse(file.read_text(), str(file)))
+    assert (len(plan.cells), len({run.block for run in plan.runs})) == (cells, blocks)
