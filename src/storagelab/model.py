@@ -142,9 +142,6 @@ class WorkloadConfig(Frozen):
     connections: int = Field(16, ge=1, le=4096)
     rows_per_connection: int = Field(20_000, ge=1, le=10**10)
     rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
-    read_fraction: float | None = Field(
-        None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
-    )
     operation: Literal["read", "write"] | None = Field(None, description="raw-io")
     pattern: Literal["random", "sequential"] | None = Field(None, description="raw-io: where requests go")
     block_bytes: int | None = Field(None, ge=512, le=2**30, description="raw-io: of a request")
@@ -152,6 +149,9 @@ class WorkloadConfig(Frozen):
     outstanding: int = Field(1, ge=1, le=1024, description="raw-io: requests in progress of each thread")
     duration_s: float = Field(60.0, gt=0, lt=1e6, description="raw-io: of a run, warming up included")
     warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="raw-io: at the beginning, not counted")
+    read_fraction: float | None = Field(
+        None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
+    )
 
     @property
     def reads_per_row(self) -> float:

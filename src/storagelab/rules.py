@@ -34,6 +34,8 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
 
 def _workload_conflicts(config: Config) -> Iterator[SpecError]:
     work = config.workload
+    if not config.target.raw_io:
+        yield from _only_raw_io(config)
     if work.kind == "mixed" and work.read_fraction is None:
         hint = "Add to the spec:\n    [workload]\n    read_fraction = 0.5"
         yield SpecError("is missing: a mixed workload has reads", key="workload.read_fraction", hint=hint)
@@ -42,8 +44,6 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
         yield SpecError(
             f"is for mixed workloads, and workload.kind is {work.kind}", key="workload.read_fraction", hint=hint
         )
-    if not config.target.raw_io:
-        yield from _only_raw_io(config)
     said = "rows_per_transaction" in work.model_fields_set
     if said and work.rows_per_transaction > work.rows_per_connection:
         yield SpecError(
@@ -156,9 +156,6 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
             hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
             yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
     yield from _drive_conflicts(config)
-    if config.workload.kind not in ("random-insert", "sequential-insert") and not target.raw_io:
-        hint = 'Use "random-insert" or "sequential-insert".'
-        yield SpecError(f"{shown(config.workload.kind)} is not simulated", key="workload.kind", hint=hint)
 
 
 def _drive_conflicts(config: Config) -> Iterator[SpecError]:

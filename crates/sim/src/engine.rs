@@ -5,7 +5,8 @@
 //! - [`tree`]: the leaves of the index, as counts and key intervals; [`pool`]: which of them are in memory;
 //! - [`log`]: blocks, flushes and commits;
 //! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the volumes of [`crate::volume`]: `io` (reads, writes and what
-//!   follows from them), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts),
+//!   follows from them), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point
+//!   reads at random keys), `append` (inserts at the right edge),
 //!   `background` (checkpoint, lazy writer), `sample` (what is going on just now).
 //!
 //! # How a row is inserted
@@ -16,6 +17,7 @@
 //! commit (`WRITELOG`).
 
 mod allocate;
+mod append;
 mod background;
 pub mod files;
 pub mod geometry;
@@ -32,7 +34,7 @@ use std::collections::VecDeque;
 
 use crate::kernel::{Ns, Port};
 use crate::rng::Rng;
-use crate::scenario::{Costs, RunPlan, Scenario, Switches};
+use crate::scenario::{Costs, RunPlan, Scenario, Switches, WorkloadKind};
 use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
 use crate::volume::{self, Volume};
 
@@ -63,6 +65,8 @@ const KEY_PARENT: u64 = 2;
 const KEY_GRANDPARENT: u64 = 3;
 const KEY_PFS: u64 = 4;
 const KEY_GAM: u64 = 5;
+/// Whichever leaf is the last.
+const KEY_EDGE: u64 = 6;
 
 /// Counted as they happen.
 #[derive(Debug, Default)]
@@ -70,6 +74,7 @@ struct Counters {
     rows: Cell<u64>,
     splits: Cell<u64>,
     index_splits: Cell<u64>,
+    point_reads: Cell<u64>,
     reads: Cell<u64>,
     writes: Cell<u64>,
     written_pages: Cell<u64>,
@@ -91,6 +96,29 @@ enum Level {
     Grandparent,
 }
 
+/// A time that strays: the least that it can be, and how many more nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    least_ns: Ns,
+    span_ns: Ns,
+}
+
+impl Spread {
+    const fn new(mean_ns: Ns, jitter_per_mille: u64) -> Self {
+        let reach_ns = mean_ns * jitter_per_mille / 1000;
+        Self {
+            least_ns: mean_ns - reach_ns,
+            span_ns: 2 * reach_ns + 1,
+        }
+    }
+
+    /// One such time, by the lower half of a random word.
+    #[inline]
+    const fn of(self, word: u64) -> Ns {
+        self.least_ns + (((word & 0xffff_ffff) * self.span_ns) >> 32)
+    }
+}
+
 fn add(cell: &Cell<u64>, more: u64) {
     cell.set(cell.get() + more);
 }
@@ -109,6 +137,9 @@ pub struct Engine<'w> {
     /// Rows that no connection has begun to insert, if they share.
     stock: Cell<u64>,
     rows_per_transaction: u32,
+    kind: WorkloadKind,
+    /// How many of a thousand operations are point reads.
+    read_per_mille: u32,
     run_seed: u64,
     tree: RefCell<Tree>,
     pool: RefCell<Pool>,
@@ -129,9 +160,9 @@ pub struct Engine<'w> {
     upper_latches: [Cell<u32>; 2],
     /// How many such pages there are at each level, as many as at life-size.
     upper_pages: [Cell<u64>; 2],
-    /// The least CPU time of a row, and how many more nanoseconds it can be.
-    row_least_ns: Ns,
-    row_span_ns: Ns,
+    /// CPU time of a row that is inserted, and of one that is read.
+    row_ns: Spread,
+    read_row_ns: Spread,
     last_file: Cell<u32>,
     checkpoint_permits: Semaphore<'w>,
     lazy_permits: Semaphore<'w>,
@@ -182,10 +213,12 @@ impl<'w> Engine<'w> {
         let frame = pool.take_free().expect("a pool has frames");
         pool.fill(frame, root);
         let rows_per_connection = run.workload.rows_per_connection / u64::from(scenario.scale);
-        let leaves = files::leaves_for(rows_per_connection * u64::from(run.workload.connections));
+        let leaves = files::leaves_for(
+            rows_per_connection * u64::from(run.workload.connections),
+            run.workload.kind,
+        );
         let (log_volume, _, log_bytes) = layout.log;
         let sector_bytes = volumes[log_volume].sector_bytes();
-        let reach_ns = costs.row_cpu_ns.value * costs.cpu_jitter_per_mille.value / 1000;
         let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
             os,
@@ -206,6 +239,8 @@ impl<'w> Engine<'w> {
             rows_per_connection,
             stock: Cell::new(rows_per_connection * u64::from(run.workload.connections)),
             rows_per_transaction: run.workload.rows_per_transaction,
+            kind: run.workload.kind,
+            read_per_mille: run.workload.read_per_mille.unwrap_or(0),
             run_seed: run.seed,
             tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
@@ -219,8 +254,8 @@ impl<'w> Engine<'w> {
             evictions: Cell::new(0),
             upper_latches: Default::default(),
             upper_pages: [Cell::new(1), Cell::new(1)],
-            row_least_ns: costs.row_cpu_ns.value - reach_ns,
-            row_span_ns: 2 * reach_ns + 1,
+            row_ns: Spread::new(costs.row_cpu_ns.value, costs.cpu_jitter_per_mille.value),
+            read_row_ns: Spread::new(costs.read_row_cpu_ns.value, costs.cpu_jitter_per_mille.value),
             last_file: Cell::new(0),
             write_latency_ns: Cell::new(0),
             split_rng: RefCell::new(Rng::stream(run.seed, "splits")),

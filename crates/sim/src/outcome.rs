@@ -97,6 +97,9 @@ pub struct CounterTable {
     pub index_pages: u64,
     /// Splits of leaves.
     pub splits: u64,
+    /// Rows read one by one; left out of JSON if there are none.
+    #[serde(skip_serializing_if = "is_none")]
+    pub point_reads: u64,
     /// Bytes of the table.
     pub table_bytes: u64,
     /// Pages of the buffer pool.
@@ -107,6 +110,11 @@ pub struct CounterTable {
     pub fingerprint: u64,
     /// Events of the simulation.
     pub events: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A run in time, column by column; rates are per simulated second, over the interval that ends at `at_ns`.

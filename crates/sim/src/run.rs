@@ -321,6 +321,7 @@ impl<'r, 'w> Run<'r, 'w> {
             leaf_pages: now.leaf_pages,
             index_pages: now.index_splits,
             splits: now.splits,
+            point_reads: now.point_reads,
             table_bytes: (now.leaf_pages + now.index_splits) * crate::engine::geometry::PAGE_BYTES,
             pool_pages: self.engine.pool_pages(),
             write_amplification: write_amplification(now, &self.start),

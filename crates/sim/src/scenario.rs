@@ -15,6 +15,7 @@ pub use hardware::{DriveChoice, Profile};
 pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 
+use crate::engine::geometry::ROWS_PER_PAGE;
 pub use crate::volume::VolumeChoice;
 
 /// One block: runs on one set of drives, whose state carries over from run to run.
@@ -86,6 +87,18 @@ pub struct Workload {
     pub rows_per_connection: u64,
     /// Rows in a transaction.
     pub rows_per_transaction: u32,
+    /// Of a mixed load: how many of a thousand operations are point reads, the others inserts. No other load has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_per_mille: Option<u32>,
+}
+
+impl Workload {
+    /// Point reads to be expected for so many rows.
+    #[must_use]
+    pub fn point_reads(&self, rows: u64) -> u64 {
+        let reads = u64::from(self.read_per_mille.unwrap_or(0));
+        rows.saturating_mul(reads) / 1000_u64.saturating_sub(reads).max(1)
+    }
 }
 
 /// What connections do.
@@ -94,6 +107,21 @@ pub struct Workload {
 pub enum WorkloadKind {
     /// Insert rows with random keys.
     RandomInsert,
+    /// Insert rows with random keys, and read rows that are there, one by one.
+    Mixed,
+    /// Insert rows of a page each, with ascending keys over all connections.
+    SequentialInsert,
+}
+
+impl WorkloadKind {
+    /// Rows that fit a page.
+    #[must_use]
+    pub const fn rows_per_page(self) -> u8 {
+        match self {
+            Self::RandomInsert | Self::Mixed => ROWS_PER_PAGE,
+            Self::SequentialInsert => 1,
+        }
+    }
 }
 
 /// Why a scenario can't be run: what is wrong, where, and the way out.

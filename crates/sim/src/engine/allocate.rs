@@ -19,14 +19,14 @@ impl<'w> Engine<'w> {
     }
 
     /// Allocates a page: the PFS page that covers it is latched while it is marked, the GAM page while an extent is taken.
-    /// `own_file` is the file that this worker picked last.
-    pub(super) async fn allocate(&self, own_file: &mut u32, rng: &mut Rng) -> u32 {
+    /// `own_file` is the file that this worker picked last, `kept` one that it needn't pick.
+    pub(super) async fn allocate(&self, own_file: &mut u32, mut kept: Option<u32>, rng: &mut Rng) -> u32 {
         let mode = match self.switches.pfs_latch {
             PfsLatch::Update => Mode::Up,
             PfsLatch::Shared => Mode::Sh,
         };
         loop {
-            let Some(file) = self.pick_file(own_file, mode, rng) else {
+            let Some(file) = kept.take().or_else(|| self.pick_file(own_file, mode, rng)) else {
                 self.fail(Failure::FilesFull);
                 // Nobody lets the files grow: the run has ended.
                 self.os.event(0).wait(WaitType::AsyncIoCompletion).await;

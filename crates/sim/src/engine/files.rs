@@ -1,8 +1,8 @@
 //! Data files on volumes: where they lie, and where the next page comes from.
 
-use super::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind, ROWS_PER_PAGE};
+use super::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use crate::rng::Rng;
-use crate::scenario::{RunPlan, Scenario};
+use crate::scenario::{RunPlan, Scenario, WorkloadKind};
 
 /// Where the files of a run lie, in bytes of the scaled world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,11 +122,14 @@ impl Layout {
     }
 }
 
-/// About how many leaves a table of random keys has, rather too many: they are ln 2 full, give or take what chance and the last
-/// splits make of it.
+/// About how many leaves a table has, rather too many: with random keys they are ln 2 full, give or take what chance and the last
+/// splits make of it; a row of a page has a leaf of its own.
 #[must_use]
-pub fn leaves_for(rows: u64) -> u64 {
-    let pages = u128::from(rows) * 100 / (66 * u128::from(ROWS_PER_PAGE));
+pub fn leaves_for(rows: u64, kind: WorkloadKind) -> u64 {
+    if kind == WorkloadKind::SequentialInsert {
+        return rows;
+    }
+    let pages = u128::from(rows) * 100 / (66 * u128::from(kind.rows_per_page()));
     u64::try_from(pages).unwrap_or(u64::MAX)
 }
 
@@ -345,6 +348,12 @@ impl Files {
         let page = self.page_of(leaf);
         let same_file = page % self.pages_per_file > 0;
         same_file.then(|| self.leaf_on(page - 1)).flatten()
+    }
+
+    /// The next page of a file, of which it can be told whether a page has been taken there since.
+    #[must_use]
+    pub fn next_page(&self, file: u32) -> u32 {
+        self.each[file as usize].next_page
     }
 
     /// Pages taken so far in each file, system pages included.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::geometry::Geometry;
 use super::{
-    Engine, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY, LABEL_LOG,
+    Engine, KEY_EDGE, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY,
+    LABEL_LOG,
 };
 use crate::sqlos::{Resource, WaitType};
 use crate::volume::{Device, Volume};
@@ -28,6 +29,8 @@ pub struct Reading {
     pub splits: u64,
     /// Index pages above the leaves that were split.
     pub index_splits: u64,
+    /// Rows read one by one.
+    pub point_reads: u64,
     /// Leaves.
     pub leaf_pages: u64,
     /// Checkpoints that came to their end.
@@ -95,6 +98,7 @@ impl Engine<'_> {
             log_bytes,
             splits: counters.splits.get(),
             index_splits: counters.index_splits.get(),
+            point_reads: counters.point_reads.get(),
             leaf_pages: u64::from(self.tree.borrow().len()),
             checkpoints: counters.checkpoints.get(),
             checkpoint_pages: counters.checkpoint_pages.get(),
@@ -177,8 +181,10 @@ impl Engine<'_> {
                 format!("PFS {DATABASE}:{file}:{}", Geometry::pfs_page_number(index))
             }
             KEY_GAM => format!("GAM {DATABASE}:{file}:{}", Geometry::gam_page_number(index)),
-            KEY_LEAF => {
-                let page = self.files.borrow().page_of(index);
+            KEY_LEAF | KEY_EDGE => {
+                let is_edge = key >> KEY_SHIFT == KEY_EDGE;
+                let leaf = if is_edge { self.tree.borrow().last() } else { index };
+                let page = self.files.borrow().page_of(leaf);
                 let file = file_number(u64::from(page / self.layout.pages_per_file));
                 let number = self.geometry.page_number(page % self.layout.pages_per_file);
                 format!("data {DATABASE}:{file}:{number}")

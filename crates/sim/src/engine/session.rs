@@ -1,27 +1,32 @@
-//! A session: rows with random keys, a transaction after the other.
+//! A session: rows with random keys, inserted and read, a transaction after the other.
 
 use std::cell::Cell;
 
-use super::geometry::ROWS_PER_PAGE;
 use super::look_ahead::LookAhead;
 use super::tree::{Tree, flag};
 use super::{Engine, Level, add};
 use crate::kernel::Ns;
 use crate::rng::Rng;
+use crate::scenario::WorkloadKind;
 use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
 
 /// What a session knows of itself.
-struct Session {
-    rng: Rng,
+pub(super) struct Session {
+    pub(super) rng: Rng,
     look_ahead: LookAhead,
-    /// The key of the row that is to go in next.
+    /// The key of the next row.
     key: u32,
+    /// Whether that row is to be read, not inserted, and the stream that says so.
+    reading: bool,
+    reads: Rng,
     /// Rows left in this transaction.
-    rows_left: u32,
+    pub(super) rows_left: u32,
     /// Work done that has not been charged yet, and the log that it wrote.
-    cpu_ns: Ns,
-    log_bytes: u64,
-    own_file: u32,
+    pub(super) cpu_ns: Ns,
+    pub(super) log_bytes: u64,
+    pub(super) own_file: u32,
+    /// The file in which it has allocated last, and that file's next page then.
+    pub(super) kept: Option<(u32, u32)>,
 }
 
 /// Why a burst ended.
@@ -46,12 +51,20 @@ impl Session {
         Self {
             key: upper_half(rng.next_u64()),
             look_ahead: LookAhead::new(&rng, tree),
+            reading: false,
+            reads: Rng::stream(seed, &format!("reads of connection {connection}")),
             rng,
             rows_left: 0,
             cpu_ns: 0,
             log_bytes: 0,
             own_file: connection % files,
+            kept: None,
         }
+    }
+
+    /// How it must hold the latch of the leaf for its next row.
+    const fn mode(&self) -> Mode {
+        if self.reading { Mode::Sh } else { Mode::Ex }
     }
 }
 
@@ -72,13 +85,19 @@ impl<'w> Engine<'w> {
                 .min(self.rows_per_transaction);
             stock.set(stock.get() - u64::from(batch));
             session.rows_left = batch;
-            self.transaction(&mut session).await;
+            match self.kind {
+                WorkloadKind::RandomInsert => self.random_rows::<false>(&mut session).await,
+                WorkloadKind::Mixed => self.random_rows::<true>(&mut session).await,
+                WorkloadKind::SequentialInsert => self.ascending_rows(&mut session).await,
+            }
+            self.commit(&mut session).await;
         }
     }
 
-    async fn transaction(&self, session: &mut Session) {
+    /// A transaction's rows, and between them those that are read if the load is mixed.
+    async fn random_rows<const MIXED: bool>(&self, session: &mut Session) {
         loop {
-            let stop = self.burst(session);
+            let stop = self.burst::<MIXED>(session);
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
@@ -87,11 +106,14 @@ impl<'w> Engine<'w> {
                 Stop::Long => {}
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
-                Stop::Busy(leaf) => self.wait_for(leaf).await,
-                Stop::Absent(leaf) => self.fetch(leaf).await,
+                Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
+                Stop::Absent(leaf) => self.fetch(leaf, session.mode()).await,
                 Stop::Full(leaf) => self.split(leaf, session).await,
             }
         }
+    }
+
+    async fn commit(&self, session: &mut Session) {
         session.cpu_ns += self.stray(self.costs.commit_cpu_ns.value, &mut session.rng);
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.charge(session).await;
@@ -101,7 +123,7 @@ impl<'w> Engine<'w> {
     }
 
     /// Spends the CPU time of the work done, and lets its log go out.
-    async fn charge(&self, session: &mut Session) {
+    pub(super) async fn charge(&self, session: &mut Session) {
         self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
         let log_bytes = std::mem::take(&mut session.log_bytes);
         if log_bytes > 0 {
@@ -111,11 +133,12 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Inserts rows as long as nothing has to be waited for. Takes no simulated time: what it took is in the session's books.
-    fn burst(&self, session: &mut Session) -> Stop<'w> {
+    /// Inserts rows, and reads rows if the load is mixed, as long as nothing has to be waited for. Takes no simulated time: what it
+    /// took is in the session's books.
+    fn burst<const MIXED: bool>(&self, session: &mut Session) -> Stop<'w> {
         let costs = &self.costs;
         let mut tree = self.tree.borrow_mut();
-        let (mut inserted, mut newly_dirty) = (0_u32, 0_u64);
+        let (mut inserted, mut read, mut newly_dirty) = (0_u32, 0_u64, 0_u64);
         session.look_ahead.begin(&session.rng, &tree);
         let stop = loop {
             if inserted == session.rows_left {
@@ -131,7 +154,10 @@ impl<'w> Engine<'w> {
             }
             let number = tree.find(session.key);
             let leaf = &mut tree.states[number as usize];
-            if leaf.flags & flag::BUSY != 0 {
+            // An empty table has nothing to read.
+            let reads = MIXED && session.reading && leaf.rows > 0;
+            let barring = if reads { flag::UNREADABLE } else { flag::BUSY };
+            if leaf.flags & barring != 0 {
                 leaf.flags |= flag::REFERENCED;
                 if leaf.flags & flag::ABSENT != 0 {
                     break Stop::Absent(number);
@@ -143,29 +169,37 @@ impl<'w> Engine<'w> {
                 session.key = upper_half(session.rng.next_u64());
                 continue;
             }
-            if leaf.rows >= ROWS_PER_PAGE {
+            if reads {
+                leaf.flags |= flag::REFERENCED;
+                read += 1;
+            } else if leaf.rows >= self.kind.rows_per_page() {
                 break Stop::Full(number);
+            } else {
+                leaf.rows += 1;
+                newly_dirty += u64::from(leaf.flags & flag::DIRTY == 0);
+                leaf.flags |= flag::DIRTY | flag::REFERENCED;
+                inserted += 1;
             }
-            leaf.rows += 1;
-            newly_dirty += u64::from(leaf.flags & flag::DIRTY == 0);
-            leaf.flags |= flag::DIRTY | flag::REFERENCED;
-            inserted += 1;
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
             let word = session.rng.next_u64();
-            session.cpu_ns += self.row_least_ns + (((word & 0xffff_ffff) * self.row_span_ns) >> 32);
+            session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word);
             session.key = upper_half(word);
+            if MIXED {
+                session.reading = session.reads.below(1000) < u64::from(self.read_per_mille);
+            }
             session.look_ahead.step(&tree);
         };
         drop(tree);
         session.rows_left -= inserted;
         session.log_bytes += u64::from(inserted) * costs.log_row_bytes.value;
         add(&self.counters.rows, u64::from(inserted));
+        add(&self.counters.point_reads, read);
         add(&self.counters.dirty_pages, newly_dirty);
         stop
     }
 
     /// The latch on the way down to `key` that can't be had for reading now, if there is one.
-    fn barred_above(&self, key: u32) -> Option<Latch<'w>> {
+    pub(super) fn barred_above(&self, key: u32) -> Option<Latch<'w>> {
         let levels = [Level::Grandparent, Level::Parent].into_iter();
         let latched = levels.filter(|&level| self.upper_latches[level as usize].get() > 0);
         latched
@@ -173,12 +207,12 @@ impl<'w> Engine<'w> {
             .find(|latch| latch.is_barred(Mode::Sh))
     }
 
-    /// Waits until whoever is at the leaf has gone.
-    async fn wait_for(&self, leaf: u32) {
+    /// Waits until whoever is at the leaf has gone, as far as it bars `mode`.
+    pub(super) async fn wait_for(&self, leaf: u32, mode: Mode) {
         let (in_io, must_latch) = {
             let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
             leaf.waiters += 1;
-            let must_latch = leaf.flags & (flag::WRITING | flag::LATCHED) == flag::WRITING;
+            let must_latch = mode == Mode::Ex && leaf.flags & (flag::WRITING | flag::LATCHED) == flag::WRITING;
             if must_latch {
                 leaf.flags |= flag::LATCHED;
             }
@@ -191,12 +225,12 @@ impl<'w> Engine<'w> {
                 .expect("nobody is at a page that is being written")
                 .hand_over();
         }
-        latch.acquire(Mode::Ex).await.release();
+        latch.acquire(mode).await.release();
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
     /// CPU time for a read.
-    fn read_cpu_ns(&self, leaf: u32) -> Ns {
+    pub(super) fn read_cpu_ns(&self, leaf: u32) -> Ns {
         let page = self.files.borrow().page_of(leaf);
         let (volume, offset) = self.layout.place(page);
         self.volumes.borrow()[volume].look_ahead(offset);
@@ -204,7 +238,7 @@ impl<'w> Engine<'w> {
     }
 
     /// Reads a leaf, unless somebody else has begun to.
-    async fn fetch(&self, leaf: u32) {
+    pub(super) async fn fetch(&self, leaf: u32, mode: Mode) {
         let latch = self.leaf_latch(leaf, LatchClass::PageIo);
         let absent = {
             let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
@@ -219,7 +253,7 @@ impl<'w> Engine<'w> {
             let _io = hold.hand_over();
             self.start_read(leaf);
         }
-        latch.acquire(Mode::Ex).await.release();
+        latch.acquire(mode).await.release();
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
@@ -235,7 +269,7 @@ impl<'w> Engine<'w> {
         let still_full = {
             let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
             leaf.waiters -= 1;
-            let full = leaf.rows >= ROWS_PER_PAGE && leaf.flags & flag::BUSY == 0;
+            let full = leaf.rows >= self.kind.rows_per_page() && leaf.flags & flag::BUSY == 0;
             if full {
                 leaf.flags |= flag::SPLITTING | flag::REFERENCED;
             }
@@ -258,9 +292,9 @@ impl<'w> Engine<'w> {
 
     async fn split_under_parent(&self, leaf: u32, session: &mut Session) {
         if session.rng.below(self.costs.index_fanout.value) == 0 {
-            self.split_parent(session).await;
+            self.split_parent(session.key, session).await;
         }
-        let page = self.allocate(&mut session.own_file, &mut session.rng).await;
+        let page = self.allocate(&mut session.own_file, None, &mut session.rng).await;
         let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.rng);
         self.os.cpu_unbroken(cpu_ns).await;
         self.add_leaf(leaf, page).await;
@@ -269,9 +303,9 @@ impl<'w> Engine<'w> {
     }
 
     /// A full page above the leaves splits, as often as there are entries on one: its own parent is latched meanwhile.
-    async fn split_parent(&self, session: &mut Session) {
-        let hold = self.latch_above(session.key, Level::Grandparent).await;
-        let _page = self.allocate(&mut session.own_file, &mut session.rng).await;
+    pub(super) async fn split_parent(&self, key: u32, session: &mut Session) {
+        let hold = self.latch_above(key, Level::Grandparent).await;
+        let _page = self.allocate(&mut session.own_file, None, &mut session.rng).await;
         let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.rng);
         self.os.cpu_unbroken(cpu_ns).await;
         self.pool.borrow_mut().keep();
@@ -280,30 +314,37 @@ impl<'w> Engine<'w> {
         self.unlatched_above(Level::Grandparent);
     }
 
-    async fn latch_above(&self, key: u32, level: Level) -> Hold<'w> {
+    pub(super) async fn latch_above(&self, key: u32, level: Level) -> Hold<'w> {
         let latches = &self.upper_latches[level as usize];
         latches.set(latches.get() + 1);
         self.upper_latch(key, level).acquire(Mode::Ex).await
     }
 
-    fn unlatched_above(&self, level: Level) {
+    pub(super) fn unlatched_above(&self, level: Level) {
         let latches = &self.upper_latches[level as usize];
         latches.set(latches.get() - 1);
     }
 
     /// Puts the upper half of a leaf's rows onto a new page, in a frame of its own.
     async fn add_leaf(&self, leaf: u32, page: u32) {
+        let right = self.leaf_on(page);
+        self.tree
+            .borrow_mut()
+            .split(leaf, right, &mut self.split_rng.borrow_mut());
+        self.linked(leaf, right).await;
+    }
+
+    /// The number of the leaf for a page that was just allocated.
+    pub(super) fn leaf_on(&self, page: u32) -> u32 {
+        let leaf = self.files.borrow().leaf_on(page);
+        leaf.expect("a page is taken with its extent")
+    }
+
+    /// What follows once leaf `right` has been linked to the one on its left: there is one more, both are dirty, and the new one
+    /// has a frame.
+    pub(super) async fn linked(&self, leaf: u32, right: u32) {
+        let leaves = self.tree.borrow().len();
         let free = self.pool.borrow_mut().take_free();
-        let right = self
-            .files
-            .borrow()
-            .leaf_on(page)
-            .expect("a page is taken with its extent");
-        let leaves = {
-            let mut tree = self.tree.borrow_mut();
-            tree.split(leaf, right, &mut self.split_rng.borrow_mut());
-            tree.len()
-        };
         self.count_upper_pages(leaves);
         let left_was_clean = {
             let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;

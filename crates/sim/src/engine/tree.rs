@@ -35,6 +35,9 @@ pub mod flag {
     pub const LATCHED: u8 = 1 << 7;
     /// Any of the reasons why a row can't go in just now.
     pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
+    /// Any of the reasons why a row can't be read just now. A page that is written can be read, unless somebody already waits to
+    /// change it: who comes later stands behind.
+    pub const UNREADABLE: u8 = ABSENT | READING | SPLITTING | LATCHED;
     /// In an I/O.
     pub const IN_IO: u8 = READING | WRITING;
 }
@@ -85,6 +88,8 @@ pub struct Tree {
     /// The first key of each leaf, which only a split needs, in the order of their making.
     lows: Vec<u32>,
     root: u32,
+    /// The leaf at the right edge.
+    last: u32,
     /// For each cell the leaf in which its first key lies.
     cells: Vec<u32>,
     shift: u32,
@@ -99,6 +104,7 @@ impl Tree {
             states: Vec::with_capacity(leaves),
             lows: Vec::with_capacity(leaves),
             root,
+            last: root,
             cells: vec![root; 16],
             shift: 28,
             medians: Medians::new(),
@@ -178,10 +184,36 @@ impl Tree {
             ..State::NONE
         };
         self.put(right, middle, state);
+        if old.next == NO_LEAF {
+            self.last = right;
+        }
         self.redirect(middle, old.high, right);
         if self.cells.len() < 2 * self.lows.len() && self.shift > 0 {
             self.refine();
         }
+    }
+
+    /// The leaf at the right edge, where ascending keys go.
+    #[must_use]
+    pub const fn last(&self) -> u32 {
+        self.last
+    }
+
+    /// Adds leaf `right` at the right edge with one row in it, in memory and changed, for the next of keys that ascend one by one.
+    /// In such a tree [`Tree::find`] is slow, as no cell leads to new leaves: who appends asks [`Tree::last`].
+    pub fn append(&mut self, right: u32) {
+        let low = self.len();
+        let last = &mut self.states[self.last as usize];
+        last.high = low - 1;
+        last.next = right;
+        let state = State {
+            high: u32::MAX,
+            rows: 1,
+            flags: flag::DIRTY | flag::REFERENCED,
+            ..State::NONE
+        };
+        self.put(right, low, state);
+        self.last = right;
     }
 
     /// Cells that begin in the interval now lead to `leaf`.
@@ -348,6 +380,18 @@ mod tests {
             assert_eq!(tree.rows(), u64::from(rows));
             assert_eq!(tree.check(), Ok(()));
         }
+    }
+
+    #[test]
+    fn ascending_rows_make_a_leaf_each_at_the_right_edge() {
+        let mut tree = Tree::new(3, 0);
+        tree.states[3].rows = 1;
+        for leaf in [8, 9, 2] {
+            tree.append(leaf);
+            assert_eq!(tree.last(), leaf);
+        }
+        assert_eq!((tree.rows(), tree.len(), tree.check()), (4, 4, Ok(())));
+        assert_eq!([0, 1, 2, 3, u32::MAX].map(|key| tree.find(key)), [3, 8, 9, 2, 2]);
     }
 
     #[test]

@@ -218,7 +218,11 @@ impl DriveProfile {
             flash_page_bytes: self.geometry.flash_page_bytes.value,
             dies: self.geometry.dies.value,
             read_ns: timing.read_ns.value,
-            program_ns: timing.program_ns.value.saturating_mul(driver.programmed_per_mille.value) / 1000,
+            program_ns: timing
+                .program_ns
+                .value
+                .saturating_mul(driver.programmed_per_mille.value)
+                / 1000,
             erase_ns: timing.erase_ns.value,
             erase_pages: self.geometry.erase_block_pages.value,
             jitter_per_mille: timing.jitter_per_mille.value,

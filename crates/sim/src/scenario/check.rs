@@ -1,6 +1,6 @@
 //! Refusing what can't be, by name, before anything runs.
 
-use super::{Refusal, RunPlan, Scenario, Server};
+use super::{Refusal, RunPlan, Scenario, Server, WorkloadKind};
 use crate::engine::files::{Layout, index_pages_for, leaves_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use crate::kernel::{MS, SEC, TIME_LIMIT_NS, US};
@@ -21,6 +21,8 @@ const EXTENTS_PER_FILE: u64 = 4;
 const LARGEST_SCALE: u32 = 1000;
 /// Rows at most of a table, scaled: with more, the key space of 32 bits would be too coarse to split pages in.
 const MOST_ROWS: u64 = 1 << 31;
+/// Reads at most of a thousand operations: a hundred for each row, about.
+const MOST_READS_PER_MILLE: u32 = 990;
 /// Pages that the index may have above its leaves, life-size.
 const MOST_INDEX_PAGES: u64 = 1 << 31;
 /// The longest that anything may cost, the time between checkpoints apart, and that time.
@@ -153,6 +155,10 @@ impl Scenario {
                 "is 0: a transaction has at least one row",
             );
         }
+        check_reads(load.kind, load.read_per_mille).map_err(|what| Refusal {
+            place: place("workload.read_per_mille"),
+            what,
+        })?;
         self.check_rows(index, run)?;
         self.check_room(index, run)
     }
@@ -182,12 +188,22 @@ impl Scenario {
             );
         }
         let commit_ns = costs.commit_cpu_ns.value / u64::from(run.workload.rows_per_transaction);
+        let read_ns = costs.read_row_cpu_ns.value + costs.read_cpu_ns.value;
         let row_ns = costs.row_cpu_ns.value + costs.read_cpu_ns.value + commit_ns;
-        if rows.saturating_mul(row_ns) / u64::from(self.server.cores) > LONGEST_RUN_NS {
+        let of_rows_ns = rows.saturating_mul(row_ns);
+        let of_reads_ns = run.workload.point_reads(rows).saturating_mul(read_ns);
+        let serial_ns = match run.workload.kind {
+            WorkloadKind::SequentialInsert => {
+                rows.saturating_mul(costs.append_cpu_ns.value + costs.find_page_cpu_ns.value)
+            }
+            WorkloadKind::RandomInsert | WorkloadKind::Mixed => 0,
+        };
+        let parallel_ns = of_rows_ns.saturating_add(of_reads_ns) / u64::from(self.server.cores);
+        if parallel_ns.max(serial_ns) > LONGEST_RUN_NS {
             let what = "these rows would take months by their CPU time alone: fewer rows, or smaller server.costs";
             return refuse(place(), what);
         }
-        let leaves = leaves_for(rows);
+        let leaves = leaves_for(rows, run.workload.kind);
         if leaves * u64::from(self.scale) / costs.index_fanout.value > MOST_INDEX_PAGES {
             let what = "these rows take more pages above the leaves than there can be: fewer rows, or a larger \
                         server.costs.index_fanout";
@@ -222,7 +238,7 @@ impl Scenario {
             return refuse("server.costs.log_block_bytes", what);
         }
         let rows = self.rows(run);
-        let leaves = leaves_for(rows);
+        let leaves = leaves_for(rows, run.workload.kind);
         let unused = EXTENTS_PER_FILE * u64::from(EXTENT_PAGES) * u64::from(run.data_files);
         let needed = leaves + index_pages_for(leaves, self.server.costs.index_fanout.value) + unused;
         let there = layout.table_pages(Geometry::new(self.scale));
@@ -243,6 +259,22 @@ impl Scenario {
     fn log_block_bytes(&self, layout: &Layout) -> Result<u64, Refusal> {
         let sector_bytes = self.sector_bytes(&layout.volumes[layout.log.0])?;
         Ok(self.server.costs.log_block_bytes.value.next_multiple_of(sector_bytes))
+    }
+}
+
+/// Whether a load has reads if it is mixed, and not otherwise.
+fn check_reads(kind: WorkloadKind, read_per_mille: Option<u32>) -> Result<(), String> {
+    match (kind, read_per_mille) {
+        (WorkloadKind::Mixed, None) => Err(format!(
+            "is missing: of a thousand operations of a mixed load, how many read? 0 to {MOST_READS_PER_MILLE}"
+        )),
+        (WorkloadKind::Mixed, Some(reads)) if reads > MOST_READS_PER_MILLE => {
+            Err(format!("{reads}: must be 0 to {MOST_READS_PER_MILLE}"))
+        }
+        (WorkloadKind::RandomInsert | WorkloadKind::SequentialInsert, Some(_)) => {
+            Err("is for kind = \"mixed\" alone: this kind of load only inserts".to_owned())
+        }
+        _ => Ok(()),
     }
 }
 

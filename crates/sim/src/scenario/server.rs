@@ -34,6 +34,10 @@ pub struct Switches {
     pub pick_file: PickFile,
     /// How many other files a worker looks at if the PFS page of the one it picked is taken, before it queues.
     pub pick_tries: u32,
+    /// Whether a worker that inserts at the right edge goes on in the file where it allocated last, as long as nobody else has
+    /// allocated there since. So workers come to have a file each as soon as there are enough. An assumption: what article
+    /// C saw is published, the mechanism is not.
+    pub keep_file: bool,
     /// Whether a splitting worker holds the parent's latch while it allocates.
     pub parent_latches: bool,
     /// Whether a lazy writer keeps buffers free; if not, each worker frees its own.
@@ -53,6 +57,7 @@ impl Default for Switches {
             pfs_latch: PfsLatch::Update,
             pick_file: PickFile::Random,
             pick_tries: 0,
+            keep_file: true,
             parent_latches: true,
             lazy_writer: true,
             checkpoints: true,
@@ -130,12 +135,20 @@ costs! {
     /// CPU time to insert a row into a page in memory.
     row_cpu_ns: 56_000, Fitted in [48_000, 64_000] on "A39",
         "the time that makes as many yields";
+    /// CPU time of a point read of a row in memory.
+    read_row_cpu_ns: 30_000, Derived,
+        "an assumption: half of an insert's, the way down and the loop around it without a row and log to make";
     /// How far CPU times stray, either way, in per mille.
     cpu_jitter_per_mille: 200, Derived, "an assumption: lock-step makes artefacts";
     /// The longest piece of work after which a worker looks at the world again.
     burst_ns: 1_000_000, Derived, "the model's grain: a quarter of a quantum";
     /// CPU time to split a page.
     split_cpu_ns: 40_000, Derived, "an assumption: 25 rows moved";
+    /// CPU time to link a page at the right edge, under the latches of the last page and its parent.
+    append_cpu_ns: 40_000, Derived, "an assumption: as much as a split, a row of a page copied instead of 25";
+    /// CPU time to find the next page of a file again in which somebody else has allocated since, under the same latches.
+    find_page_cpu_ns: 85_000, Fitted in [20_000, 160_000] on "C1",
+        "PFS and IAM pages searched: what it takes beside the rest to make 130 us a page";
     /// CPU time under the latch of a PFS page.
     pfs_hold_ns: 500, Fitted in [500, 20_000] on "A19",
         "any short time makes a convoy";
@@ -171,6 +184,8 @@ costs! {
     lazy_writes: 32, Derived, "an assumption";
     /// Log of a row.
     log_row_bytes: 260, Derived, "the row and about 100 bytes of log record";
+    /// Log of a row of a page, that of its new page included.
+    log_page_row_bytes: 8_192, Derived, "an assumption: article C doesn't give the row; one that fills its page";
     /// Log of a split.
     log_split_bytes: 4_600, Derived, "25 rows moved, headers";
     /// Log of a transaction's beginning and end.

@@ -9,6 +9,8 @@ use super::IODRIVE;
 const ROWS_PER_LEAF: u64 = 33;
 /// A run takes some milliseconds in a debug build.
 const MOST_ROWS: u64 = 30_000;
+/// The same of rows that take a page each.
+const MOST_PAGES: u64 = 3_000;
 
 /// Draws for one world.
 pub(crate) struct Draw(Rng);
@@ -182,7 +184,8 @@ fn run(draw: &mut Draw, scale: u64, volumes: &[&str], room: u64, connections: u6
     let files = draw.logarithmic(1, 24);
     // The smallest volume has room for this much of it, if all files were there.
     let pages = (room - log_pages) * draw.from(100, 900) / 1000;
-    let most_rows = pages.saturating_sub(40 * files + 20) * ROWS_PER_LEAF;
+    let most_pages = pages.saturating_sub(40 * files + 20);
+    let most_rows = most_pages * ROWS_PER_LEAF;
     let rows = draw.from(connections, most_rows.clamp(connections, MOST_ROWS));
     let mut run = json!({
         "data_files": files, "data_volumes": data_volumes, "log_volume": draw.of(volumes), "seed": draw.from(0, 1 << 40),
@@ -192,9 +195,23 @@ fn run(draw: &mut Draw, scale: u64, volumes: &[&str], room: u64, connections: u6
             "rows_per_transaction": draw.logarithmic(1, 2000),
         },
     });
+    let mut pages = rows / ROWS_PER_LEAF;
+    match draw.from(0, 3) {
+        0 => {
+            run["workload"]["kind"] = json!("mixed");
+            run["workload"]["read_per_mille"] = json!(draw.of(&[0, 100, 300, 500, 800]));
+        }
+        1 => {
+            let each = draw.from(connections, most_pages.clamp(connections, MOST_PAGES)) / connections;
+            run["workload"]["kind"] = json!("sequential-insert");
+            run["workload"]["rows_per_connection"] = json!(each * scale);
+            pages = each * connections;
+        }
+        _ => {}
+    }
     if draw.coin() {
         // Little more than what the table takes.
-        let table = rows * 10 / (6 * ROWS_PER_LEAF) + 48 * files;
+        let table = pages * 10 / 6 + 48 * files;
         run["data_bytes"] = json!(table * 8192 * scale * draw.from(900, 1400) / 1000);
     }
     run
@@ -208,6 +225,10 @@ fn costs(draw: &mut Draw, scale: u64) -> Value {
         }
     };
     may("row_cpu_ns", 1, 200_000);
+    may("read_row_cpu_ns", 1, 100_000);
+    may("append_cpu_ns", 1, 100_000);
+    may("find_page_cpu_ns", 1, 200_000);
+    may("log_page_row_bytes", 1, 20_000);
     may("cpu_jitter_per_mille", 1, 1000);
     may("burst_ns", 1000, 8_000_000);
     may("quantum_ns", 10_000, 8_000_000);
@@ -230,6 +251,6 @@ fn switches(draw: &mut Draw) -> Value {
         "pfs_latch": draw.of(&["update", "update", "shared"]),
         "pick_file": draw.of(&["round-robin", "round-robin-per-worker", "random"]),
         "pick_tries": draw.from(0, 4), "parent_latches": draw.coin(), "lazy_writer": draw.coin(), "checkpoints": draw.coin(),
-        "common_stock": draw.coin(), "notice_at_switch": draw.coin(),
+        "common_stock": draw.coin(), "notice_at_switch": draw.coin(), "keep_file": draw.coin(),
     })
 }

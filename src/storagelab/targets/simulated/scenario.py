@@ -59,11 +59,17 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
         "data_volumes": list(config.data_volumes),
         "log_volume": config.log_volume,
         **{name: size for name, size in sizes.items() if size is not None},
-        "workload": config.workload.model_dump(include=_WORKLOAD),
+        "workload": _workload(config),
         "seed": planned.seed,
         "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
     }
+
+
+def _workload(config: Config) -> dict[str, object]:
+    work = config.workload
+    reads = {} if work.read_fraction is None else {"read_per_mille": round(1000 * work.read_fraction)}
+    return work.model_dump(include=_WORKLOAD) | reads
 
 
 def _sample_every_s(rows: int, cores: int) -> float:
