@@ -87,13 +87,16 @@ def test_elapsed_is_waits_and_cpu_of_a_connection(runs, files):
 
 
 def test_yields_are_the_quanta_of_the_phase_in_memory(runs):
-    """With 8 files nobody waits for long before the table passes the pool: until then a core's time is yields of 4 ms."""
+    """With 8 files nobody waits for long before the table passes the pool: until then a core's time is yields of 4 ms.
+
+    Not all of it: a transaction's last quantum, and those that a wait cuts short, end in no yield.
+    """
     costs = json.loads(_sim.costs())
     row_ns, quantum_ns = costs["row_cpu_ns"]["value"], costs["quantum_ns"]["value"]
     for run in (runs[scale, 8] for scale in SCALES):
         in_memory = run["counters"]["pool_pages"] / run["counters"]["leaf_pages"]
         quanta = in_memory * run["rows"] * row_ns / quantum_ns
-        assert 0.8 < count(run, "SOS_SCHEDULER_YIELD") / quanta < 1.1
+        assert 0.75 < count(run, "SOS_SCHEDULER_YIELD") / quanta < 1.1
         (row,) = [row for row in run["waits"] if row["wait_type"] == "SOS_SCHEDULER_YIELD"]
         assert row["resource_ns"] == 0
 
