@@ -68,6 +68,8 @@ def try_starting(plan: Plan, site: Site) -> None:
 
     Raises PreflightError with the server's own words for one that does not start.
     """
+    if plan.simulated:
+        return
     from storagelab.targets.engines import kinds
     from storagelab.targets.trial import try_kinds
 
