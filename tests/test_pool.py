@@ -149,8 +149,8 @@ def test_a_defect_of_the_simulator_fails_its_run_and_those_that_need_its_drives(
                 raise RuntimeError("a defect of the simulator: two and two are five")
             return self.real.run_next(progress)
 
-    made = block._made
-    monkeypatch.setattr(block, "_made", lambda *given: Defective(made(*given)))
+    made = block.Block._made
+    monkeypatch.setattr(block.Block, "_made", lambda *given: Defective(made(*given)))
     assert len(make(tmp_path).ended) == 8
     with Store.reading(tmp_path) as store:
         runs = {run.sequence: run for run in store.runs()}
