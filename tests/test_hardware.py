@@ -9,7 +9,7 @@ from real_servers import site_at
 
 from storagelab.errors import PreflightError, SpecError
 from storagelab.matrix import expand
-from storagelab.spec import parse
+from storagelab.spec import load, parse
 from storagelab.targets import preflight
 from storagelab.targets.simulated.hardware import hardware
 
@@ -154,3 +154,79 @@ def test_a_real_server_has_no_arrays():
     text = 'name = "x"\n[target]\nengine = "postgres"\n[volumes.a]\npath = "."\nraid = "0"\n'
     with pytest.raises(SpecError, match="is for simulated servers"):
         expand(parse(text, "lab/x.toml"))
+
+
+# --- Drives that only the operating system formatted ---------------------------------------------------------------------
+
+ON_FLASH = ('data = ["array"]\nlog = "array"', 'data = ["one"]\nlog = "one"')
+
+
+def formatted(*lines: str):
+    """The single flash drive of a spec that says these lines instead of format = "basic"."""
+    change = ('format = "basic"', "\n".join(lines))
+    return hardware(configs(ON_FLASH, change), Path("lab"))["drives"]["ssd-1"]
+
+
+def test_a_drive_that_only_the_operating_system_formatted_is_as_it_was_made_and_keeps_what_it_has_been_through():
+    drive = formatted('format = "operating-system"')
+    assert (drive["format"], drive["history"]) == ("basic", "aged")
+    new = formatted('format = "operating-system"', 'history = "new"')
+    assert (new["format"], new["history"]) == ("basic", "formatted")
+    assert "history" not in formatted('format = "basic"')
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (['format = "basic"', 'history = "aged"'], "a drive that its maker's utility formatted has none"),
+        (['format = "operating-system"', 'history = "old"'], 'must be one of "new", "filled", "aged"'),
+    ],
+)
+def test_a_history_is_of_drives_that_nothing_wiped(lines, words):
+    with pytest.raises(SpecError) as caught:
+        formatted(*lines)
+    assert caught.value.key == "drives.ssd.history"
+    assert words in str(caught.value)
+
+
+def test_a_disk_was_never_formatted_in_any_way_that_matters():
+    with pytest.raises(PreflightError, match=r"drives.disk.format: is for flash drives"):
+        looked_at(('profile = "scsi-15k-300"', 'profile = "scsi-15k-300"\nformat = "operating-system"'))
+
+
+def test_a_format_that_there_is_not_is_told_with_those_there_are():
+    with pytest.raises(PreflightError, match="basic, improved-write, maximum-write; or operating-system"):
+        formatted('format = "windows"')
+
+
+def test_raw_io_says_what_all_drives_have_been_through_at_once():
+    raw = """
+name = "raw"
+[target]
+engine = "raw-io"
+[drives.ssd]
+profile = "iodrive-320"
+format = "operating-system"
+driver = "2.2.3"
+sector_bytes = 512
+[volumes.a]
+drives = ["ssd"]
+[workload]
+operation = "read"
+pattern = "random"
+block = "8KiB"
+"""
+    config = expand(parse(raw, "lab/raw.toml")).cells[0].config
+    assert "history" not in hardware([config], Path("lab"))["drives"]["ssd"]
+    with pytest.raises(SpecError, match='prepared = "formatted"'):
+        expand(parse(raw.replace("driver", 'history = "new"\ndriver'), "lab/raw.toml"))
+
+
+def test_the_article_on_sequential_inserts_has_its_22_configurations():
+    plan = expand(load(Path(__file__).parent.parent / "experiments" / "sequential-inserts.toml"))
+    assert len(plan.cells) == 22 * 5
+    assert len(plan.runs) == 550
+    unprepared = {
+        cell.levels["storage"] for cell in plan.cells if cell.config.drives["ssd"].format == "operating-system"
+    }
+    assert len(unprepared) == 3

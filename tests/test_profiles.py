@@ -48,6 +48,8 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted figures"),
         ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
         ("name = ", "name ", "can't be used"),
+        ("[formats.basic]", "[formats.operating-system]", "formats.operating-system: is what specs call a drive"),
+        ('value = "basic"', 'value = "plain"', "factory_format: 'plain' is none of its formats: basic, improved-write"),
         ('kind = "flash"', 'kind = "tape"', "kind: 'tape', must be flash or disk"),
         ('kind = "flash"', "", "kind: is missing, must be flash or disk"),
     ],
@@ -124,3 +126,15 @@ def test_a_disk_has_room_and_requests_a_second_and_no_map():
     assert "300 GB" in out
     assert "the profile has no price" in out
     assert "Host memory" not in out
+
+
+def test_a_card_of_two_drives_is_twice_its_half_and_costs_what_its_article_says():
+    half, card = (profiles.load(name, Path()) for name in ("iodrive-320", "iodrive-duo-640"))
+    assert isinstance(half, profiles.FlashProfile)
+    assert isinstance(card, profiles.FlashProfile)
+    assert {name: figure.value for name, figure in card.formats.items()} == {
+        name: 2 * int(figure.value) for name, figure in half.formats.items()
+    }
+    assert card.geometry.dies.value == 2 * int(half.geometry.dies.value)
+    assert card.price_usd is not None
+    assert card.price_usd.value == 15_500

@@ -17,6 +17,8 @@ from storagelab.waits import RawWaits
 
 RAW_IO = "raw-io"
 """The group of counters in which a run of raw I/O says what it came to."""
+OPERATING_SYSTEM = "operating-system"
+"""The format of a flash drive that its maker's utility never formatted."""
 Provenance = Literal["measured", "simulated"]
 Status = Literal["ok", "failed", "unverified"]
 
@@ -76,7 +78,13 @@ class DriveConfig(Frozen):
 
     profile: str = Field(description="name of a ready-made profile, or a file")
     count: int = Field(1, ge=1, le=1024, description="so many alike: NAME stands for all of them, NAME-1 for the first")
-    format: str | None = None
+    format: str | None = Field(
+        None,
+        description="one of the profile's, or \"operating-system\": the factory's, on a drive that keeps its history",
+    )
+    history: Literal["new", "filled", "aged"] | None = Field(
+        None, description="what a drive that only the operating system formatted has been through; default: aged"
+    )
     driver: str | None = None
     sector_bytes: int | None = Field(None, ge=1, le=2**20)
     trim: bool | None = Field(None, description="freed addresses are told to the drive; default: as in the profile")

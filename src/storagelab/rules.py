@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from storagelab.errors import SpecError
 from storagelab.keys import Tables, checked, choices, shown
-from storagelab.model import Config
+from storagelab.model import OPERATING_SYSTEM, Config
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -156,6 +156,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
             hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
             yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
     yield from _drive_conflicts(config)
+    yield from _history_conflicts(config)
 
 
 def _drive_conflicts(config: Config) -> Iterator[SpecError]:
@@ -180,6 +181,19 @@ def _drive_conflicts(config: Config) -> Iterator[SpecError]:
             if drive not in members:
                 hint = choices(drive, members, "Its drives")
                 yield SpecError(f"{shown(drive)} is no drive of it", key=f"volumes.{name}.lost", hint=hint)
+
+
+def _history_conflicts(config: Config) -> Iterator[SpecError]:
+    """What a drive has been through outlives only the format that wipes nothing; raw I/O says it of all drives at once."""
+    for name, drive in ((name, drive) for name, drive in config.drives.items() if drive.history is not None):
+        key = f"drives.{name}.history"
+        if config.target.raw_io:
+            prepared = "formatted" if drive.history == "new" else drive.history
+            hint = f'Leave it out, and say prepared = "{prepared}" in [target]: it is of all drives.'
+            yield SpecError("is for databases, and target.engine is raw-io", key=key, hint=hint)
+        elif drive.format != OPERATING_SYSTEM:
+            hint = f'Leave it out, or say format = "{OPERATING_SYSTEM}".'
+            yield SpecError("a drive that its maker's utility formatted has none", key=key, hint=hint)
 
 
 _RAW_IO_KEYS = ("operation", "pattern", "block_bytes", "threads", "outstanding", "duration_s", "warm_up_s")

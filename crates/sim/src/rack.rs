@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::disk;
-use crate::flash::{self, Age};
+use crate::flash;
 use crate::outcome::{DiskOutcome, DriveOutcome, VolumeOutcome};
 use crate::rng::Rng;
-use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
+use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice};
 use crate::volume::{Device, DeviceParameters, Volume};
 
 /// What a drive has counted.
@@ -99,13 +99,13 @@ impl Rack {
         flash.try_for_each(|drive| drive.ftl().check())
     }
 
-    /// Puts all drives to rest before a run, and formats them if asked; if not, they are told that the files of the run before
-    /// are gone, which those that trim take notice of.
+    /// Puts all drives to rest before a run, and formats them if asked; if not, or if the operating system alone formats them,
+    /// they are told that the files of the run before are gone, which those that trim take notice of.
     pub(crate) fn rest(&mut self, seed: u64, format: bool) {
-        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+        for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
             let Some(drive) = drive else { continue };
             drive.rest(Rng::stream(seed, &format!("drive {name}")));
-            if format {
+            if format && choice.history.is_none() {
                 drive.format();
             } else {
                 drive.free_all();
@@ -168,15 +168,14 @@ impl Rack {
             .collect()
     }
 
-    /// Formats flash drives and makes them as old as asked.
-    pub(crate) fn prepare(
-        &mut self,
-        seed: u64,
-        age: impl Fn(&flash::Parameters) -> Option<Age>,
-    ) -> Result<(), Refusal> {
-        for (name, drive) in self.choices.keys().zip(&mut self.drives) {
+    /// Makes flash drives as old as their history says; those without one as old as `others` says.
+    pub(crate) fn prepare(&mut self, seed: u64, others: Option<Prepared>) -> Result<(), Refusal> {
+        for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
             let Some(Device::Flash(drive)) = drive else { continue };
-            let Some(age) = age(drive.parameters()) else { continue };
+            let history = choice.history.or(others);
+            let Some(age) = history.and_then(|history| history.age(drive.parameters())) else {
+                continue;
+            };
             let mut rng = Rng::stream(seed, &format!("age {name}"));
             drive.age(age, &mut rng).map_err(|what| Refusal {
                 place: format!("drives.{name}"),

@@ -15,12 +15,12 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::flash::Age;
 use crate::kernel::{Action, EventList, Ns, Port};
 use crate::outcome::{DriveOutcome, VolumeOutcome};
 use crate::rack::Rack;
 use crate::rng::Rng;
 use crate::run::BlockError;
+pub use crate::scenario::Prepared;
 use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 
@@ -38,24 +38,11 @@ pub struct RawScenario {
     pub drives: BTreeMap<String, DriveChoice>,
     /// Volumes by name.
     pub volumes: BTreeMap<String, VolumeChoice>,
-    /// What flash drives have been through before the first test. Disks are none the worse for it.
+    /// What flash drives without a history of their own have been through before the first test. Disks are none the worse for it.
     #[serde(default)]
     pub prepared: Prepared,
     /// What is tested, in order.
     pub tests: Vec<RawTest>,
-}
-
-/// What flash drives have been through.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Prepared {
-    /// Nothing: all they hold was freed. Reads find nothing then, and are faster than any data could be.
-    Formatted,
-    /// Every address written once, in order.
-    #[default]
-    Filled,
-    /// Years of writes at random.
-    Aged,
 }
 
 /// Whether a test reads or writes.
@@ -166,16 +153,7 @@ impl RawBlock {
     pub fn new(scenario: RawScenario) -> Result<Self, Refusal> {
         scenario.check()?;
         let mut rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
-        rack.prepare(scenario.seed, |parameters| match scenario.prepared {
-            Prepared::Formatted => None,
-            Prepared::Filled => Some(Age::Filled {
-                addresses: parameters.shape.logical_pages,
-            }),
-            Prepared::Aged => Some(Age::Steady {
-                addresses: parameters.shape.logical_pages,
-                free_blocks: parameters.cleaning.stop_blocks,
-            }),
-        })?;
+        rack.prepare(scenario.seed, Some(scenario.prepared))?;
         Ok(Self {
             scenario,
             rack,

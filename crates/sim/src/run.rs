@@ -64,13 +64,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// New drives, freshly formatted.
+    /// New drives, freshly formatted, but for those that have a history.
     ///
     /// # Errors
     /// What [`Scenario::check`] says.
     pub fn new(scenario: Scenario) -> Result<Self, Refusal> {
         scenario.check()?;
-        let rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
+        let mut rack = Rack::new(&scenario.drives, &scenario.volumes, scenario.scale, scenario.seed)?;
+        rack.prepare(scenario.seed, None)?;
         Ok(Self {
             scenario,
             rack,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use hardware::{DriveChoice, Profile};
+pub use hardware::{DriveChoice, Prepared, Profile};
 pub(crate) use hardware::{check as check_hardware, map_of};
 pub use server::{Costs, PfsLatch, PickFile, Server, Switches};
 

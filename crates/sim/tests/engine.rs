@@ -9,7 +9,7 @@ use serde_json::json;
 use storagelab_sim::engine::files::Layout;
 use storagelab_sim::rng::Rng;
 use storagelab_sim::run::{Block, BlockError};
-use world::{article_a, drive, float, off, outcomes, read, rest_of, run, waits};
+use world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
 
 /// Small enough for a debug build.
 const SMALL: u32 = 512;
@@ -293,4 +293,43 @@ fn a_drive_that_went_off_line_stays_so_also_over_a_rest_until_it_is_formatted() 
     let mut rested = Block::resume(read(&scenario), 1, &block.save_drives()).expect("it can be resumed");
     assert_eq!(failures(&mut block), [true, false]);
     assert_eq!(failures(&mut rested), [true, false]);
+}
+
+/// What only the operating system formats keeps what was on it: formatted before each run, it is no newer.
+#[test]
+fn a_drive_that_only_the_operating_system_formats_copies_more_than_one_that_its_maker_formatted_and_goes_on_doing_so() {
+    let copies = |history: Option<&str>| {
+        let mut runs = [run(1), run(1)];
+        for run in &mut runs {
+            run["format_before"] = json!(true);
+        }
+        let mut scenario = article_a(256, &runs);
+        scenario["drives"]["ssd"]["format"] = json!("basic");
+        scenario["drives"]["ssd"]["history"] = json!(history);
+        let made = outcomes(&scenario);
+        made.iter()
+            .map(|run| run.drives[0].write_amplification)
+            .collect::<Vec<_>>()
+    };
+    let [by_its_maker, new, filled, aged] = [None, Some("formatted"), Some("filled"), Some("aged")].map(copies);
+    assert_eq!(by_its_maker[0].to_bits(), new[0].to_bits(), "as it comes from the factory");
+    assert!(new[1] >= new[0], "nobody wipes it: {new:?}");
+    assert!(filled[0] > 1.05 && aged[0] > 1.5, "{filled:?} {aged:?}");
+    assert!(aged[1] > by_its_maker[1] + 0.3, "{aged:?} {by_its_maker:?}");
+}
+
+#[test]
+fn an_aged_drive_that_is_told_of_freed_addresses_is_as_new_once_a_file_system_is_put_on_it() {
+    let mut scenario = article_a(256, &[run(1)]);
+    scenario["drives"]["ssd"]["history"] = json!("aged");
+    scenario["drives"]["ssd"]["trim"] = json!(true);
+    assert!(off(outcomes(&scenario)[0].drives[0].write_amplification, 1.0) < 0.05);
+}
+
+#[test]
+fn a_disk_has_no_history() {
+    let mut scenario = article_a(256, &[run(1)]);
+    scenario["drives"]["ssd"] = json!({"profile": profile("scsi-15k-300"), "history": "aged"});
+    let refusal = Block::new(read(&scenario)).expect_err("a disk has none");
+    assert!(refusal.what.contains("history, which is for flash drives"), "{refusal}");
 }

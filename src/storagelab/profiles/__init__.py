@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from storagelab.errors import PreflightError
 from storagelab.keys import choices, dotted
+from storagelab.model import OPERATING_SYSTEM
 from storagelab.values import Frozen, Scalar
 
 Label = Literal["derived", "published", "fitted"]
@@ -117,11 +118,21 @@ class FlashProfile(_Drive):
     kind: Literal["flash"]
     geometry: Geometry
     formats: dict[str, Figure] = Field(min_length=1)
+    factory_format: Figure | None = Field(
+        None, description="the format in which it is made; needed if there are several"
+    )
     timing: Timing
     cleaning: Cleaning
     trim: Figure
     mapping: Mapping
     drivers: dict[str, Driver] = Field(min_length=1)
+
+    @property
+    def made_in(self) -> str | None:
+        """The format in which it is made; None if that is not known."""
+        if self.factory_format is not None:
+            return str(self.factory_format.value)
+        return next(iter(self.formats)) if len(self.formats) == 1 else None
 
     @property
     def sectors(self) -> tuple[int, ...]:
@@ -213,6 +224,12 @@ def _checked(content: dict[str, object]) -> Profile:
             raise ValueError(f"{name}.bounds: {wrong_bounds}")
     if not isinstance(profile, FlashProfile):
         return profile
+    if OPERATING_SYSTEM in profile.formats:
+        raise ValueError(
+            f"formats.{OPERATING_SYSTEM}: is what specs call a drive that its maker's utility never formatted"
+        )
+    if profile.factory_format is not None and profile.made_in not in profile.formats:
+        raise ValueError(f"factory_format: {profile.made_in!r} is none of its formats: {', '.join(profile.formats)}")
     if wrong := [size for size in profile.mapping.worst_case_bytes if not size.isdigit()]:
         raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is no size of a sector in bytes")
     return profile

@@ -159,10 +159,16 @@ pub struct DriveProfile {
     /// What kind of drive it is: `flash`.
     #[serde(default = "flash", skip_serializing)]
     pub kind: String,
+    /// What one costs, for whoever has to choose; nothing here depends on it.
+    #[serde(default, skip_serializing)]
+    pub price_usd: Option<Figure<f64>>,
     /// What it is built of.
     pub geometry: Geometry,
     /// Usable bytes in each of its formats.
     pub formats: BTreeMap<String, Figure<u64>>,
+    /// The format in which it is made: that of a drive which nothing but an operating system ever formatted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factory_format: Option<Figure<String>>,
     /// How long things take.
     pub timing: Timing,
     /// How blocks are won back.
@@ -209,6 +215,9 @@ impl DriveProfile {
     fn resolve(&self, setup: &Setup) -> Result<Parameters, String> {
         if setup.scale == 0 {
             return Err("scale is 0: 1 is life-size, more is smaller".to_owned());
+        }
+        if let Some(factory_format) = &self.factory_format {
+            pick("format", &self.formats, &factory_format.value).map_err(|what| format!("factory_format: {what}"))?;
         }
         let driver = pick("driver", &self.drivers, &setup.driver)?;
         let shape = self.shape(setup)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::check::refuse;
 use super::{Refusal, Scenario};
 use crate::disk::{DiskProfile, Order};
-use crate::flash::{DriveProfile, Setup};
+use crate::flash::{Age, DriveProfile, Parameters, Setup};
 use crate::volume::{DeviceParameters, StripeMap, VolumeChoice};
 
 /// A drive's profile, by what kind of drive it is.
@@ -18,6 +18,35 @@ pub enum Profile {
     Flash(Box<DriveProfile>),
     /// Turning platters.
     Disk(Box<DiskProfile>),
+}
+
+/// What flash drives have been through.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prepared {
+    /// Nothing: all they hold was freed. Reads find nothing then, and are faster than any data could be.
+    Formatted,
+    /// Every address written once, in order.
+    #[default]
+    Filled,
+    /// Years of writes at random.
+    Aged,
+}
+
+impl Prepared {
+    /// The age of a drive that has been through it; nothing if it is as new.
+    #[must_use]
+    pub fn age(self, drive: &Parameters) -> Option<Age> {
+        let addresses = drive.shape.logical_pages;
+        match self {
+            Self::Formatted => None,
+            Self::Filled => Some(Age::Filled { addresses }),
+            Self::Aged => Some(Age::Steady {
+                addresses,
+                free_blocks: drive.cleaning.stop_blocks,
+            }),
+        }
+    }
 }
 
 /// A drive: its profile, and what is chosen of it.
@@ -41,6 +70,11 @@ pub struct DriveChoice {
     /// Flash: memory of the host that the drive's map may take; nothing for as much as it likes.
     #[serde(default)]
     pub host_ram_bytes: Option<u64>,
+    /// Flash: what the drive has been through, if nothing but the operating system formats it. That puts a file system on the
+    /// drive and frees nothing: what was written stays, now and before each run, unless the drive is told of freed addresses.
+    /// Nothing for a drive whose maker's utility formatted it.
+    #[serde(default)]
+    pub history: Option<Prepared>,
     /// Disk: in which order it serves its queue; nothing for what the profile says.
     #[serde(default)]
     pub order: Option<Order>,
@@ -74,6 +108,7 @@ impl DriveChoice {
                     ("sector_bytes", self.sector_bytes.is_some()),
                     ("trim", self.trim.is_some()),
                     ("host_ram_bytes", self.host_ram_bytes.is_some()),
+                    ("history", self.history.is_some()),
                 ];
                 if let Some((name, _)) = flash_only.iter().find(|(_, given)| *given) {
                     return Err(format!(

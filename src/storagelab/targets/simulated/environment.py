@@ -54,6 +54,13 @@ def _volume(volume: Mapping[str, Any], said: VolumeConfig) -> dict[str, object]:
     return {"drives": ", ".join(said.drives or ()), **told, **lost}
 
 
+_HISTORIES = {
+    "formatted": "none: as it comes from the factory",
+    "filled": "every address written once, in order",
+    "aged": "years of writes at random",
+}
+
+
 def _drive(drive: Mapping[str, Any]) -> dict[str, object]:
     profile = drive["profile"]
     if profile["kind"] == "disk":
@@ -64,10 +71,12 @@ def _drive(drive: Mapping[str, Any]) -> dict[str, object]:
             "sector_bytes": profile["platters"]["sector_bytes"]["value"],
             "order": drive["order"] or profile["electronics"]["order"]["value"],
         }
+    history = {"history": _HISTORIES[drive["history"]]} if "history" in drive else {}
     return {
         "title": profile["title"],
         "profile": profile["name"],
-        "format": drive["format"],
+        "format": f"{drive['format']}, by the operating system alone" if history else drive["format"],
+        **history,
         "usable_bytes": profile["formats"][drive["format"]]["value"],
         "driver": drive["driver"],
         "sector_bytes": drive["sector_bytes"],

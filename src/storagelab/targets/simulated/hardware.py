@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from storagelab import profiles
 from storagelab.errors import PreflightError
-from storagelab.model import Config, DriveConfig, VolumeConfig
-from storagelab.profiles import DiskProfile, Profile
+from storagelab.model import OPERATING_SYSTEM, Config, DriveConfig, VolumeConfig
+from storagelab.profiles import DiskProfile, FlashProfile, Profile
 
 T = TypeVar("T", str, int)
 
@@ -27,7 +27,8 @@ def hardware(configs: Sequence[Config], folder: Path) -> Hardware:
     names = [name for name in config.volumes if any(name in one.volumes_used for one in configs)]
     volumes = {name: _volume(config, config.volumes[name]) for name in names}
     members = dict.fromkeys(drive for name in names for drive in drives_of(config, config.volumes[name]))
-    made = {name: _drive(name, config.drives[name], folder) for name in dict.fromkeys(singles[one] for one in members)}
+    used, raw_io = dict.fromkeys(singles[one] for one in members), config.target.raw_io
+    made = {name: _drive(name, config.drives[name], folder, raw_io) for name in used}
     return {"drives": {single: made[singles[single]] for single in members}, "volumes": volumes}
 
 
@@ -54,7 +55,7 @@ def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
     return said
 
 
-def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
+def _drive(name: str, drive: DriveConfig, folder: Path, raw_io: bool) -> dict[str, object]:
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
     if isinstance(profile, DiskProfile):
@@ -69,7 +70,7 @@ def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
             )
     return {
         "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
-        "format": _choice(f"{key}.format", drive.format, tuple(profile.formats), profile),
+        **_format(key, drive, profile, raw_io),
         "driver": _choice(f"{key}.driver", drive.driver, tuple(profile.drivers), profile),
         "sector_bytes": _choice(f"{key}.sector_bytes", drive.sector_bytes, profile.sectors, profile),
         "trim": drive.trim,
@@ -77,8 +78,25 @@ def _drive(name: str, drive: DriveConfig, folder: Path) -> dict[str, object]:
     }
 
 
+_HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
+"""What the core calls them (crates/sim/src/scenario/hardware.rs)."""
+
+
+def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
+    """The format, and what the drive has been through before, which its maker's formats wipe; raw I/O says it itself."""
+    if drive.format != OPERATING_SYSTEM:
+        there = tuple(profile.formats)
+        return {"format": _choice(f"{key}.format", drive.format, there, profile, also=f"; or {OPERATING_SYSTEM}")}
+    if profile.made_in is None:
+        hint = f"Add it to the profile: [factory_format], its value one of {', '.join(profile.formats)}."
+        problem = f"in which of its formats {profile.title} is made is not known"
+        raise PreflightError(problem, key=f"{key}.format", hint=hint)
+    history = {} if raw_io else {"history": _HISTORIES[drive.history or "aged"]}
+    return {"format": profile.made_in, **history}
+
+
 def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, object]:
-    for name in ("format", "driver", "sector_bytes", "trim", "host_ram_bytes"):
+    for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes"):
         if getattr(drive, name) is not None:
             hint = f"Leave it out: {profile.title} is a disk."
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
@@ -93,6 +111,8 @@ def _not_of_its_kind(figure: str, value: object) -> str:
     """What a profile's figure must be if it is something else; nothing if it is of its kind."""
     if figure == "trim":
         return "" if isinstance(value, bool) else "true or false"
+    if figure == "factory_format":
+        return "" if isinstance(value, str) else "the name of a format"
     if figure in _WORDS:
         return "" if value in _WORDS[figure] else " or ".join(_WORDS[figure])
     if figure == "price_usd":
@@ -103,9 +123,9 @@ def _not_of_its_kind(figure: str, value: object) -> str:
     return "" if whole else f"a whole number from 0 to {most}"
 
 
-def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile) -> T:
+def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
     """What was chosen, or the only one there is."""
-    known = ", ".join(map(str, there))
+    known = ", ".join(map(str, there)) + also
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
     if chosen is not None and chosen not in there:

@@ -65,7 +65,15 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
                 mapped[drive] = data_bytes * _drive_share(volume)
             elif config.target.prepared != "formatted":
                 mapped[drive] = _usable_bytes(content["drives"][drive])
+    for drive in mapped:
+        if content["drives"][drive].get("history", "formatted") != "formatted" and not _trims(content["drives"][drive]):
+            mapped[drive] = _usable_bytes(content["drives"][drive])
     return mapped
+
+
+def _trims(drive: Mapping[str, Any]) -> bool:
+    """Whether putting a file system on it frees all of it."""
+    return bool(drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"])
 
 
 def _log_bytes(content: Mapping[str, Any], config: Config) -> float:

@@ -18,8 +18,9 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 5] = [
     shipped!("iodrive-320"),
+    shipped!("iodrive-duo-640"),
     shipped!("sata-870-evo-1tb"),
     shipped!("nvme4-980-pro-1tb"),
     shipped!("nvme5-t700-2tb"),
@@ -156,6 +157,19 @@ fn a_lone_read_of_a_database_page_takes_what_the_profile_adds_up_to() {
         done - second,
         15_000 + 50_000 + 11_703,
         "command, die, 8192 bytes at 700 MB/s"
+    );
+}
+
+#[test]
+fn a_factory_format_that_there_is_not_is_refused_by_name() {
+    let mut profile = profile("iodrive-320");
+    let factory = profile.factory_format.as_mut().expect("it has one");
+    factory.value = "plain".to_owned();
+    assert_eq!(
+        profile
+            .parameters(&setup("basic", "2.2.3", 512, 64))
+            .expect_err("there is no such format"),
+        "drive profile 'iodrive-320': factory_format: no format 'plain'; there is: basic, improved-write, maximum-write"
     );
 }
 
