@@ -312,7 +312,11 @@ fn a_drive_that_only_the_operating_system_formats_copies_more_than_one_that_its_
             .collect::<Vec<_>>()
     };
     let [by_its_maker, new, filled, aged] = [None, Some("formatted"), Some("filled"), Some("aged")].map(copies);
-    assert_eq!(by_its_maker[0].to_bits(), new[0].to_bits(), "as it comes from the factory");
+    assert_eq!(
+        by_its_maker[0].to_bits(),
+        new[0].to_bits(),
+        "as it comes from the factory"
+    );
     assert!(new[1] >= new[0], "nobody wipes it: {new:?}");
     assert!(filled[0] > 1.05 && aged[0] > 1.5, "{filled:?} {aged:?}");
     assert!(aged[1] > by_its_maker[1] + 0.3, "{aged:?} {by_its_maker:?}");
