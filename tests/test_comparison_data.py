@@ -52,6 +52,16 @@ def test_the_factor_that_does_most_comes_first():
     assert comparison_data.speed_up_title(story(), LOG) == "Speed-up against log on a"
 
 
+def test_of_more_levels_than_there_are_lines_each_has_a_panel_for_its_speed_up():
+    levels = [f"configuration {number}" for number in range(19)]
+    experiment = make_experiment({"storage": levels, FILES: [1, 2]}, 3)
+    plan = make_plan(experiment)
+    findings = analyse(experiment, plan, make_runs(experiment, plan))
+    data = comparison_data.speed_ups(findings, "storage")
+    assert (data.panels, data.lines, data.hidden_lines) == (levels[1:], [""], 0)
+    assert [row["panel"] for row in data.rows if row["x"] == "2"] == levels[1:]
+
+
 def with_drives(findings: Findings, written: dict[int, float]) -> Findings:
     def state(files: object) -> DriveState:
         return DriveState(drive="ssd", quantity="write_amplification", mean=Estimate(value=written[int(str(files))]))

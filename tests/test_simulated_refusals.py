@@ -69,7 +69,11 @@ def refused(tmp_path, monkeypatch, capfd):
             '"iodrive-32"',
             "drives.ssd.profile: no profile is named 'iodrive-32' Did you mean iodrive-320?",
         ),
-        ('"maximum-write"]', '"maximum"]', "has no 'maximum' It has: basic, improved-write, maximum-write; or operating-system."),
+        (
+            '"maximum-write"]',
+            '"maximum"]',
+            "has no 'maximum' It has: basic, improved-write, maximum-write; or operating-system.",
+        ),
         ('"2.2.3"', '"3.0"', "drives.ssd.driver: Fusion-io ioDrive 320 GB MLC has no '3.0' It has: 1.2.7, 2.2.3."),
         (
             "sector_bytes = 512",

@@ -167,6 +167,20 @@ def test_levels_that_are_long_labels_are_wrapped_and_their_numbers_kept():
     assert "firmware 2.2" in text
 
 
+def test_one_factor_of_long_labels_is_wrapped_and_the_others_keep_their_columns():
+    labels = ["two SCSI RAID-10, log on SATA RAID-10", "data round robin over two SSDs, log on the first, basic"]
+    findings = make_findings(
+        {"storage": labels, FILES: [1, 16]},
+        {(d, x): 1300.0 + x for d in labels for x in (1, 16)},
+        verdict="best-set",
+        tied=[(labels[1], 1)],
+    )
+    lines = shown(print_findings, findings).splitlines()
+    assert any(line.split()[:2] == ["data", "files"] and "storage" in line for line in lines)
+    assert any(line.strip().startswith("16  two SCSI RAID-10, log on") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
 def test_brackets_in_a_label_are_no_markup():
     findings = make_findings({"driver": ["[red]x[/red]", "[/]"]}, {"[red]x[/red]": 3.0, "[/]": 2.0}, verdict="winner")
     assert "[red]x[/red]" in shown(print_findings, findings, terminal=True)
@@ -257,7 +271,23 @@ def test_a_long_plan_shows_forty_cells_and_counts_the_rest():
     text = shown(print_plan, *planned({FILES: list(range(1, 51))}))
     assert "cell-040" in text
     assert "cell-041" not in text
-    assert "... and 10 more" in text
+    assert "... and 10 more; --all lists them" in text
+
+
+def test_a_whole_plan_shows_every_cell_and_every_run_in_its_order():
+    experiment, plan, facts = planned({FILES: list(range(1, 51))})
+    out = io.StringIO()
+    print_plan(Console(file=out, width=80), experiment, plan, facts, whole=True)
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    start = lines.index(["run", "repetition", "cell", "data", "files"])
+    listed = lines[start + 1 : start + 1 + len(plan.runs)]
+    files = {cell.cell_id: str(cell.levels[FILES]) for cell in plan.cells}
+    assert listed == [
+        [str(number), str(run.repetition), run.cell_id, files[run.cell_id]]
+        for number, run in enumerate(plan.runs, start=1)
+    ]
+    assert ["cell-050", "50"] in lines
+    assert "... and" not in out.getvalue()
 
 
 def test_a_plan_that_is_all_stored_needs_no_time():

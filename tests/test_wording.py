@@ -266,6 +266,26 @@ def test_each_factor_has_its_say_with_all_else_the_same():
     assert "95 % CI 3 % less to 3 % more" in log
 
 
+def test_of_very_many_levels_the_ends_are_told_and_the_rest_counted():
+    levels = [f"s{number}" for number in range(12)]
+    effects = [
+        *(make_effect("storage", f"s{number}", "s0", (0.2, 0.2 + number / 20, 0.9)) for number in range(1, 10)),
+        make_effect("storage", "s10", "s0", (1.1, 1.2, 1.3)),
+        make_effect("storage", "s11", "s0", (0.9, 1.0, 1.1)),
+    ]
+    findings = make_findings(
+        {"storage": levels, FILES: [1, 4]},
+        {(level, files): 3.0 for level in levels for files in (1, 4)},
+        verdict="indistinguishable",
+        effects=effects,
+    )
+    (said,) = [line for line in w.sentences(findings) if "against storage = s0" in line]
+    assert "9 of the 11 others took less time, from 35 % less time" in said
+    assert "with storage = s9 to 75 % less time" in said
+    assert "1 of the 11 others took 20 % more time" in said
+    assert said.endswith("1 can't be told apart from it.")
+
+
 def test_no_sentence_ever_calls_two_layouts_equal():
     for verdict in ("indistinguishable", "best-set", "winner"):
         findings = make_findings(

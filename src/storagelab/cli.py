@@ -68,13 +68,17 @@ def _err() -> Console:
 
 
 @app.command()
-def plan(spec_file: SpecArgument, results: ResultsOption = DEFAULT_RESULTS) -> None:
+def plan(
+    spec_file: SpecArgument,
+    results: ResultsOption = DEFAULT_RESULTS,
+    all_: Annotated[bool, typer.Option("--all", help="List all cells, and every run in its order.")] = False,
+) -> None:
     """Show what a spec would do: cells, runs, order, disk space, time. Touches nothing."""
     experiment = spec.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     found = _look(experiment, expanded, _site(experiment, folder))
-    terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment))
+    terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment), all_)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from storagelab.findings import Findings
 from storagelab.model import Run
-from storagelab.report import comparison_data, figure_data, palette, raw_io_data, series_data
+from storagelab.report import best_case_data, comparison_data, figure_data, palette, raw_io_data, series_data
 from storagelab.report.figure_data import Figure
 from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, to_png, to_svg
 
@@ -49,6 +49,12 @@ def figures(findings: Findings, runs: Sequence[Run]) -> list[Drawn]:
     where = findings.provenance or "nothing measured yet"
     makers: tuple[tuple[str, str, Figure, _Maker], ...] = (
         ("completion-time", "Completion time", figure_data.completion_time(findings), _completion_time),
+        (
+            best_case_data.NAME,
+            best_case_data.title(findings),
+            best_case_data.best_case(findings),
+            _best_case,
+        ),
         *((rate.name, rate.title, raw_io_data.rates(findings, rate), _rates(rate.unit)) for rate in raw_io_data.RATES),
         (
             "write-amplification",
@@ -97,6 +103,14 @@ def _completion_time(data: Figure, where: str, title: str, subtitle: str, form: 
     return finished(title, f"{subtitle}; {note}", layers, rows, data.panels, form, height_px)
 
 
+def _best_case(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
+    fields = ("mean_s", "low_s", "high_s")
+    y = {"type": "quantitative", "scale": {"domain": _domain(data, fields, 0.0), "zero": True}}
+    layers = _means(data, where, form, fields, y, f"completion time, s ({where})")
+    rows = _dodged_rows(data, fields)
+    return finished(title, subtitle, layers, rows, data.panels, form, form.height_px * 3 // 4)
+
+
 def _rates(unit: str) -> _Maker:
     def make(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
         fields = ("mean", "low", "high")
@@ -114,7 +128,8 @@ def _speed_ups(data: Figure, where: str, title: str, subtitle: str, form: Form) 
     layers = [_rule_at(1.0), *_means(data, where, form, fields, y, f"times as fast ({where})")]
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
     note = f"{subtitle}{of}; above the dashed line is faster"
-    return finished(title, note, layers, _dodged_rows(data, fields), data.panels, form, form.height_px * 3 // 4)
+    height_px = form.height_px * 3 // 4 if len(data.panels) < 2 else _height_px(data, form)
+    return finished(title, note, layers, _dodged_rows(data, fields), data.panels, form, height_px)
 
 
 def _write_amplification(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
@@ -200,7 +215,7 @@ def _dodged(data: Figure, where: str, form: Form) -> Spec:
         return places
     key = {"field": "line", "type": "nominal", "sort": data.lines}
     columns = _legend_columns(data.lines, form)
-    legend = {"title": f"{data.arrangement.line_title} ({where})", "columns": columns, "symbolOpacity": 1,
+    legend = {"title": f"{data.legend or data.arrangement.line_title} ({where})", "columns": columns, "symbolOpacity": 1,
               "labelLimit": _label_limit(columns, form)}  # fmt: skip
     colours, shapes = list(data.colours.values()), list(palette.SHAPES[: len(data.lines)])
     return places | {
@@ -224,6 +239,8 @@ def time_domain(data: Figure) -> tuple[list[float], bool]:
 
 def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
     top = max(1.0, *(float(row["high"] or 0) for row in data.rows))
+    low_panels = len(data.panels) > MANY_PANELS
+    share = "share of time" if low_panels else "share of connections × elapsed"
     y = {
         "type": "quantitative",
         "scale": {"domain": [0, top]},
@@ -239,7 +256,7 @@ def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> S
         "mark": {"type": "bar", "stroke": palette.GROUND, "strokeWidth": 1},
         "encoding": _TIP | {
             "x": x | {"scale": x["scale"] | {"paddingInner": 0.22, "paddingOuter": 0.12}},
-            "y": y | {"field": "low", "title": f"share of connections × elapsed ({where})"},
+            "y": y | {"field": "low", "title": f"{share} ({where})"},
             "y2": {"field": "high"},
             "color": colour,
         },
@@ -249,8 +266,11 @@ def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> S
         text = {"x": x, "y": y | {"field": "middle"}, "text": {"field": "label"},
                 "color": {"field": "ink", "type": "nominal", "scale": None}}  # fmt: skip
         mark = {"type": "text", "fontSize": form.font_px - 2, "aria": False}
-        layers.append({"transform": [{"filter": "datum.label !== ''"}], "mark": mark, "encoding": text})
+        tall = "datum.share >= 0.1" if low_panels else "datum.label !== ''"
+        layers.append({"transform": [{"filter": tall}], "mark": mark, "encoding": text})
     height_px = max(form.height_of(len(data.panels)), 250)
+    if low_panels:
+        height_px = height_px * 3 // 5
     return finished(title, subtitle, layers, data.rows, data.panels, form, height_px)
 
 

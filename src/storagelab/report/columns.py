@@ -19,7 +19,8 @@ _BREAK = "\u00a0"
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: may break its lines."""
+    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: may break its lines, and other
+    columns go before it has less than `least` characters."""
 
     heading: str
     cells: Sequence[str]
@@ -27,6 +28,7 @@ class Column:
     right: bool = True
     wraps: bool = False
     style: str = ""
+    least: int = _NARROWEST_WRAPPED
 
     @property
     def width(self) -> int:
@@ -42,7 +44,7 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _width(columns: Sequence[Column]) -> int:
-    natural = sum(min(column.width, _NARROWEST_WRAPPED) if column.wraps else column.width for column in columns)
+    natural = sum(min(column.width, column.least) if column.wraps else column.width for column in columns)
     return natural + GAP * (len(columns) - 1)
 
 

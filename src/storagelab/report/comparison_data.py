@@ -33,36 +33,38 @@ def compared_factors(findings: Findings) -> list[str]:
 
 
 def speed_ups(findings: Findings, factor: str) -> Figure:
-    """Rows `speed_up`, `low`, `high` per level of `factor` (line) and level of the axis: time of the first level over
-    its time, so that 2 is twice as fast."""
+    """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over its time,
+    so that 2 is twice as fast. A level is a line; of more than there are lines, each has a panel."""
     places = arranging.arrange(findings)
     effects = [effect for effect in findings.speed_ups if effect.factor == factor]
     moves: dict[str, float] = {}
     for effect in effects:
         line = value_text(effect.level)
         moves[line] = max(moves.get(line, 0.0), abs(math.log(effect.ratio.value)))
-    lines = choose(
-        list(moves), sorted(moves, key=lambda line: -moves[line])[: arranging.MAX_LINES], arranging.MAX_LINES
-    )
+    many = len(moves) > arranging.MAX_LINES
+    most = arranging.MAX_PANELS_OF_ONE_FACTOR if many else arranging.MAX_LINES
+    levels = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:most], most)
+    lines, panels = ([""], levels) if many else (levels, [""])
     of_factor = next(one for one in findings.factors if one.name == factor)
     axis = places.x.name if places.x else ""
     return Figure(
-        rows=[_speed_up(effect, axis) for effect in effects if value_text(effect.level) in lines],
+        rows=[_speed_up(effect, axis, many) for effect in effects if value_text(effect.level) in levels],
         arrangement=Arrangement(x=places.x, lines=(of_factor,), panels=()),
         x_levels=places.x_levels(findings.cells),
         lines=lines,
-        panels=[""],
+        panels=panels,
         colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_lines=len(moves) - len(lines),
+        hidden_lines=len(moves) - len(levels),
     )
 
 
-def _speed_up(effect: Effect, axis: str) -> Row:
+def _speed_up(effect: Effect, axis: str, in_panels: bool) -> Row:
     ratio = inverse(effect.ratio)
     where = phrase(axis, [effect.at[axis]])
     what = f"{value_text(effect.level)} against {value_text(effect.baseline)} with {where}"
     return {
-        "x": value_text(effect.at[axis]), "line": value_text(effect.level), "panel": "",
+        "x": value_text(effect.at[axis]), "line": "" if in_panels else value_text(effect.level),
+        "panel": value_text(effect.level) if in_panels else "",
         "speed_up": ratio.value, "low": ratio.low, "high": ratio.high, "what": what,
         "judged": _judged(effect), "tip": f"{what}: {speed_up_text(effect)}; {_judged(effect)}",
     }  # fmt: skip

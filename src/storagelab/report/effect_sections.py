@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storagelab.findings import Dependence, Findings
-from storagelab.report import comparison_data, numbers, wording
+from storagelab.report import comparison_data, figure_data, numbers, wording
 from storagelab.report.charts import Drawn
 from storagelab.report.figures import block, effect_columns, effect_row, plural
 from storagelab.report.markup import Column, Markup, fold, table, tag
@@ -17,9 +17,13 @@ def effects(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     """What each level does against its factor's baseline: all else the same, then at single levels of others."""
     chart = drawn.get("effects")
     words = (
-        "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
-        "interval that crosses it leaves the direction open."
+        f"Each level against the first of its factor{_baselines(findings)}, all else the same. Points left of the dashed "
+        "line are faster; an interval that crosses it leaves the direction open."
     )
+    if chart and chart.data.hidden_lines:
+        words += (
+            f" {plural(chart.data.hidden_lines, 'more comparison is', 'more comparisons are')} in the download alone."
+        )
     parts = [block(chart, findings, words)] if chart else []
     parts += _speed_ups(findings, drawn)
     parts += [_best_levels(findings, found) for found in findings.dependences]
@@ -31,6 +35,14 @@ def effects(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
         content = table(caption, effect_columns(), [effect_row(effect) for effect in shown])
         parts.append(fold(f"At single levels of the other factors: {plural(len(at), 'comparison')}", content))
     return Markup("".join(parts))
+
+
+def _baselines(findings: Findings) -> str:
+    """What levels are held against, where their own names leave no room for it in the chart."""
+    first = {effect.factor: effect.baseline for effect in findings.effects if not effect.at}
+    if all(len(figure_data.effect_text(effect)) <= figure_data.LONGEST_EFFECT for effect in findings.effects):
+        return ""
+    return f" ({'; '.join(wording.level_text({name: level}) for name, level in first.items())})"
 
 
 def _best_levels(findings: Findings, found: Dependence) -> Markup:
@@ -62,7 +74,7 @@ def _speed_ups(findings: Findings, drawn: Mapping[str, Drawn]) -> list[Markup]:
         averaged, hidden, lines = comparison_data.averaged(findings, factor), chart.data.hidden_lines, chart.data.lines
         tested = not any(effect.across_blocks for effect in findings.speed_ups if effect.factor == factor)
         words = [
-            f"Of {lines[0]}: time" if len(lines) == 1 else "Time",
+            f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
             "of the level named above over that of another; above the dashed line is faster.",
             "Intervals hold together at 95 %."
             if tested

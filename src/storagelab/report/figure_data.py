@@ -19,7 +19,9 @@ from storagelab.waits import Category
 Row = dict[str, str | float | int | bool | None]
 MAX_WAIT_TYPES = 8
 MAX_RAW_POINTS = 1_500
-MAX_EFFECTS = 16
+MAX_EFFECTS = 32
+LONGEST_EFFECT = 60
+"""Characters of a comparison; where one is longer, none names its baseline, which the chart then says once."""
 OTHER_WAITS = "smaller waits"
 REMAINDER = "finished early or unexplained"
 
@@ -38,6 +40,7 @@ class Figure:
     hidden_panels: int = 0
     hidden_lines: int = 0
     hidden_points: int = 0
+    legend: str = ""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ def waits(findings: Findings) -> Figure:
         cells = [cell.model_copy(update={"waits": in_classes(cell.waits)}) for cell in cells]
     must = [places.others_of(cell) for cell in must_show(findings)]
     all_panels = in_order(map(places.others_of, cells))
-    panels = choose(all_panels, must, arranging.MAX_PANELS)
+    panels = choose(all_panels, must, arranging.MAX_PANELS if places.lines else places.most_panels)
     shown = [cell for cell in cells if places.others_of(cell) in panels]
     colours = _wait_colours(cells)
     return Figure(
@@ -205,9 +208,10 @@ def effects(findings: Findings) -> Figure:
     """One row per level against its factor's baseline, over all cells: change of completion time in per cent."""
     overall = [effect for effect in findings.effects if not effect.at]
     shown = overall[:MAX_EFFECTS]
+    short = any(len(effect_text(effect)) > LONGEST_EFFECT for effect in shown)
     rows: list[Row] = [
         {
-            "effect": effect_text(effect),
+            "effect": f"{factor_text(effect.factor)}: {value_text(effect.level)}" if short else effect_text(effect),
             "change_percent": 100 * (effect.ratio.value - 1),
             "low_percent": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
             "high_percent": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),

@@ -7,7 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 
 from storagelab.findings import Effect, Findings
-from storagelab.report import charts, comparison_data, figure_data, numbers, palette, raw_io_data, series_data, wording
+from storagelab.report import (
+    best_case_data,
+    charts,
+    comparison_data,
+    figure_data,
+    numbers,
+    palette,
+    raw_io_data,
+    series_data,
+    wording,
+)
 from storagelab.report.charts import Drawn
 from storagelab.report.figure_data import Row
 from storagelab.report.markup import Column, Markup, fold, table, tag, trusted
@@ -94,14 +104,19 @@ def _say_rows(rows: Sequence[Row], _findings: Findings) -> str:
     """Of few marks all, of many the ends."""
     if len(rows) <= MAX_SAID:
         return "; ".join(str(row["tip"]) for row in rows) + "."
-    low, high = (pick(rows, key=lambda row: float(row.get("speed_up") or row.get("mean") or 0)) for pick in (min, max))
+    low, high = (pick(rows, key=_said_value) for pick in (min, max))
     return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+def _said_value(row: Row) -> float:
+    return float(row.get("speed_up") or row.get("mean") or row.get("mean_s") or 0)
 
 
 _RATES = [rate.name for rate in raw_io_data.RATES]
 _SPEED_UPS = [f"speed-up-{number}" for number in range(1, comparison_data.MAX_SPEED_UPS + 1)]
 _LABELS: dict[str, Callable[[Sequence[Row], Findings], str]] = {
     "completion-time": _say_times,
+    best_case_data.NAME: _say_rows,
     "waits": _say_waits,
     "effects": _say_effects,
     "write-amplification": _say_rows,
@@ -142,6 +157,18 @@ def _time_table(drawn: Drawn, findings: Findings) -> _Table:
         values = [f"{point.value:.4g}" for point in runs[:50]] + (["…"] if len(runs) > 50 else [])
         means = [_plain(row[key]) for key in ("mean_s", "low_s", "high_s")]
         rows.append([names[str(row["cell_id"])], *means, "  ".join(values)])
+    return columns, rows
+
+
+def _best_case_table(drawn: Drawn, _findings: Findings) -> _Table:
+    """The first configuration and the fastest, level by level of the axis."""
+    columns = [Column(drawn.data.arrangement.x_title), Column("which", "text"), Column("configuration", "prose"),
+               Column("mean, s"), Column("95 % from, s"), Column("to, s"), Column("against the first", "text")]  # fmt: skip
+    rows = []
+    for row in drawn.data.rows:
+        which = "fastest" if row["line"] == drawn.data.lines[1] else "first"
+        figures = [_plain(row[key]) for key in ("mean_s", "low_s", "high_s")]
+        rows.append([str(row["x"]), which, str(row["name"]), *figures, str(row["against"])])
     return columns, rows
 
 
@@ -221,6 +248,7 @@ def _plain(value: str | float | int | None) -> str:
 
 _TABLES: dict[str, Callable[[Drawn, Findings], _Table]] = {
     "completion-time": _time_table,
+    best_case_data.NAME: _best_case_table,
     "waits": _wait_share_table,
     "effects": _effect_table,
     "write-amplification": _drive_table,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -21,6 +22,7 @@ from storagelab.waits import TableRow
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it
 _FIRST_RUNS_SHOWN = 6
+_LONG_LEVEL = 30
 _LEFT = ("verdict", "against the best (95 % CI)", "WaitType", "In SQL Server")
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
@@ -54,12 +56,21 @@ def _print_cells(console: Console, findings: Findings) -> None:
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        levels = [w.level_text(cell.levels) for cell in cells]
-        columns = [Column("cell", levels, right=False, wraps=True), *columns[len(findings.factors) :]]
+        columns = _narrow(columns, [w.level_text(cell.levels) for cell in cells], len(findings.factors))
     styles = [_STYLES.get(w.verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]
     print_table(console, columns, rows_styled=styles)
     if left_out:
         print_paragraph(console, f"... and {left_out} slower cells; the report has them all.", first="  ")
+
+
+def _narrow(columns: Sequence[Column], levels: Sequence[str], factors: int) -> list[Column]:
+    """The columns of cells where they are too wide: one factor of long words is wrapped, more become one column."""
+    long = [column for column in columns[:factors] if column.width > _LONG_LEVEL]
+    rest = columns[factors:]
+    if len(long) != 1 or sum(column.width for column in columns[:factors] if column not in long) > _LONG_LEVEL:
+        return [Column("cell", levels, right=False, wraps=True), *rest]
+    wrapped = replace(long[0], right=False, wraps=True, least=_LONG_LEVEL)
+    return [*(wrapped if column is long[0] else column for column in columns[:factors]), *rest]
 
 
 _STYLES = {"best": "green", "tied": "green", "slower": ""}
@@ -131,15 +142,18 @@ def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts) -> None:
-    """What `run` would do: cells, runs and their order, server, disk space, time. Nothing is touched to know it."""
+def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
+    """What `run` would do: cells, runs and their order, server, disk space, time. Nothing is touched to know it.
+
+    Of many cells the first are shown, and of the runs the first few; `whole` shows all cells, and every run in its order.
+    """
     question = f": {experiment.question}" if experiment.question else ""
     print_paragraph(console, experiment.name + question, style="bold")
     _blank(console)
     pairs = [
         ("Runs", _runs_text(experiment, plan, facts)),
         ("Order", _order_text(experiment, plan)),
-        ("First", _first_runs_text(plan)),
+        ("First", "" if whole else _first_runs_text(plan)),
         ("Server", facts.server),
         *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
@@ -147,7 +161,9 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
     for name, text in pairs:
         if text:
             print_paragraph(console, text, first=f"{name:<8}")
-    _print_planned_cells(console, experiment, plan)
+    _print_planned_cells(console, experiment, plan, len(plan.cells) if whole else _CELLS_SHOWN)
+    if whole:
+        _print_planned_runs(console, experiment, plan)
     _print_volumes(console, [VolumeFacts(*volume) for volume in facts.volumes])
     if facts.warnings:
         _blank(console)
@@ -212,21 +228,42 @@ def _time_text(plan: Plan, facts: PlanFacts) -> str:
     return f"about {w.duration(facts.estimate_s)}{basis}"
 
 
-def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan) -> None:
-    cells = plan.cells[:_CELLS_SHOWN]
+def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan, most: int) -> None:
+    cells = plan.cells[:most]
     _blank(console)
     identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
+    _print_levels(console, experiment, [identity], cells)
+    if len(plan.cells) > len(cells):
+        more = w.count(len(plan.cells) - len(cells))
+        print_paragraph(console, f"... and {more} more; --all lists them, and every run in its order", first="  ")
+
+
+def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) -> None:
+    """Every run in its order, and the block it is in where there are several."""
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    columns = [
+        Column("run", [w.count(number) for number in range(1, len(plan.runs) + 1)]),
+        Column("block", [w.count(run.block + 1) for run in plan.runs]),
+        Column("repetition", [w.count(run.repetition) for run in plan.runs]),
+        Column("cell", [run.cell_id for run in plan.runs], right=False, style="dim"),
+    ]
+    if len({run.block for run in plan.runs}) == 1:
+        del columns[1]
+    _blank(console)
+    _print_levels(console, experiment, columns, [cells[run.cell_id] for run in plan.runs])
+
+
+def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
+    """A row for each of `cells`: the columns `before`, then its levels, in one column where they are too wide."""
     factors = [
         Column(w.factor_text(factor.name), texts, right=_is_numeric("", texts))
         for factor in experiment.factors
         if (texts := [_level_of(cell, factor.name) for cell in cells])
     ]
-    columns = [identity, *factors]
+    columns = [*before, *factors]
     if sum(column.width + 2 for column in columns) > console.width:
-        columns = [identity, Column("levels", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)]
+        columns = [*before, Column("levels", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)]
     print_table(console, columns)
-    if len(plan.cells) > len(cells):
-        print_paragraph(console, f"... and {w.count(len(plan.cells) - len(cells))} more", first="  ")
 
 
 def _level_of(cell: Cell, name: str) -> str:

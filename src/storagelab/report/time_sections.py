@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings import CellSummary, Estimate, Findings, Sample
-from storagelab.report import compared, comparison_data, numbers, raw_io_data, wording
+from storagelab.report import best_case_data, compared, comparison_data, numbers, raw_io_data, wording
 from storagelab.report.arrange import notable_cells
 from storagelab.report.cell_sections import cell_anchor, cells_shown
 from storagelab.report.charts import Drawn, time_domain
@@ -21,6 +21,9 @@ def completion_time(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     """The chart, and every cell in a table."""
     chart = drawn.get("completion-time")
     parts: list[Child] = [block(chart, findings, _time_caption(chart.data)) if chart else None]
+    best = drawn.get(best_case_data.NAME)
+    if best is not None:
+        parts += [tag("h3", best.title), block(best, findings, best_case_data.caption(best.data))]
     for rate in (drawn[rate.name] for rate in raw_io_data.RATES if rate.name in drawn):
         parts += [tag("h3", rate.title), block(rate, findings, "Mean with its 95 % interval.")]
     parts.append(_results(findings))

@@ -13,7 +13,8 @@ with ordinary spaces; `keep_together` puts no-break spaces between numbers and u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings
@@ -82,6 +83,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SLOWER_SHOWN = 3
+_EFFECTS_SHOWN = 8
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -355,7 +357,34 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
         for effect in effects
         if effect.across_blocks
     )
+    if len(parts) > _EFFECTS_SHOWN:
+        parts = list(_many_effects(findings, name, effects))
     return f"With all else the same, against {baseline}: {'; '.join(parts)}."
+
+
+def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
+    """Of very many levels the ends: of those that take less time, and of those that take more."""
+    untold = sum(not effect.distinguishable and not effect.across_blocks for effect in effects)
+    judged = [effect for effect in effects if effect.distinguishable or effect.across_blocks]
+    for way, those in (
+        ("less", [effect for effect in judged if effect.ratio.value < 1]),
+        ("more", [effect for effect in judged if effect.ratio.value >= 1]),
+    ):
+        most, least = (
+            pick(those, key=lambda effect: abs(math.log(effect.ratio.value)), default=None) for pick in (max, min)
+        )
+        if most is None or least is None:
+            continue
+        said = [f"{_effect_change(findings, effect)} with {phrase(name, [effect.level])}" for effect in (least, most)]
+        of_all = f"{len(those)} of the {len(effects)}" if len(those) < len(effects) else f"all {len(effects)}"
+        ends = f"{way} time, from {said[0]} to {said[1]}" if len(those) > 1 else said[0]
+        yield f"{of_all} others took {ends}"
+    if untold:
+        yield f"{untold} can't be told apart from it"
+
+
+def _effect_change(findings: Findings, effect: Effect) -> str:
+    return _untested(findings, effect.ratio) if effect.across_blocks else _change(findings, effect.ratio)
 
 
 def _untested(findings: Findings, ratio: Estimate) -> str:
