@@ -48,6 +48,20 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted figures"),
         ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
         ("name = ", "name ", "can't be used"),
+        (
+            "value = 50_000\n",
+            'value = "fast"\n',
+            "timing.read_ns must be a whole number from 0 to 9223372036854775807, not 'fast'",
+        ),
+        ("value = 50_000\n", "value = -5\n", "timing.read_ns must be a whole number"),
+        ("value = 50_000\n", "value = 1.5\n", "timing.read_ns must be a whole number"),
+        ("value = false\n", "value = 0\n", "trim must be true or false, not 0"),
+        ('value = "greedy"', 'value = "lazy"', "cleaning.victim must be greedy or fifo, not 'lazy'"),
+        (
+            "[trim]",
+            '[price_usd]\nvalue = "dear"\nlabel = "published"\nsource = "x"\n[trim]',
+            "price_usd must be a number",
+        ),
         ("[formats.basic]", "[formats.operating-system]", "formats.operating-system: is what specs call a drive"),
         ('value = "basic"', 'value = "plain"', "factory_format: 'plain' is none of its formats: basic, improved-write"),
         ('kind = "flash"', 'kind = "tape"', "kind: 'tape', must be flash or disk"),
@@ -68,6 +82,8 @@ def test_what_is_wrong_in_a_profile_is_named_by_its_place(tmp_path, old, new, wo
         ("[arm.full_stroke_ns]", "[arm.longest_ns]", "arm.full_stroke_ns: is missing"),
         ("[trim_of_none]", "[trim]\nvalue = true\n", "trim: is not a figure"),
         ('label = "fitted"', 'label = "guessed"', "label: must be derived, published or fitted"),
+        ("value = 6_500_000", "value = true", "arm.full_stroke_ns must be a whole number"),
+        ('value = "elevator"', 'value = "lift"', "electronics.order must be fifo or elevator or shortest, not 'lift'"),
     ],
 )
 def test_what_is_wrong_in_the_profile_of_a_disk_is_named_too(tmp_path, old, new, words):
@@ -138,3 +154,19 @@ def test_a_card_of_two_drives_is_twice_its_half_and_costs_what_its_article_says(
     assert card.geometry.dies.value == 2 * int(half.geometry.dies.value)
     assert card.price_usd is not None
     assert card.price_usd.value == 15_500
+
+
+def test_a_ready_made_profile_is_printed_to_begin_ones_own_with_and_that_is_one(tmp_path):
+    printed = CliRunner().invoke(app, ["profiles", "show", "iodrive-320", "--toml"])
+    assert printed.stdout == TEXT
+    (tmp_path / "mine.toml").write_text(printed.stdout)
+    assert profiles.load("mine.toml", tmp_path) == profiles.load("iodrive-320", Path())
+
+
+def test_what_can_not_be_together_is_said_before_a_line_is_printed(tmp_path, monkeypatch):
+    file = tmp_path / "mine.toml"
+    file.write_text(TEXT.replace("value = 300_000_000_000", "value = 400_000_000_000", 1))
+    shown = CliRunner().invoke(app, ["profiles", "show", str(file)])
+    assert shown.stdout == ""
+    assert isinstance(shown.exception, PreflightError)
+    assert "make the usable capacity smaller" in str(shown.exception)

@@ -255,11 +255,18 @@ def profiles_(context: typer.Context) -> None:
 
 
 @profiles_app.command("show")
-def show_profile(name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")]) -> None:
+def show_profile(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")],
+    toml: Annotated[bool, typer.Option("--toml", help="Its file as it is, to begin one of your own with.")] = False,
+) -> None:
     """Print every figure of a profile with its label and its source; and its room, speed, cost and need of host memory."""
+    if toml:
+        _write(profiles.text_of(name, Path()), None)
+        return
     profile = profiles.load(name, Path())
+    offered = sizing(profile)  # first, as it may be refused
     print_profile(_out(), profile)
-    print_sizing(_out(), sizing(profile))
+    print_sizing(_out(), offered)
 
 
 @app.callback(invoke_without_command=True)

@@ -192,21 +192,29 @@ def ready_made() -> tuple[str, ...]:
 
 def load(name: str, folder: Path, key: str | None = None) -> Profile:
     """The profile called `name`, or in the file `name`, relative to `folder`. Raises PreflightError naming `key`."""
+    try:
+        return _checked(tomllib.loads(text_of(name, folder, key)))
+    except ValueError as error:
+        raise _unusable(name, str(error), key) from None
+
+
+def text_of(name: str, folder: Path, key: str | None = None) -> str:
+    """The file of the profile, unchecked. Raises PreflightError naming `key` if there is none."""
     is_file = name.endswith(".toml") or "/" in name
     if not is_file and name not in ready_made():
         hint = choices(name, ready_made(), "There are") + " A file of your own is named with its ending: drives/my.toml"
         raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
     try:
-        text = (
-            (folder / Path(name).expanduser()).read_text(encoding="utf-8")
-            if is_file
-            else resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-        )
-        return _checked(tomllib.loads(text))
+        if is_file:
+            return (folder / Path(name).expanduser()).read_text(encoding="utf-8")
+        return resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        hint = "`storagelab profiles show iodrive-320` prints a whole one"
-        raise PreflightError(f"the profile {name} can't be used: {reason}", key=key, hint=hint) from None
+        raise _unusable(name, getattr(error, "strerror", None) or str(error), key) from None
+
+
+def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
+    hint = "`storagelab profiles show iodrive-320 --toml` prints a whole one, to begin with"
+    return PreflightError(f"the profile {name} can't be used: {reason}", key=key, hint=hint)
 
 
 def _checked(content: dict[str, object]) -> Profile:
@@ -220,6 +228,8 @@ def _checked(content: dict[str, object]) -> Profile:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{dotted(first['loc'])}: {_PLAIN.get(first['type'], first['msg'].lower())}") from None
     for name, figure in profile.figures():
+        if wanted := _not_of_its_kind(name, figure.value):
+            raise ValueError(f"{name} must be {wanted}, not {figure.value!r}")
         if wrong_bounds := _wrong_bounds(figure):
             raise ValueError(f"{name}.bounds: {wrong_bounds}")
     if not isinstance(profile, FlashProfile):
@@ -233,6 +243,32 @@ def _checked(content: dict[str, object]) -> Profile:
     if wrong := [size for size in profile.mapping.worst_case_bytes if not size.isdigit()]:
         raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is no size of a sector in bytes")
     return profile
+
+
+_WORDS = {
+    "cleaning.victim": ("greedy", "fifo"),
+    "cleaning.streams": ("separate", "shared"),
+    "electronics.order": ("fifo", "elevator", "shortest"),
+}
+_LARGE = ("_ns", "_per_s", "raw_bytes", "per_data_bytes", "advised_bytes", "usable_bytes", "read_ahead_bytes")
+
+
+def _not_of_its_kind(name: str, value: Scalar) -> str:
+    """What a figure must be if it is something else; nothing if it is of its kind. What can't be for other reasons, the
+    core says."""
+    if name == "trim":
+        return "" if isinstance(value, bool) else "true or false"
+    if name == "factory_format":
+        return "" if isinstance(value, str) else "the name of a format"
+    if name in _WORDS:
+        return "" if value in _WORDS[name] else " or ".join(_WORDS[name])
+    if name == "price_usd":
+        priced = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+        return "" if priced else "a number of dollars, more than 0"
+    large = name.endswith(_LARGE) or name.startswith(("formats.", "mapping.worst_case_bytes."))
+    most = 2**63 - 1 if large else 2**32 - 1
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return "" if whole else f"a whole number from 0 to {most}"
 
 
 def _wrong_bounds(figure: Figure) -> str:

@@ -63,11 +63,6 @@ def _drive(name: str, drive: DriveConfig, folder: Path, raw_io: bool) -> dict[st
     if drive.order is not None:
         hint = "Leave it out: a flash drive has no queue to put in order."
         raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
-    for figure, value in ((figure, value.value) for figure, value in profile.figures()):
-        if wanted := _not_of_its_kind(figure, value):
-            raise PreflightError(
-                f"the profile {drive.profile}: {figure} must be {wanted}, not {value!r}", key=f"{key}.profile"
-            )
     return {
         "profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}),
         **_format(key, drive, profile, raw_io),
@@ -101,26 +96,6 @@ def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, objec
             hint = f"Leave it out: {profile.title} is a disk."
             raise PreflightError("is for flash drives", key=f"{key}.{name}", hint=hint)
     return {"profile": profile.model_dump(exclude_none=True, exclude={"price_usd"}), "order": drive.order}
-
-
-_WORDS = {"cleaning.victim": ("greedy", "fifo"), "cleaning.streams": ("separate", "shared")}
-_LARGE = ("_ns", "_per_s", "raw_bytes", "per_data_bytes", "advised_bytes")
-
-
-def _not_of_its_kind(figure: str, value: object) -> str:
-    """What a profile's figure must be if it is something else; nothing if it is of its kind."""
-    if figure == "trim":
-        return "" if isinstance(value, bool) else "true or false"
-    if figure == "factory_format":
-        return "" if isinstance(value, str) else "the name of a format"
-    if figure in _WORDS:
-        return "" if value in _WORDS[figure] else " or ".join(_WORDS[figure])
-    if figure == "price_usd":
-        return ""
-    large = figure.endswith(_LARGE) or figure.startswith(("formats.", "mapping.worst_case_bytes."))
-    most = 2**63 - 1 if large else 2**32 - 1
-    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-    return "" if whole else f"a whole number from 0 to {most}"
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:

@@ -98,6 +98,6 @@ def _ios_per_s(profile: Profile, name: str, access: str) -> float:
     try:
         text = _sim.RawBlock(json.dumps(content)).run_next()
     except _sim.Refused as refusal:
-        raise PreflightError(f"the profile {profile.name} can't be used: {refusal.what}") from None
+        raise PreflightError(refusal.what) from None
     assert text is not None
     return float(json.loads(text)["ios_per_s"])
