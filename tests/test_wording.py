@@ -314,6 +314,8 @@ def test_every_cell_is_compared_with_the_best_in_words_and_in_a_mark():
         ("target.settings.auto_explain.log_nested", "auto_explain.log_nested"),
         ("workload.connections", "connections"),
         ("drives.ssd.format", "format of drive ssd"),
+        ("volumes.a.raid", "RAID level of volume a"),
+        ("volumes.a.lost", "lost drives of volume a"),
         ("driver", "driver"),
         ("something.new_and_unknown", "new and unknown"),
     ],
@@ -328,6 +330,7 @@ def test_levels_are_listed_one_by_one():
         'data files = 4, log volume = b, data volumes = a + b, fsync = off, driver = "1.2.7, 512 B"'
     )
     assert w.level_text({}) == ""
+    assert w.level_text({"volumes.a.lost": []}) == "lost drives of volume a = none"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

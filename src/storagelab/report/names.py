@@ -33,6 +33,7 @@ _FACTOR_NAMES = {
     "target.engine": "engine",
     "target.bin_dir": "server",
 }
+_OF_HARDWARE = {"raid": "RAID level", "lost": "lost drives"}
 _COUNTED = {  # levels of these read as "4 data files"
     "server.cores": ("core", "cores"),
     DATA_FILES: ("data file", "data files"),
@@ -51,7 +52,7 @@ def factor_text(name: str) -> str:
     if name.startswith("target.settings."):
         return ".".join(parts[2:])
     if len(parts) == 3 and parts[0] in ("drives", "volumes"):
-        return f"{parts[2].replace('_', ' ')} of {parts[0].removesuffix('s')} {parts[1]}"
+        return f"{_OF_HARDWARE.get(parts[2]) or parts[2].replace('_', ' ')} of {parts[0].removesuffix('s')} {parts[1]}"
     return parts[-1].replace("_", " ") if len(parts) > 1 else name
 
 
@@ -66,11 +67,11 @@ def factor_noun(name: str) -> str:
 
 
 def value_text(value: JsonValue) -> str:
-    """A level's value: booleans as on / off, lists joined by +, numbers with thousands separated."""
+    """A level's value: booleans as on / off, lists joined by +, an empty one as none, numbers with thousands separated."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list):
-        return " + ".join(value_text(item) for item in value)
+        return " + ".join(value_text(item) for item in value) or "none"
     if isinstance(value, int):
         return f"{value:,}"
     return str(value)
