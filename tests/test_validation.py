@@ -229,6 +229,17 @@ def test_a_large_miss_comes_with_the_mechanism_that_is_suspected():
     assert ["X1 is missed; suspected: reads and writes share a die." in page for page in pages] == [True, False]
 
 
+def test_an_article_that_leaves_the_model_open_says_so_at_every_verdict():
+    (article,) = articles(["C"])
+    rows = tuple(judge(article, figure, Simulated(values=(float(figure.value or 1),))) for figure in article.figures)
+    text = table.markdown(table.Validation(articles=(article,), simulations=(), rows=rows, parameters=()))
+    lines = [line for line in text.splitlines() if line.startswith("| C")]
+    assert len(lines) > len(rows)
+    assert all("†" in line for line in lines)
+    assert "- † Under-determined: the article gives no wait statistics, row bytes or batch size" in text
+    assert [one.id for one in articles() if one.under_determined] == ["C"]
+
+
 def test_levels_and_orders_must_be_the_same():
     best = figure("best_level", value=8, along="layout.data_files")
     assert [judged(best, level=level).verdict for level in (8, 4, "never")] == ["within", "outside", "outside"]

@@ -81,6 +81,7 @@ class Article(Frozen):
     spec: str
     cell: Levels = Field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    under_determined: str = Field("", description="what the article leaves so open that its figures judge little")
     figures: tuple[Published, ...]
 
     def levels_of(self, figure: Published) -> Levels:

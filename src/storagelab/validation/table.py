@@ -39,7 +39,12 @@ class Validation(Frozen):
 TextColumn = tuple[str, list[str]]
 
 
-def _row_columns(rows: Sequence[Row]) -> list[TextColumn]:
+_OPEN = "†"
+"""Marks verdicts on an article that leaves much of the model open."""
+
+
+def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
+    mark = f" {_OPEN}" if article.under_determined else ""
     return [
         ("no.", [row.figure.id for row in rows]),
         ("figure", [row.figure.what for row in rows]),
@@ -47,7 +52,7 @@ def _row_columns(rows: Sequence[Row]) -> list[TextColumn]:
         ("simulated", [words.simulated(row) for row in rows]),
         ("error", [words.error(row) for row in rows]),
         ("held to", [words.held_to(row.figure) for row in rows]),
-        ("verdict", [row.verdict for row in rows]),
+        ("verdict", [f"{row.verdict}{mark}" for row in rows]),
         ("use", [row.figure.use for row in rows]),
     ]
 
@@ -57,9 +62,10 @@ def _marks(row: Row) -> str:
     return " *" if row.figure.derived else ""
 
 
-def _summary_columns(items: Sequence[Summary]) -> list[TextColumn]:
+def _summary_columns(articles: Sequence[Article], items: Sequence[Summary]) -> list[TextColumn]:
+    marks = {article.id: f" {_OPEN}" for article in articles if article.under_determined}
     return [
-        ("article", [item.article for item in items]),
+        ("article", [item.article + marks.get(item.article, "") for item in items]),
         ("use", [item.use for item in items]),
         ("figures", [str(item.figures) for item in items]),
         ("simulated", [str(item.simulated) for item in items]),
@@ -93,6 +99,8 @@ def _fitted_on(item: Parameter) -> str:
 
 def _notes(article: Article, rows: Sequence[Row]) -> Iterator[str]:
     """What is said beneath an article's table."""
+    if article.under_determined:
+        yield f"{_OPEN} Under-determined: {article.under_determined}."
     yield from article.assumed
     for row in rows:
         figure = row.figure
@@ -131,12 +139,12 @@ def print_validation(console: Console, validation: Validation) -> None:
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
         print_paragraph(console, _title(article), style="bold")
-        _print_columns(console, _row_columns(rows), ("figure",), {"use": 2, "held to": 1})
+        _print_columns(console, _row_columns(article, rows), ("figure",), {"use": 2, "held to": 1})
         for note in _notes(article, rows):
             print_paragraph(console, note, first="  ")
         console.print()
     print_paragraph(console, "In sum", style="bold")
-    _print_columns(console, _summary_columns(summaries(validation.rows)))
+    _print_columns(console, _summary_columns(validation.articles, summaries(validation.rows)))
     for line in _how(validation.simulations):
         print_paragraph(console, line, first="  ")
     for owner, items in _owners(validation.parameters).items():
@@ -172,9 +180,13 @@ def markdown(validation: Validation) -> str:
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
         notes = [f"- {_escaped(note)}" for note in _notes(article, rows)]
-        parts += [f"## {_title(article)}", _markdown_table(_row_columns(rows)), "\n".join(notes)]
+        parts += [f"## {_title(article)}", _markdown_table(_row_columns(article, rows)), "\n".join(notes)]
     how = [f"- {_escaped(line)}" for line in _how(validation.simulations)]
-    parts += ["## In sum", _markdown_table(_summary_columns(summaries(validation.rows))), "\n".join(how)]
+    parts += [
+        "## In sum",
+        _markdown_table(_summary_columns(validation.articles, summaries(validation.rows))),
+        "\n".join(how),
+    ]
     for owner, items in _owners(validation.parameters).items():
         parts += [f"## Parameters of {owner}", _markdown_table(_parameter_columns(items))]
     return "\n\n".join(part for part in parts if part) + "\n"
