@@ -143,6 +143,7 @@ WHAT_IFS = {
     "drive-history": (32, 4),
     "drive-history-reversed": (16, 2),
     "pfs-latch": (10, 2),
+    "reads-join-in": (10, 2),
     "todays-drives": (24, 4),
 }
 
