@@ -181,6 +181,18 @@ def test_one_factor_of_long_labels_is_wrapped_and_the_others_keep_their_columns(
     assert max(map(len, lines)) <= 80
 
 
+def test_two_factors_of_long_labels_are_wrapped_each_in_its_column():
+    access, storage = ["8 KB sequential write", "64 KB random read"], ["70 disks in RAID-100", "two 640 GB flash cards"]
+    findings = make_findings(
+        {"access": access, "storage": storage},
+        {(a, b): 3.0 for a in access for b in storage},
+        verdict="indistinguishable",
+    )
+    lines = shown(print_findings, findings).splitlines()
+    assert any(line.split()[:2] == ["access", "storage"] for line in lines)
+    assert any(line.startswith("  64 KB random read  two 640 GB flash") for line in lines)
+
+
 def test_brackets_in_a_label_are_no_markup():
     findings = make_findings({"driver": ["[red]x[/red]", "[/]"]}, {"[red]x[/red]": 3.0, "[/]": 2.0}, verdict="winner")
     assert "[red]x[/red]" in shown(print_findings, findings, terminal=True)

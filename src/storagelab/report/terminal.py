@@ -22,7 +22,9 @@ from storagelab.waits import TableRow
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it
 _FIRST_RUNS_SHOWN = 6
-_LONG_LEVEL = 30
+_LONG_LEVEL = 16
+_WORDS = 32
+"""Characters of a line that words of levels may have before other columns go."""
 _LEFT = ("verdict", "against the best (95 % CI)", "WaitType", "In SQL Server")
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
@@ -64,13 +66,16 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 
 def _narrow(columns: Sequence[Column], levels: Sequence[str], factors: int) -> list[Column]:
-    """The columns of cells where they are too wide: one factor of long words is wrapped, more become one column."""
+    """The columns of cells where they are too wide: up to two factors of long words are wrapped, more become one column."""
     long = [column for column in columns[:factors] if column.width > _LONG_LEVEL]
     rest = columns[factors:]
-    if len(long) != 1 or sum(column.width for column in columns[:factors] if column not in long) > _LONG_LEVEL:
+    if not 1 <= len(long) <= 2 or sum(column.width for column in columns[:factors] if column not in long) > _WORDS:
         return [Column("cell", levels, right=False, wraps=True), *rest]
-    wrapped = replace(long[0], right=False, wraps=True, least=_LONG_LEVEL)
-    return [*(wrapped if column is long[0] else column for column in columns[:factors]), *rest]
+    least = _WORDS // len(long)
+    wrapped = [
+        replace(column, right=False, wraps=True, least=least) if column in long else column for column in columns
+    ]
+    return [*wrapped[:factors], *rest]
 
 
 _STYLES = {"best": "green", "tied": "green", "slower": ""}
