@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from storagelab.waits import TableRow
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it
 _FIRST_RUNS_SHOWN = 6
+_NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
+"""A level that is one, with its unit."""
 _LONG_LEVEL = 16
 _WORDS = 32
 """Characters of a line that words of levels may have before other columns go."""
@@ -58,24 +61,22 @@ def _print_cells(console: Console, findings: Findings) -> None:
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        columns = _narrow(columns, [w.level_text(cell.levels) for cell in cells], len(findings.factors))
+        levels = Column("cell", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        count = len(findings.factors)
+        columns = [*_narrow(columns[:count], levels), *columns[count:]]
     styles = [_STYLES.get(w.verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]
     print_table(console, columns, rows_styled=styles)
     if left_out:
         print_paragraph(console, f"... and {left_out} slower cells; the report has them all.", first="  ")
 
 
-def _narrow(columns: Sequence[Column], levels: Sequence[str], factors: int) -> list[Column]:
-    """The columns of cells where they are too wide: up to two factors of long words are wrapped, more become one column."""
-    long = [column for column in columns[:factors] if column.width > _LONG_LEVEL]
-    rest = columns[factors:]
-    if not 1 <= len(long) <= 2 or sum(column.width for column in columns[:factors] if column not in long) > _WORDS:
-        return [Column("cell", levels, right=False, wraps=True), *rest]
+def _narrow(factors: Sequence[Column], together: Column) -> list[Column]:
+    """The columns of factors where they are too wide: up to two of long words are wrapped, more become one column."""
+    long = [column for column in factors if column.width > _LONG_LEVEL]
+    if not 1 <= len(long) <= 2 or sum(column.width for column in factors if column not in long) > _WORDS:
+        return [together]
     least = _WORDS // len(long)
-    wrapped = [
-        replace(column, right=False, wraps=True, least=least) if column in long else column for column in columns
-    ]
-    return [*wrapped[:factors], *rest]
+    return [replace(column, right=False, wraps=True, least=least) if column in long else column for column in factors]
 
 
 _STYLES = {"best": "green", "tied": "green", "slower": ""}
@@ -83,7 +84,7 @@ _STYLES = {"best": "green", "tied": "green", "slower": ""}
 
 def _is_numeric(name: str, texts: Sequence[str]) -> bool:
     """Whether a column lines up to the right: everything but a factor whose levels are words."""
-    return name in CELL_RANKS or name.startswith("mean") or all(text[:1].isdigit() for text in texts if text)
+    return name in CELL_RANKS or name.startswith("mean") or all(_NUMBER.fullmatch(text) for text in texts if text)
 
 
 def _print_doubts(console: Console, findings: Findings) -> None:
@@ -259,7 +260,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
-    """A row for each of `cells`: the columns `before`, then its levels, in one column where they are too wide."""
+    """A row for each of `cells`: the columns `before`, then its levels, wrapped where they are too wide."""
     factors = [
         Column(w.factor_text(factor.name), texts, right=_is_numeric("", texts))
         for factor in experiment.factors
@@ -267,7 +268,8 @@ def _print_levels(console: Console, experiment: Experiment, before: Sequence[Col
     ]
     columns = [*before, *factors]
     if sum(column.width + 2 for column in columns) > console.width:
-        columns = [*before, Column("levels", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)]
+        levels = Column("levels", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        columns = [*before, *_narrow(factors, levels)]
     print_table(console, columns)
 
 
