@@ -16,7 +16,8 @@ from storagelab.report.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.values import JsonValue
 from storagelab.waits import Method, TableRow
 
-MAX_CELLS_SHOWN = 100
+MAX_CELLS_SHOWN = 110
+"""As many as the largest of the articles' experiments has: each of its cells has its wait table."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 MAX_TASKS = 8
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
