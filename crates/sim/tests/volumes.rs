@@ -80,6 +80,22 @@ fn disks_behind_caches_and_links_give_the_same_bytes_twice_and_their_time_adds_u
     }
 }
 
+/// Files of one volume lie end to end, and each is filled from its beginning: with more of them the same rows lie further apart.
+#[test]
+fn more_files_on_a_volume_make_longer_strokes() {
+    let runs = [run(1, &["a"], "log"), run(16, &["a"], "log")];
+    let stroke_ns = |outcome: &RunOutcome| {
+        let disks = outcome.drives.iter().filter(|drive| drive.name.starts_with('a'));
+        let (seek_ns, seeks) = disks.filter_map(|drive| drive.disk.as_ref()).fold((0, 0), |sum, disk| {
+            (sum.0 + disk.seek_ns, sum.1 + disk.reads + disk.writes - disk.in_order)
+        });
+        float(seek_ns) / float(seeks)
+    };
+    let made = outcomes(&article_b(&runs));
+    let (one, sixteen) = (stroke_ns(&made[0]), stroke_ns(&made[1]));
+    assert!(sixteen > 1.1 * one, "{one} and {sixteen} ns");
+}
+
 #[test]
 fn two_files_use_both_arrays_and_one_file_uses_one() {
     let scenario = article_b(&[run(1, &["a", "b"], "log"), run(2, &["a", "b"], "log")]);

@@ -59,6 +59,7 @@ pub(crate) struct World {
 pub(crate) fn world(seed: u64) -> World {
     let draw = &mut Draw::new(seed);
     let mut world = usual(draw);
+    keep_histories(&mut Draw::new(seed ^ HISTORIES), &mut world);
     if seed >= ODD {
         make_odd(draw, &mut world);
     }
@@ -95,6 +96,19 @@ fn usual(draw: &mut Draw) -> World {
         }),
         aged_per_mille,
         odd: String::new(),
+    }
+}
+
+/// Draws for what drives have been through come from a stream of their own, so that worlds are otherwise what they were.
+const HISTORIES: u64 = 0x6869_7374_6f72_7900;
+
+/// Some drives were never formatted by anything but an operating system.
+fn keep_histories(draw: &mut Draw, world: &mut World) {
+    let drives = world.scenario["drives"].as_object_mut().expect("drives by name");
+    for drive in drives.values_mut() {
+        if draw.one_in(4) {
+            drive["history"] = json!(draw.of(&["formatted", "filled", "aged"]));
+        }
     }
 }
 
@@ -157,6 +171,7 @@ fn drive(draw: &mut Draw, scale: u64, pages: u64) -> Value {
     profile["geometry"]["erase_block_pages"] = figure(draw.of(&[16, 128]));
     profile["geometry"]["dies"] = figure(draw.logarithmic(1, 64));
     profile["formats"] = json!({"drawn": figure(usable * scale + draw.from(0, 8191))});
+    profile["factory_format"] = figure("drawn");
     profile["timing"]["buffer_pages"] = figure(draw.logarithmic(1, 256));
     profile["timing"]["jitter_per_mille"] = figure(draw.from(0, 1000));
     profile["timing"]["programs_before_read"] = figure(draw.from(0, 4));
