@@ -7,6 +7,7 @@ Nothing is computed here: `figure_data` has the numbers, `vega` the look.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +15,13 @@ from storagelab.findings import Findings
 from storagelab.model import Run
 from storagelab.report import best_case_data, comparison_data, figure_data, palette, raw_io_data, series_data
 from storagelab.report.figure_data import Figure
-from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, to_png, to_svg
+from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, in_lines, to_png, to_svg
 
 __all__ = ["Drawn", "figures", "specs", "to_png", "to_svg"]
 
 _TIP = {"description": {"field": "tip", "type": "nominal"}}
 _FEW_PX_PER_LABEL = 36
+_CHARACTERS_OF_A_NARROW_LABEL = 26
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """A line over time is known by its dashes as well as by its colour."""
 MANY_PANELS = 9
@@ -276,11 +278,11 @@ def _waits(data: Figure, where: str, title: str, subtitle: str, form: Form) -> S
 
 def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) -> Spec:
     names = [str(row["effect"]) for row in data.rows]
-    pieces = [part for name in names for part in (name.split(": ") if form is NARROW else [name])]
-    label_px = min(form.width_px * 45 // 100, 8 * max(map(len, pieces)))
-    axis = {"labelLimit": label_px, "minExtent": label_px, "labelColor": palette.INK, "grid": True}
+    lines = {name: _effect_lines(name, form) for name in names}
+    label_px = min(form.width_px * 45 // 100, 8 * max(len(line) for of_name in lines.values() for line in of_name))
+    axis: Spec = {"labelLimit": label_px, "minExtent": label_px, "labelColor": palette.INK, "grid": True}
     if form is NARROW:
-        axis["labelExpr"] = "split(datum.value, ': ')"
+        axis["labelExpr"] = in_lines(lines)
     y = {"field": "effect", "type": "nominal", "sort": names, "title": None, "axis": axis}
     kinds = {
         figure_data.FASTER: palette.FASTER,
@@ -304,9 +306,16 @@ def _effects(data: Figure, where: str, title: str, subtitle: str, form: Form) ->
         {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
          "encoding": _TIP | {"y": y, "x": x | {"field": "change_percent"}, "color": colour}},
     ]  # fmt: skip
-    height_px = (30 if form is WIDE else 38) * len(names)
+    height_px = (30 if form is WIDE else 10 + 14 * max(map(len, lines.values()))) * len(names)
     spec = finished(title, f"{subtitle}; left of the dashed line is faster", layers, data.rows, [], form, height_px)
     return spec | {"width": form.width_px - label_px - 30}
+
+
+def _effect_lines(name: str, form: Form) -> list[str]:
+    """A comparison as the lines of its label: one where there is room, else the factor's name and its levels below it."""
+    if form is WIDE:
+        return [name]
+    return [line for part in name.split(": ") for line in textwrap.wrap(part, _CHARACTERS_OF_A_NARROW_LABEL) or [""]]
 
 
 def _over_time(unit: str) -> _Maker:

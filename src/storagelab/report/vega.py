@@ -91,8 +91,12 @@ def finished(title: str, subtitle: str, layers: Sequence[Spec], rows: Sequence[M
 
 
 def _wrapped_labels(texts: Sequence[str], characters: int) -> str:
-    """A Vega expression that breaks long labels into lines; the texts are data in it, quoted as such."""
-    wrapped = {text: textwrap.wrap(text, max(12, characters)) or [text] for text in texts}
+    """A Vega expression that breaks long labels into lines."""
+    return in_lines({text: textwrap.wrap(text, max(12, characters)) or [text] for text in texts})
+
+
+def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
+    """A Vega expression that shows a label as its lines; the texts are data in it, quoted as such."""
     if all(len(lines) == 1 for lines in wrapped.values()):
         return "datum.value"
     cases = "".join(
