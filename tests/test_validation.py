@@ -125,8 +125,16 @@ def test_a_wait_that_did_not_happen_is_nought():
     assert read(figure("wait_s", wait_type="LOGBUFFER"), [(CELLS[0], [RUN])]).values == (0.0,)
 
 
-def test_cpu_a_row_and_the_audit_are_read_off():
-    assert read(figure("cpu_per_row_s"), [(CELLS[0], [RUN])]).values == (0.008,)
+def test_the_phase_in_memory_is_read_off_by_its_own_record_and_its_absence_is_said():
+    engine = {"memory_phase_rows": 250.0, "memory_phase_cpu_s": 0.5}
+    run = run_of(10.0, {"SOS_SCHEDULER_YIELD": (1.0, 1.0, 100)}, counters={"engine": engine})
+    assert read(figure("memory_phase_cpu_per_row_s"), [(CELLS[0], [run])]).values == (0.002,)
+    assert read(figure("yields_over_memory_phase"), [(CELLS[0], [run])]).values == (pytest.approx(100 * 4e-3 / 0.5),)
+    with pytest.raises(Missing, match="while all of the table was in memory"):
+        read(figure("yields_over_memory_phase"), [(CELLS[0], [RUN])])
+
+
+def test_the_audit_is_read_off():
     assert read(figure("explained"), [(CELLS[0], [RUN])]).values == (pytest.approx(1.0),)
 
 
