@@ -79,11 +79,11 @@ def test_an_insert_reads_0_283_pages_and_the_formula_says_why(runs, files):
 
 @pytest.mark.parametrize("files", FILES)
 def test_elapsed_is_waits_and_cpu_of_a_connection(runs, files):
-    """To the nanosecond with the time after a connection's early end, which shrinks with the scale."""
+    """To the nanosecond with the time after a connection's early end: a transaction or two (0.04 % each at scale 1)."""
     for run in (runs[scale, files] for scale in SCALES):
         lived_ns = waits_ns(run) + run["cpu_ns"]
         assert lived_ns + run["finished_early_ns"] == CONNECTIONS * run["elapsed_ns"]
-        assert lived_ns / CONNECTIONS == pytest.approx(run["elapsed_ns"], rel=0.0004 * run["scale"])
+        assert lived_ns / CONNECTIONS == pytest.approx(run["elapsed_ns"], rel=0.0008 * run["scale"])
 
 
 def test_yields_are_the_quanta_of_the_phase_in_memory():
