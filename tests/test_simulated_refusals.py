@@ -7,10 +7,12 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from simulated_specs import SMALL
+from real_servers import site_at
+from simulated_specs import SMALL, planned
 
-from storagelab import cli
+from storagelab import cli, pool
 from storagelab.targets.simulated import preflight as looks
+from storagelab.targets.simulated.scenario import scenario
 
 PROFILE = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
 
@@ -134,6 +136,17 @@ def test_where_no_scale_is_small_enough_the_way_out_is_another(refused, monkeypa
     monkeypatch.setattr(looks, "_free_memory_bytes", lambda: 50_000_000)
     said = refused(("scale = 256", "scale = 100"))
     assert said.endswith("simulate fewer rows, a smaller drive or a server with less memory.")
+
+
+def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp_path):
+    plan = planned()
+    taken = looks.memory_bytes(
+        scenario(looks.blocks_of(plan)[0], {cell.cell_id: cell for cell in plan.cells}, tmp_path)
+    )
+    for memory_bytes, fit in ((taken, 1), (3 * taken - 1, 2), (1000 * taken, 2)):
+        monkeypatch.setattr(looks, "_free_memory_bytes", lambda free=memory_bytes: free)
+        found = looks.check(plan, site_at(tmp_path))
+        assert pool.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
 
 
 # --- the what-if experiments -----------------------------------------------------------------------------------------

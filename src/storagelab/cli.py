@@ -346,7 +346,7 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     """Make the runs that are left; how many failed."""
     attempts = store.attempts()
     pending = runner.pending(expanded, attempts, again=again)
-    at_once = min(jobs, len({planned.block for planned in pending})) if expanded.simulated and pending else 1
+    at_once = pool.processes(expanded, pending, found, jobs)
     console = _err()
     if store.set_aside is not None:
         console.print(
@@ -368,8 +368,10 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             if stored
             else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
         )
+        if at_once < pool.processes(expanded, pending, None, jobs):
+            progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
-            pool.run_all(expanded, store, site, progress, again=again, jobs=jobs)
+            pool.run_all(expanded, store, site, progress, again=again, jobs=at_once)
         except BaseException as error:
             # Whatever goes wrong once it was asked to stop comes of stopping amid something.
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):

@@ -23,7 +23,7 @@ from storagelab.errors import RunFailed
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.runner import Listener
 from storagelab.store import Store
-from storagelab.targets import Site
+from storagelab.targets import Preflight, Site
 from storagelab.targets.simulated.block import Block, state_file
 from storagelab.targets.simulated.preflight import blocks_of
 
@@ -52,6 +52,14 @@ class Rows(NamedTuple):
 
 
 Tell = Callable[[Began | Rows | Run], None]
+
+
+def processes(plan: Plan, pending: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
+    """How many of `jobs` processes there is work, and as far as it was looked at memory, for."""
+    if not (plan.simulated and pending):
+        return 1
+    fit = found.blocks_at_once if found and found.blocks_at_once else jobs
+    return min(jobs, fit, len({planned.block for planned in pending}))
 
 
 def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False, jobs: int = 1) -> None:

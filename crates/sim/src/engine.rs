@@ -171,6 +171,8 @@ pub struct Engine<'w> {
     write_latency_ns: Cell<Ns>,
     split_rng: RefCell<Rng>,
     counters: Counters,
+    /// Rows and CPU time up to the first read of a page, once there was one.
+    memory_phase: Cell<Option<(u64, Ns)>>,
     failure: RefCell<Option<Failure>>,
 }
 
@@ -260,6 +262,7 @@ impl<'w> Engine<'w> {
             write_latency_ns: Cell::new(0),
             split_rng: RefCell::new(Rng::stream(run.seed, "splits")),
             counters: Counters::default(),
+            memory_phase: Cell::new(None),
             failure: RefCell::new(None),
             layout,
             costs,

@@ -100,6 +100,10 @@ pub struct CounterTable {
     /// Rows read one by one; left out of JSON if there are none.
     #[serde(skip_serializing_if = "is_none")]
     pub point_reads: u64,
+    /// Rows that came before the first page was read: while all of the table was in memory.
+    pub memory_phase_rows: u64,
+    /// Time that sessions computed up to then.
+    pub memory_phase_cpu_ns: u64,
     /// Bytes of the table.
     pub table_bytes: u64,
     /// Pages of the buffer pool.

@@ -305,6 +305,7 @@ impl<'r, 'w> Run<'r, 'w> {
 
     fn counters(&self) -> CounterTable {
         let now = &self.last;
+        let (memory_phase_rows, memory_phase_cpu_ns) = self.engine.memory_phase();
         CounterTable {
             reads: now.reads,
             read_latency_ns: now.read_ns / now.reads.max(1),
@@ -323,6 +324,8 @@ impl<'r, 'w> Run<'r, 'w> {
             index_pages: now.index_splits,
             splits: now.splits,
             point_reads: now.point_reads,
+            memory_phase_rows,
+            memory_phase_cpu_ns,
             table_bytes: (now.leaf_pages + now.index_splits) * crate::engine::geometry::PAGE_BYTES,
             pool_pages: self.engine.pool_pages(),
             write_amplification: write_amplification(now, &self.start),

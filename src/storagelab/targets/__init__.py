@@ -32,12 +32,13 @@ class VolumeNeed(Frozen):
 
 class Preflight(Frozen):
     """What was found. `notes` are things worth knowing that stop nothing; `durability` says, where engines are compared,
-    what of each survives a crash."""
+    what of each survives a crash; `blocks_at_once` how many blocks of simulated runs this machine has memory for."""
 
     server: str
     volumes: tuple[VolumeNeed, ...]
     notes: tuple[str, ...] = ()
     durability: tuple[str, ...] = ()
+    blocks_at_once: int | None = None
 
 
 class Target(Protocol):

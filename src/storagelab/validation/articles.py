@@ -13,9 +13,9 @@ from storagelab.errors import SpecError
 from storagelab.values import Frozen, JsonValue
 
 Quantity = Literal[
-    "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "cpu_per_row_s", "counter", "explained",
-    "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain", "mean_elapsed_s", "falling_steps",
-    "best_level", "order", "gone_from_top_95",
+    "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "counter", "explained",
+    "memory_phase_cpu_per_row_s", "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain",
+    "mean_elapsed_s", "falling_steps", "best_level", "order", "gone_from_top_95",
 ]  # fmt: skip
 """What is read off the runs; `quantities` says how."""
 Use = Literal["calibration", "judged", "fact"]

@@ -23,7 +23,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.model import Cell, Experiment, Measurement, Plan, PlannedRun
 from storagelab.progress import RunProgress
 from storagelab.store import Store
-from storagelab.targets import Site, preflight
+from storagelab.targets import Preflight, Site, preflight
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.judging import Row, judge, missing
 from storagelab.validation.quantities import Made, Missing, needed, read_off
@@ -58,6 +58,7 @@ class Planned(NamedTuple):
     groups: dict[str, list[list[Cell]]]
     absent: dict[str, str]
     site: Site
+    found: Preflight | None
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -123,12 +124,13 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
     wanted = {cell.cell_id for parts in groups.values() for group in parts for cell in group}
     trimmed = Plan(cells=expanded.cells, runs=tuple(_up_to_last(expanded, wanted)))
     site = Site(experiment=experiment.name, identity=experiment.sha256[:8], spec_folder=file.resolve().parent)
+    found = None
     if trimmed.runs:
         try:
-            preflight(experiment, trimmed, site)
+            found = preflight(experiment, trimmed, site)
         except PreflightError as error:
             raise error.of(file) from error
-    return Planned(article, experiment, trimmed, groups, absent, site)
+    return Planned(article, experiment, trimmed, groups, absent, site, found)
 
 
 def _as_asked(experiment: Experiment, asked: Asked) -> Experiment:
@@ -166,12 +168,12 @@ def _runs(one: Planned, asked: Asked, console: Console, check: Callable[[], None
     with _folder(one.experiment, asked.results) as folder, Store.writing(folder, one.experiment) as store:
         attempts = store.attempts()
         pending = runner.pending(one.plan, attempts)
-        at_once = min(asked.jobs, len({planned.block for planned in pending})) if pending else 1
+        at_once = pool.processes(one.plan, pending, one.found, asked.jobs)
         with RunProgress(
             one.plan, pending, store.durations(), console, folder, check, at_once=at_once
         ) as progress:  # fmt: skip
             progress.say(f"article {one.article.id}: {len(pending)} runs to make, {len(attempts)} stored already")
-            pool.run_all(one.plan, store, one.site, progress, jobs=asked.jobs)
+            pool.run_all(one.plan, store, one.site, progress, jobs=at_once)
         found: dict[str, list[Measurement]] = {}
         for run in sorted(store.runs(), key=lambda run: run.repetition):
             if run.usable and run.measurement is not None:

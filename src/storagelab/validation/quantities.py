@@ -13,7 +13,6 @@ from storagelab.values import JsonValue
 from storagelab.waits import NS, CountedWaits, WaitStat, conservation, mean_of_runs, normalise, wait_table
 
 _QUANTUM_S = 0.004
-_PAGE_BYTES = 8192
 
 
 class Missing(Exception):
@@ -139,19 +138,23 @@ def _counter(figure: Published, run: Measurement) -> float:
     return value * figure.times / (run.rows if figure.per == "rows" else 1)
 
 
-def _cpu_s(run: Measurement) -> float:
-    cpu_s = _waits(run).cpu_s
-    if cpu_s is None:
-        raise Missing("its runs have no CPU time")
-    return cpu_s
+def _memory_phase(run: Measurement) -> tuple[float, float]:
+    """Rows inserted before the first page was read, and the CPU time in s that sessions spent up to then."""
+    engine = run.counters.get("engine", {})
+    if not engine.get("memory_phase_rows"):
+        raise Missing("its runs do not tell what was done while all of the table was in memory")
+    return engine["memory_phase_rows"], engine["memory_phase_cpu_s"]
+
+
+def _memory_phase_cpu_per_row_s(_: Published, run: Measurement) -> float:
+    rows, cpu_s = _memory_phase(run)
+    return cpu_s / rows
 
 
 def _yields_over_memory_phase(_: Published, run: Measurement) -> float:
-    """Quanta used up, against the CPU time of the rows that came while the table was smaller than the buffer pool."""
-    engine = run.counters["engine"]
-    in_memory = min(1.0, engine["pool_pages"] * _PAGE_BYTES / engine["table_bytes"])
+    """Quanta used up, against the CPU time spent while all of the table was in memory."""
     yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
-    return yields * _QUANTUM_S / (_cpu_s(run) * in_memory)
+    return yields * _QUANTUM_S / _memory_phase(run)[1]
 
 
 def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
@@ -170,7 +173,7 @@ _OF_RUN: dict[str, Callable[[Published, Measurement], float]] = {
     "signal_s": _wait,
     "wait_count": _wait,
     "wait_share": _wait,
-    "cpu_per_row_s": lambda _, run: _cpu_s(run) / run.rows,
+    "memory_phase_cpu_per_row_s": _memory_phase_cpu_per_row_s,
     "counter": _counter,
     "explained": lambda _, run: conservation(_waits(run)).explained or 0.0,
     "yields_over_memory_phase": _yields_over_memory_phase,

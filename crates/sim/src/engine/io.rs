@@ -262,6 +262,7 @@ impl Engine<'_> {
     }
 
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
+        self.end_memory_phase();
         let page = self.files.borrow().page_of(leaf);
         let (volume, offset) = self.layout.place(page);
         if self.submit(Io::Read { leaf, frame }, home, volume, (Kind::Read, offset, PAGE_BYTES)) {

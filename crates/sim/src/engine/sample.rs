@@ -7,6 +7,7 @@ use super::{
     Engine, KEY_EDGE, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY,
     LABEL_LOG,
 };
+use crate::kernel::Ns;
 use crate::sqlos::{Resource, WaitType};
 use crate::volume::{Device, Volume};
 
@@ -84,6 +85,23 @@ const fn file_number(file: u64) -> u64 {
 }
 
 impl Engine<'_> {
+    /// Rows inserted, and time that sessions computed for them, up to the first read of a page; up to now if there was none.
+    #[must_use]
+    pub fn memory_phase(&self) -> (u64, Ns) {
+        self.memory_phase.get().unwrap_or_else(|| self.work_done())
+    }
+
+    /// To be called before a page is read: what follows is no longer the phase in which all of the table was in memory.
+    pub(super) fn end_memory_phase(&self) {
+        if self.memory_phase.get().is_none() {
+            self.memory_phase.set(Some(self.work_done()));
+        }
+    }
+
+    fn work_done(&self) -> (u64, Ns) {
+        (self.counters.rows.get(), self.os.books().sessions.cpu_ns)
+    }
+
     /// What is counted up to now.
     #[must_use]
     pub fn reading(&self) -> Reading {

@@ -49,8 +49,10 @@ def check(plan: Plan, site: Site) -> Preflight:
         check_host_ram(content, [cells[planned.cell_id].config for planned in runs])
         contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
-    _check_memory(most_bytes, max(scale_of(cell.config) for cell in plan.cells), contents)
-    return Preflight(server=_server_text(contents), volumes=())
+    free_bytes = _free_memory_bytes()
+    _check_memory(most_bytes, free_bytes, max(scale_of(cell.config) for cell in plan.cells), contents)
+    at_once = None if free_bytes is None else max(1, free_bytes // most_bytes)
+    return Preflight(server=_server_text(contents), volumes=(), blocks_at_once=at_once)
 
 
 def blocks_of(plan: Plan) -> dict[int, list[PlannedRun]]:
@@ -119,8 +121,7 @@ def _value(drive: Mapping[str, Any], name: str) -> int:
     return int(drive["profile"]["geometry"][name]["value"])
 
 
-def _check_memory(needed_bytes: int, scale: int, contents: Sequence[Mapping[str, Any]]) -> None:
-    free_bytes = _free_memory_bytes()
+def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, contents: Sequence[Mapping[str, Any]]) -> None:
     if free_bytes is None or needed_bytes <= free_bytes:
         return
     raise PreflightError(
