@@ -43,7 +43,7 @@ def test_a_profile_that_there_is_not_is_refused_with_the_nearest_one(tmp_path):
         ("[geometry.dies]", "[geometry.dice]", "geometry.dies: is missing"),
         ("source = ", 'note = "x"\nsource = ', "geometry.raw_bytes.note: is not a figure"),
         ("[mapping.worst_case_bytes.512]", "[mapping.worst_case_bytes.small]", "small: is no size of a sector"),
-        ("bounds = [64, 8192]", "bounds = [65, 8192]", "pages_per_block.bounds: the value 64 is not within 65 to 8192"),
+        ("bounds = [64, 8192]", "bounds = [8191, 8192]", "pages_per_block.bounds: the value 256 is not within 8191"),
         ("bounds = [64, 8192]", "bounds = [64, 64]", "pages_per_block.bounds: 64 must be less than 64"),
         ('= "derived"', '= "derived"\nbounds = [1, 9]', "flash_page_bytes.bounds: are for fitted figures"),
         ("bounds = [64, 8192]", "bounds = [64]", "geometry.pages_per_block.bounds[2]: is missing"),
@@ -170,3 +170,14 @@ def test_what_can_not_be_together_is_said_before_a_line_is_printed(tmp_path, mon
     assert shown.stdout == ""
     assert isinstance(shown.exception, PreflightError)
     assert "make the usable capacity smaller" in str(shown.exception)
+
+
+def test_what_the_card_has_of_its_half_is_what_the_half_has():
+    """A fit changes iodrive-320: its card follows, or its sources would be wrong."""
+    half, card = (profiles.load(name, Path()) for name in ("iodrive-320", "iodrive-duo-640"))
+    of_half = dict(half.figures())
+    followers = {name: figure.value for name, figure in card.figures() if figure.source.startswith("As of iodrive-320")}
+    assert len(followers) > 10
+    assert followers == {name: of_half[name].value for name in followers}
+    assert card.timing.buffer_pages.value == 2 * int(half.timing.buffer_pages.value)
+    assert card.geometry.raw_bytes.value == 2 * int(half.geometry.raw_bytes.value)
