@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cache::Destaging;
 use super::stripe::{Level, StripeMap};
 use crate::kernel::Ns;
 
@@ -59,6 +60,9 @@ pub struct CacheChoice {
     /// neighbours. An assumption.
     #[serde(default = "keep_per_mille")]
     pub keep_per_mille: u32,
+    /// In which order they go there. Not published for any of the articles' arrays.
+    #[serde(default)]
+    pub destaging: Destaging,
     /// Writes in progress from cache to drives at most, for each drive; an assumption.
     #[serde(default = "writes_per_drive")]
     pub writes_per_drive: u32,
