@@ -123,9 +123,6 @@ impl Rack {
             let mut volume = Volume::new(name, map, choice.offset_bytes, devices.collect());
             if let Some(cache) = &choice.cache {
                 volume = volume.with_cache(cache, self.scale);
-                if let Some(other) = self.lent_behind(&lent, cache.controllers.as_ref()) {
-                    volume = volume.with_controllers_of(other);
-                }
             }
             if let Some(link) = &choice.link {
                 volume = volume.with_link(link);
@@ -138,14 +135,6 @@ impl Rack {
             lent.push(volume);
         }
         Ok(lent)
-    }
-
-    /// The first of the volumes lent so far that is behind these controllers.
-    fn lent_behind<'v>(&self, lent: &'v [Volume], controllers: Option<&String>) -> Option<&'v Volume> {
-        let wanted = controllers?;
-        let behind = |choice: &VolumeChoice| choice.cache.as_ref().is_some_and(|cache| cache.controllers.as_ref() == Some(wanted));
-        let mut there = self.volumes.values().zip(lent);
-        there.find(|(choice, _)| behind(choice)).map(|(_, volume)| volume)
     }
 
     /// Takes the drives back, and says what is worth telling of the volumes.

@@ -5,7 +5,7 @@
 //! - [`stripe`]: where a byte of a volume lies on its drives ([`StripeMap`]), for every RAID level;
 //! - [`parity`]: which reads and writes a write to RAID-5 takes;
 //! - [`cache`]: the controller's write-back cache, with no idea of time;
-//! - [`link`]: the network between host and array; [`mirror`]: the path between two controllers;
+//! - [`link`]: the network between host and array;
 //! - [`failure`]: why a volume answers nothing any more; [`config`]: what a scenario says of a volume, and what can't be;
 //! - [`array`]: all of it in time ([`Volume`]).
 //!
@@ -22,7 +22,6 @@ pub mod config;
 pub mod device;
 pub mod failure;
 pub mod link;
-pub mod mirror;
 pub mod parity;
 #[cfg(test)]
 pub(crate) mod repeat;

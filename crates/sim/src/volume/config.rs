@@ -56,10 +56,6 @@ pub struct CacheChoice {
     /// What a write waits beside that, without keeping others waiting; an assumption.
     #[serde(default = "mirror_latency_ns")]
     pub mirror_latency_ns: Ns,
-    /// The pair of controllers that it is in, by any name: the caches of one pair share the path between both. Nothing for a pair
-    /// of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub controllers: Option<String>,
     /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or gets
     /// neighbours. An assumption.
     #[serde(default = "keep_per_mille")]

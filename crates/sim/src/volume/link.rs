@@ -7,6 +7,7 @@ use crate::kernel::{Ns, SEC};
 pub struct Link {
     bytes_per_s: u64,
     latency_ns: Ns,
+    request_ns: Ns,
     to_array_until: Ns,
     to_host_until: Ns,
     /// Time that data took, both directions.
@@ -20,14 +21,21 @@ impl Link {
         Self {
             bytes_per_s,
             latency_ns,
+            request_ns: 0,
             to_array_until: 0,
             to_host_until: 0,
             busy_ns: 0,
         }
     }
 
+    /// The same where each transfer takes so much longer, one after the other.
+    #[must_use]
+    pub const fn with_request_ns(self, request_ns: Ns) -> Self {
+        Self { request_ns, ..self }
+    }
+
     fn takes_ns(&mut self, bytes: u64) -> Ns {
-        let takes_ns = (bytes * SEC).div_ceil(self.bytes_per_s);
+        let takes_ns = self.request_ns + (bytes * SEC).div_ceil(self.bytes_per_s);
         self.busy_ns += takes_ns;
         takes_ns
     }

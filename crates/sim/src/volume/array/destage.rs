@@ -3,13 +3,13 @@
 use super::{For, Kind, Ns, Request, Volume};
 use crate::volume::cache::{Cache, Run};
 use crate::volume::config::CacheChoice;
-use crate::volume::mirror::Mirror;
+use crate::volume::link::Link;
 
 /// The cache, and what is on its way from it.
 #[derive(Clone, Debug)]
 pub(super) struct Destage {
     pub(super) cache: Cache,
-    mirror: Mirror,
+    mirror: Link,
     pub(super) in_progress: u32,
     most_in_progress: u32,
 }
@@ -25,20 +25,12 @@ impl Volume {
         let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
         self.destage = Some(Destage {
             cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES, choice.keep_per_mille, choice.destaging),
-            mirror: Mirror::new(choice),
+            mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns)
+                .with_request_ns(choice.mirror_request_ns),
             in_progress: 0,
             most_in_progress: choice.writes_per_drive.saturating_mul(self.map.drives()),
         });
         self.find_way();
-        self
-    }
-
-    /// The same, behind the pair of controllers that `other` is behind. Both must have a cache for this to mean anything.
-    #[must_use]
-    pub fn with_controllers_of(mut self, other: &Self) -> Self {
-        if let (Some(own), Some(other)) = (&mut self.destage, &other.destage) {
-            own.mirror = own.mirror.clone().shared_with(&other.mirror);
-        }
         self
     }
 
@@ -59,7 +51,7 @@ impl Volume {
             return None;
         }
         if destage.cache.take(offset, bytes) {
-            let mirrored_ns = destage.mirror.copy(now, bytes);
+            let mirrored_ns = destage.mirror.to_array(now, bytes);
             self.counters.cached += 1;
             self.destage(now);
             return Some(mirrored_ns);
