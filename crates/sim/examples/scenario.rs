@@ -85,7 +85,16 @@ fn print(outcome: &RunOutcome, files: u32, scale: u64) {
         );
     }
     for drive in &outcome.drives {
-        let Some(disk) = &drive.disk else { continue };
+        let Some(disk) = &drive.disk else {
+            println!(
+                "    flash drive {}: {:.0} % used, write amplification {:.2}, {:.2} GB of the host's memory",
+                drive.name,
+                drive.utilisation * 100.0,
+                drive.write_amplification,
+                drive.host_ram_bytes as f64 * scale as f64 / 1e9,
+            );
+            continue;
+        };
         let requests = (disk.reads + disk.writes).max(1) as f64;
         println!(
             "    disk {}: {} reads, {} writes, busy {:.0} %, seek {:.2} and turn {:.2} of {:.2} ms, {:.2} ms queued",
