@@ -33,7 +33,7 @@ pub enum Destaging {
 struct Block {
     /// Sectors to be written.
     dirty: u64,
-    /// The number of its becoming dirty, among all such.
+    /// Its number in the list by age; 0 if it is not there.
     since: u64,
     /// Sectors on their way.
     writing: u64,
@@ -66,9 +66,9 @@ pub struct Cache {
     order: Destaging,
     /// Where the elevator is; or the blocks of the row that is on its way, from the next one on.
     row: Range<u64>,
-    /// Blocks by the time at which they became dirty, each with the number of its doing so, which tells those that are gone.
+    /// Blocks by age, each with its number: one whose number is another by now, or that is clean, has gone in the meantime.
     ages: VecDeque<(u64, u64)>,
-    count: u64,
+    listed: u64,
     urgent: VecDeque<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Cache {
             order,
             row: 0..0,
             ages: VecDeque::new(),
-            count: 0,
+            listed: 0,
             urgent: VecDeque::new(),
         }
     }
@@ -146,9 +146,9 @@ impl Cache {
     fn soil(&mut self, number: u64, sectors: u64) -> &mut Block {
         let block = self.blocks.entry(number).or_default();
         if block.dirty == 0 && self.order == Destaging::Oldest {
-            self.count += 1;
-            block.since = self.count;
-            self.ages.push_back((number, self.count));
+            self.listed += 1;
+            block.since = self.listed;
+            self.ages.push_back((number, self.listed));
         }
         block.dirty |= sectors;
         block
@@ -186,7 +186,9 @@ impl Cache {
             return None;
         }
         let number = match self.order {
-            Destaging::Elevator => self.first_in(self.row.start..u64::MAX).or_else(|| self.first_in(0..self.row.start))?,
+            Destaging::Elevator => self
+                .first_in(self.row.start..u64::MAX)
+                .or_else(|| self.first_in(0..self.row.start))?,
             Destaging::Oldest => self.first_in(self.row.clone()).or_else(|| self.first_of_oldest_row())?,
         };
         let run = self.start(number);
@@ -203,15 +205,19 @@ impl Cache {
 
     /// Goes on to the row of the block that has been dirty for the longest time.
     fn first_of_oldest_row(&mut self) -> Option<u64> {
-        while let Some((number, since)) = self.ages.pop_front() {
-            let Some(block) = self.blocks.get(&number).filter(|block| block.since == since && block.dirty != 0) else {
+        for _ in 0..self.ages.len() {
+            let (number, since) = self.ages.pop_front()?;
+            let Some(block) = self.blocks.get_mut(&number) else {
                 continue;
             };
-            if block.writing != 0 {
-                // Its turn comes once it can go, at the latest behind all that is dirty now.
-                self.ages.push_back((number, since));
-                return None;
+            if block.since != since || block.dirty == 0 {
+                continue;
             }
+            if block.writing != 0 {
+                self.ages.push_back((number, since));
+                continue;
+            }
+            block.since = 0;
             let first = number / self.run_blocks * self.run_blocks;
             self.row = first..first + self.run_blocks;
             return self.first_in(self.row.clone());
@@ -267,8 +273,15 @@ impl Cache {
             served.append(&mut block.served);
             if block.dirty == 0 {
                 self.blocks.remove(&number);
-            } else if !block.waiters.is_empty() {
+                continue;
+            }
+            if !block.waiters.is_empty() {
                 self.urgent.push_back(number);
+            }
+            if block.since == 0 && self.order == Destaging::Oldest {
+                self.listed += 1;
+                block.since = self.listed;
+                self.ages.push_back((number, self.listed));
             }
         }
     }
