@@ -76,7 +76,8 @@ def test_its_counters_hold_how_long_and_how_often_workers_in_the_background_wait
     background = run.measurement.counters["background"]
     waits = [name.removesuffix("_count") for name in background if name.endswith("_count")]
     assert "CHECKPOINT_QUEUE" in waits
-    assert all(background[f"{wait}_s"] >= 0 and background[f"{wait}_count"] >= 1 for wait in waits)
+    assert all(background[f"{wait}_s"] >= 0 and background[f"{wait}_count"] >= 0 for wait in waits)
+    assert sum(background[f"{wait}_count"] for wait in waits) > 0
     assert len(background) == 2 * len(waits) + 1, "and their CPU time"
 
 
