@@ -37,7 +37,7 @@ drives = ["disk"]
 raid = "10"
 stripe = "64KiB"
 offset = "63KiB"
-cache = { size = "256MB" }
+cache = { size = "256MB", destaging = "elevator" }
 link = {}
 [volumes.mirror]
 drives = ["ssd"]
@@ -80,7 +80,7 @@ def test_drives_are_declared_by_the_dozen_and_only_those_of_volumes_in_use_are_t
             "raid": "10",
             "stripe_bytes": 65_536,
             "offset_bytes": 64_512,
-            "cache": {"bytes": 256 * 2**20},
+            "cache": {"bytes": 256 * 2**20, "destaging": "elevator"},
             "link": {},
         }
     }
@@ -122,6 +122,7 @@ def test_every_key_of_a_volume_can_be_a_factor_and_nothing_of_a_cache_or_link_is
         ('["disk"]', '["disk-9"]', "volumes.array.drives", "no drive is named"),
         ('["disk"]', '["disk", "disk-2"]', "volumes.array.drives", 'names drive "disk-2" more than once'),
         ("link = {}", 'link = {}\nlost = ["ssd-1"]', "volumes.array.lost", "is no drive of it"),
+        ('"elevator"', '"youngest"', "volumes.array.cache.destaging", "oldest"),
         ("link = {}", "link = { speed = 3 }", "volumes.array.link.speed", "is not a key"),
         ("[drives.ssd]", '[drives.disk-3]\nprofile = "scsi-15k-300"\n[drives.ssd]', "drives.disk-3", "two drives"),
         ("[workload]", '[workload]\nblock = "8KiB"', "workload.block_bytes", "is for raw I/O"),

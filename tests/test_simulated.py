@@ -72,6 +72,15 @@ def test_its_environment_is_the_simulated_servers_and_not_this_machines(run):
     assert "host" not in environment
 
 
+def test_its_counters_hold_how_long_and_how_often_workers_in_the_background_waited(run):
+    background = run.measurement.counters["background"]
+    waits = [name.removesuffix("_count") for name in background if name.endswith("_count")]
+    assert "CHECKPOINT_QUEUE" in waits
+    assert all(background[f"{wait}_s"] >= 0 and background[f"{wait}_count"] >= 0 for wait in waits)
+    assert sum(background[f"{wait}_count"] for wait in waits) > 0
+    assert len(background) == 2 * len(waits) + 1, "and their CPU time"
+
+
 def test_its_counters_hold_write_amplification_and_utilisation(run):
     drive = run.measurement.counters["drive ssd"]
     assert drive["write_amplification"] >= 1.0

@@ -102,6 +102,7 @@ class CacheConfig(Frozen):
     mirror_request_ns: int | None = Field(None, ge=0, lt=2**63, description="of the controllers, for each write")
     mirror_latency_ns: int | None = Field(None, ge=0, lt=2**63, description="that a write waits beside that")
     keep_per_mille: int | None = Field(None, ge=0, le=1000, description="of the cache that stays dirty, in case")
+    destaging: Literal["elevator", "oldest"] | None = Field(None, description="in which order it goes to the drives")
     writes_per_drive: int | None = Field(None, ge=1, le=1024, description="from cache to drives at once, at most")
 
 

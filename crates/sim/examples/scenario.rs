@@ -60,13 +60,52 @@ fn print(outcome: &RunOutcome, files: u32, scale: u64) {
         counts.events,
         outcome.failure.as_deref().unwrap_or("done"),
     );
-    for row in outcome.waits.iter().take(6) {
+    for (whose, rows) in [("", &outcome.waits), ("background ", &outcome.background_waits)] {
+        for row in rows.iter().take(6) {
+            println!(
+                "    {:<34} {:8.0} s + {:7.0} s signal, {:8.3} M",
+                format!("{whose}{}", row.wait_type),
+                life_s(row.resource_ns, scale),
+                life_s(row.signal_ns, scale),
+                row.count as f64 * scale as f64 / 1e6,
+            );
+        }
+    }
+    for volume in &outcome.volumes {
         println!(
-            "    {:<20} {:8.0} s + {:7.0} s signal, {:8.3} M",
-            row.wait_type,
-            life_s(row.resource_ns, scale),
-            life_s(row.signal_ns, scale),
-            row.count as f64 * scale as f64 / 1e6,
+            "    volume {}: {} requests, {} writes into its cache, {} through it, {} read there, {} writes of {:.0} KB from it, link {:.0} %",
+            volume.name,
+            volume.requests,
+            volume.cached_writes,
+            volume.through_writes,
+            volume.cache_hits,
+            volume.destaged_writes,
+            volume.destaged_bytes as f64 / 1e3 / volume.destaged_writes.max(1) as f64,
+            volume.link_busy_ns as f64 / outcome.elapsed_ns as f64 * 100.0,
+        );
+    }
+    for drive in &outcome.drives {
+        let Some(disk) = &drive.disk else {
+            println!(
+                "    flash drive {}: {:.0} % used, write amplification {:.2}, {:.2} GB of the host's memory",
+                drive.name,
+                drive.utilisation * 100.0,
+                drive.write_amplification,
+                drive.host_ram_bytes as f64 * scale as f64 / 1e9,
+            );
+            continue;
+        };
+        let requests = (disk.reads + disk.writes).max(1) as f64;
+        println!(
+            "    disk {}: {} reads, {} writes, busy {:.0} %, seek {:.2} and turn {:.2} of {:.2} ms, {:.2} ms queued",
+            drive.name,
+            disk.reads,
+            disk.writes,
+            disk.busy_ns as f64 / outcome.elapsed_ns as f64 * 100.0,
+            disk.seek_ns as f64 / 1e6 / requests,
+            disk.turn_ns as f64 / 1e6 / requests,
+            disk.busy_ns as f64 / 1e6 / requests,
+            disk.queued_ns as f64 / 1e6 / requests,
         );
     }
 }

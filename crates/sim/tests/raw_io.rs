@@ -118,6 +118,42 @@ fn an_array_over_one_link_reads_no_faster_than_the_link() {
 }
 
 #[test]
+fn controllers_that_mirror_one_write_after_the_other_take_so_many_a_second_whatever_is_outstanding() {
+    let cache = json!({"bytes": 1_u64 << 40, "mirror_request_ns": 1_000_000, "mirror_bytes_per_s": 800_000_000});
+    let how = json!({"raid": "10", "cache": cache, "link": {}});
+    let made = outcomes(&disks(
+        4,
+        &how,
+        &[
+            test("write", "sequential", 61_440, 1),
+            test("write", "sequential", 61_440, 32),
+        ],
+    ));
+    // One alone waits for the link there and back, its data and the mirror; 32 for the mirror only.
+    let (data_ns, link_ns, mirror_ns) = (61_440.0 / 0.104, 200_000.0, 1_076_800.0);
+    assert_near(made[0].latency.mean_ns, link_ns + data_ns + mirror_ns + 50_000.0, 0.01);
+    assert_near(made[1].ios_per_s, 1e9 / mirror_ns, 0.01);
+}
+
+#[test]
+fn what_is_oldest_goes_first_or_all_in_ascending_order_as_asked() {
+    let rate = |destaging: &str| {
+        let cache = json!({"bytes": 268_435_456, "destaging": destaging});
+        outcomes(&disks(
+            4,
+            &json!({"raid": "10", "cache": cache}),
+            &[test("write", "random", 8192, 4)],
+        ))[0]
+            .ios_per_s
+    };
+    let (oldest, ascending) = (rate("oldest"), rate("elevator"));
+    assert!(
+        ascending > oldest * 1.2,
+        "an arm that sweeps moves less: {ascending} against {oldest}"
+    );
+}
+
+#[test]
 fn a_cache_takes_a_burst_and_then_writes_are_as_slow_as_the_disks() {
     let mut burst = test("write", "random", 8192, 4);
     burst["duration_s"] = json!(0.5);
@@ -130,7 +166,7 @@ fn a_cache_takes_a_burst_and_then_writes_are_as_slow_as_the_disks() {
     ));
     assert_near(made[0].ios_per_s, 1e9 / 33_240.0, 0.02);
     assert!(
-        made[1].ios_per_s < 2000.0 && made[1].ios_per_s > 400.0,
+        made[1].ios_per_s < 2000.0 && made[1].ios_per_s > 300.0,
         "{}",
         made[1].ios_per_s
     );

@@ -195,9 +195,28 @@ fn a_log_without_a_cache_waits_for_a_turn_of_the_platters() {
     scenario["volumes"]["log"] = json!({"drives": scenario["volumes"]["log"]["drives"], "raid": "10"});
     let uncached = mean_ms(&scenario);
     assert!(
-        cached < 2.0 && uncached > 8.0,
+        cached < 3.0 && uncached > 8.0,
         "{cached} ms with, {uncached} ms without"
     );
+}
+
+#[test]
+fn a_checkpoint_pauses_for_as_long_whether_each_pause_is_short_or_long() {
+    let paused = |pause_ns: u64| {
+        let mut scenario = article_b(&[run(1, &["a"], "log")]);
+        let figure = json!({"value": pause_ns, "label": "fitted", "source": "a test"});
+        scenario["server"]["costs"] = json!({"checkpoint_pause_ns": figure});
+        let outcome = &outcomes(&scenario)[0];
+        let row = outcome
+            .background_waits
+            .iter()
+            .find(|row| row.wait_type == "SLEEP_BPOOL_FLUSH");
+        let row = row.expect("writes take longer than 20 ms");
+        (float(row.wait_ns()), float(row.count))
+    };
+    let (short, long) = (paused(1_250_000), paused(5_000_000));
+    assert!((0.75..1.33).contains(&(short.0 / long.0)), "{short:?} against {long:?}");
+    assert!(short.1 > long.1 * 1.5, "{short:?} against {long:?}");
 }
 
 #[test]

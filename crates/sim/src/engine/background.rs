@@ -9,6 +9,8 @@ use crate::sqlos::WaitType;
 
 /// Frames that the lazy writer looks at in one go.
 const LAZY_BATCH: u32 = 16;
+/// How fast the checkpoint forgets how long its writes took while it pauses: to 1/e in this time, in steps of a pause.
+const LATENCY_FADES_NS: Ns = 80 * crate::kernel::MS;
 /// Frames that the checkpoint looks at in one go, at most.
 const CHECKPOINT_BATCH: u32 = 4096;
 
@@ -63,8 +65,7 @@ impl Engine<'_> {
             self.os
                 .sleep(self.costs.checkpoint_pause_ns.value, WaitType::SleepBpoolFlush)
                 .await;
-            let mean = self.write_latency_ns.get();
-            self.write_latency_ns.set(mean - mean / 16);
+            self.forget_latency();
         }
         self.checkpoint_permits.take(WaitType::SleepBpoolFlush).await;
         self.os.cpu(self.write_cpu_ns()).await;
@@ -72,6 +73,13 @@ impl Engine<'_> {
         if self.start_write(leaf, Why::Checkpoint, home) == 0 {
             self.checkpoint_permits.give();
         }
+    }
+
+    /// What was learnt of writes fades in a pause, as fast in a few long ones as in many short ones.
+    fn forget_latency(&self) {
+        let (mean, pause_ns) = (self.write_latency_ns.get(), self.costs.checkpoint_pause_ns.value);
+        let faded = u128::from(mean) * u128::from(pause_ns.min(LATENCY_FADES_NS)) / u128::from(LATENCY_FADES_NS);
+        self.write_latency_ns.set(mean - u64::try_from(faded).unwrap_or(mean));
     }
 
     fn part_of_pool(&self, per_mille: u64) -> u64 {

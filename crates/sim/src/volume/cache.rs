@@ -7,18 +7,34 @@
 //! - a write for whose blocks there is no room goes *through*: it is acknowledged when the drives have it. Its blocks are here
 //!   meanwhile, beyond the room there is, since a controller has its buffers; so the rules above hold for it too.
 //!
-//! Dirty blocks go to the drives in ascending order, round and round (an elevator), neighbours together; those that somebody
-//! waits for go first.
+//! Dirty blocks go to the drives in one of two orders ([`Destaging`]), neighbours together; those that somebody waits for go first.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
 
 /// A sector, the grain of what is dirty.
 pub const SECTOR_BYTES: u64 = 512;
+
+/// In which order dirty blocks go to the drives. Both are usual: see B. S. Gill and D. S. Modha, "WOW: wise ordering for
+/// writes", FAST 2005, who call them CSCAN and LRW.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Destaging {
+    /// In ascending order, round and round.
+    Elevator,
+    /// Those first that have been dirty for the longest time, and with them what is dirty in the same row of stripes.
+    #[default]
+    Oldest,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Block {
     /// Sectors to be written.
     dirty: u64,
+    /// Its number in the list by age; 0 if it is not there.
+    since: u64,
     /// Sectors on their way.
     writing: u64,
     /// Who waits until what is dirty has been written, and until what is on its way has been.
@@ -47,8 +63,12 @@ pub struct Cache {
     kept_blocks: usize,
     on_their_way: usize,
     blocks: BTreeMap<u64, Block>,
-    /// Where the elevator is.
-    hand: u64,
+    order: Destaging,
+    /// Where the elevator is; or the blocks of the row that is on its way, from the next one on.
+    row: Range<u64>,
+    /// Blocks by age, each with its number: one whose number is another by now, or that is clean, has gone in the meantime.
+    ages: VecDeque<(u64, u64)>,
+    listed: u64,
     urgent: VecDeque<u64>,
 }
 
@@ -56,7 +76,7 @@ impl Cache {
     /// An empty cache of `bytes`, in blocks of `block_bytes` (1 to 64 sectors), written in runs of at most `run_bytes` while more
     /// than `keep_per_mille` of it is dirty.
     #[must_use]
-    pub fn new(bytes: u64, block_bytes: u64, run_bytes: u64, keep_per_mille: u32) -> Self {
+    pub fn new(bytes: u64, block_bytes: u64, run_bytes: u64, keep_per_mille: u32, order: Destaging) -> Self {
         debug_assert!(
             (1..=64).contains(&(block_bytes / SECTOR_BYTES)),
             "a block is 1 to 64 sectors"
@@ -68,7 +88,10 @@ impl Cache {
             kept_blocks: usize::try_from(bytes / block_bytes * u64::from(keep_per_mille) / 1000).unwrap_or(usize::MAX),
             on_their_way: 0,
             blocks: BTreeMap::new(),
-            hand: 0,
+            order,
+            row: 0..0,
+            ages: VecDeque::new(),
+            listed: 0,
             urgent: VecDeque::new(),
         }
     }
@@ -113,11 +136,22 @@ impl Cache {
             .filter(|(block, _)| !self.blocks.contains_key(block));
         let fits = self.blocks.len() + new.count() <= self.room_blocks || self.all_here(offset, bytes);
         if fits {
-            for (block, sectors) in self.parts(offset, bytes) {
-                self.blocks.entry(block).or_default().dirty |= sectors;
+            for (number, sectors) in self.parts(offset, bytes) {
+                self.soil(number, sectors);
             }
         }
         fits
+    }
+
+    fn soil(&mut self, number: u64, sectors: u64) -> &mut Block {
+        let block = self.blocks.entry(number).or_default();
+        if block.dirty == 0 && self.order == Destaging::Oldest {
+            self.listed += 1;
+            block.since = self.listed;
+            self.ages.push_back((number, self.listed));
+        }
+        block.dirty |= sectors;
+        block
     }
 
     fn all_here(&self, offset: u64, bytes: u64) -> bool {
@@ -129,9 +163,7 @@ impl Cache {
     pub fn take_through(&mut self, offset: u64, bytes: u64, waiter: u32) -> u32 {
         let mut blocks = 0;
         for (number, sectors) in self.parts(offset, bytes) {
-            let block = self.blocks.entry(number).or_default();
-            block.dirty |= sectors;
-            block.waiters.push(waiter);
+            self.soil(number, sectors).waiters.push(waiter);
             self.urgent.push_back(number);
             blocks += 1;
         }
@@ -148,19 +180,49 @@ impl Cache {
         None
     }
 
-    /// What the elevator comes to next, if there is enough that is dirty: it is on its way from now on.
+    /// What is next in the order, if there is enough that is dirty: it is on its way from now on.
     pub fn next_run(&mut self) -> Option<Run> {
         if self.blocks.len() - self.on_their_way <= self.kept_blocks {
             return None;
         }
-        let ahead = self.blocks.range(self.hand..).chain(self.blocks.range(..self.hand));
-        let number = ahead
-            .into_iter()
-            .find(|(_, block)| can_go(block))
-            .map(|(&number, _)| number)?;
+        let number = match self.order {
+            Destaging::Elevator => self
+                .first_in(self.row.start..u64::MAX)
+                .or_else(|| self.first_in(0..self.row.start))?,
+            Destaging::Oldest => self.first_in(self.row.clone()).or_else(|| self.first_of_oldest_row())?,
+        };
         let run = self.start(number);
-        self.hand = (run.offset + run.bytes).div_ceil(self.block_bytes);
+        self.row.start = (run.offset + run.bytes).div_ceil(self.block_bytes);
         Some(run)
+    }
+
+    fn first_in(&self, blocks: Range<u64>) -> Option<u64> {
+        // The end of one row may lie behind its beginning.
+        let there = (!blocks.is_empty()).then(|| self.blocks.range(blocks));
+        let mut can_go = there.into_iter().flatten().filter(|(_, block)| can_go(block));
+        can_go.next().map(|(&number, _)| number)
+    }
+
+    /// Goes on to the row of the block that has been dirty for the longest time.
+    fn first_of_oldest_row(&mut self) -> Option<u64> {
+        for _ in 0..self.ages.len() {
+            let (number, since) = self.ages.pop_front()?;
+            let Some(block) = self.blocks.get_mut(&number) else {
+                continue;
+            };
+            if block.since != since || block.dirty == 0 {
+                continue;
+            }
+            if block.writing != 0 {
+                self.ages.push_back((number, since));
+                continue;
+            }
+            block.since = 0;
+            let first = number / self.run_blocks * self.run_blocks;
+            self.row = first..first + self.run_blocks;
+            return self.first_in(self.row.clone());
+        }
+        None
     }
 
     /// Sends the first dirty sectors of a block, and what follows them without a gap.
@@ -211,8 +273,15 @@ impl Cache {
             served.append(&mut block.served);
             if block.dirty == 0 {
                 self.blocks.remove(&number);
-            } else if !block.waiters.is_empty() {
+                continue;
+            }
+            if !block.waiters.is_empty() {
                 self.urgent.push_back(number);
+            }
+            if block.since == 0 && self.order == Destaging::Oldest {
+                self.listed += 1;
+                block.since = self.listed;
+                self.ages.push_back((number, self.listed));
             }
         }
     }

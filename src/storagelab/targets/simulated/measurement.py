@@ -109,6 +109,7 @@ def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, d
                 f"{row['wait_type']}_s": (row["resource_ns"] + row["signal_ns"]) * scale * NS
                 for row in outcome["background_waits"]
             },
+            **{f"{row['wait_type']}_count": row["count"] * scale for row in outcome["background_waits"]},
         },
         "simulation": {"events": table["events"]},
     }

@@ -24,7 +24,13 @@ impl Volume {
     pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
         let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
         self.destage = Some(Destage {
-            cache: Cache::new(bytes, CACHE_BLOCK_BYTES, CACHE_RUN_BYTES, choice.keep_per_mille),
+            cache: Cache::new(
+                bytes,
+                CACHE_BLOCK_BYTES,
+                CACHE_RUN_BYTES,
+                choice.keep_per_mille,
+                choice.destaging,
+            ),
             mirror: Link::new(choice.mirror_bytes_per_s, choice.mirror_latency_ns)
                 .with_request_ns(choice.mirror_request_ns),
             in_progress: 0,

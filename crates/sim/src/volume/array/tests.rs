@@ -3,6 +3,7 @@
 use super::{Answer, Counters, Volume};
 use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
+use crate::volume::cache::Destaging;
 use crate::volume::repeat::{disk, flash};
 use crate::volume::{CacheChoice, Device, Kind, Level, LinkChoice, Request, StripeMap};
 
@@ -25,6 +26,7 @@ fn cache(bytes: u64) -> CacheChoice {
         mirror_request_ns: 23_000,
         mirror_latency_ns: 50_000,
         keep_per_mille: 0,
+        destaging: Destaging::Elevator,
         writes_per_drive: 4,
     }
 }

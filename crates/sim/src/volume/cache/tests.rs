@@ -2,14 +2,18 @@
 
 use proptest::prelude::*;
 
-use super::{Cache, Run, SECTOR_BYTES};
+use super::{Cache, Destaging, Run, SECTOR_BYTES};
 use crate::volume::repeat::holds;
 
 const BLOCK: u64 = 8192;
 const SECTORS: u64 = 160;
 
 fn cache(blocks: u64) -> Cache {
-    Cache::new(blocks * BLOCK, BLOCK, 4 * BLOCK, 0)
+    cache_in(Destaging::Elevator, blocks)
+}
+
+fn cache_in(order: Destaging, blocks: u64) -> Cache {
+    Cache::new(blocks * BLOCK, BLOCK, 4 * BLOCK, 0, order)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +27,13 @@ enum Step {
     Finish(usize),
 }
 
-fn steps() -> impl Strategy<Value = (u64, Vec<Step>)> {
+fn steps() -> impl Strategy<Value = (bool, u64, Vec<Step>)> {
     let step = prop_oneof![
         4 => (0..SECTORS, 1_u64..40).prop_map(|(first, sectors)| Step::Write { first, sectors }),
         2 => Just(Step::Start),
         2 => any::<usize>().prop_map(Step::Finish),
     ];
-    (1_u64..12, prop::collection::vec(step, 0..200))
+    (any::<bool>(), 1_u64..12, prop::collection::vec(step, 0..200))
 }
 
 /// The cache beside the plain truth: the version of each sector, as written and as on the drives.
@@ -114,9 +118,10 @@ fn sectors_of(run: Run) -> std::ops::Range<usize> {
 
 #[test]
 fn nothing_dirty_is_lost_and_nothing_older_wins() {
-    holds(150, "volume::cache", &steps(), |(blocks, steps)| {
+    holds(150, "volume::cache", &steps(), |(by_age, blocks, steps)| {
+        let order = if by_age { Destaging::Oldest } else { Destaging::Elevator };
         let mut truth = Truth {
-            cache: cache(blocks),
+            cache: cache_in(order, blocks),
             written: vec![0; index(SECTORS)],
             on_drives: vec![0; index(SECTORS)],
             on_their_way: Vec::new(),
@@ -166,6 +171,36 @@ fn it_goes_round_in_ascending_order_with_neighbours_together() {
 }
 
 #[test]
+fn what_is_oldest_goes_first_and_takes_its_row_of_stripes_with_it() {
+    let mut cache = cache_in(Destaging::Oldest, 100);
+    for block in [9, 2, 3, 10, 0, 7] {
+        assert!(cache.take(block * BLOCK, BLOCK));
+    }
+    assert!(cache.take(9 * BLOCK, BLOCK), "written again: it is none the younger");
+    let mut blocks = Vec::new();
+    while let Some(run) = cache.next_run() {
+        blocks.push((run.offset / BLOCK, run.bytes / BLOCK));
+    }
+    assert_eq!(blocks, [(9, 2), (0, 1), (2, 2), (7, 1)], "rows of four blocks");
+}
+
+#[test]
+fn what_is_written_while_it_is_on_its_way_waits_for_its_turn_again() {
+    let mut cache = cache_in(Destaging::Oldest, 100);
+    assert!(cache.take(5 * BLOCK, BLOCK));
+    let first = cache.next_run().expect("it is dirty");
+    assert!(cache.take(5 * BLOCK, BLOCK) && cache.take(90 * BLOCK, BLOCK));
+    assert_eq!(
+        cache.next_run().map(|run| run.offset),
+        Some(90 * BLOCK),
+        "block 5 can't go"
+    );
+    assert_eq!(cache.next_run(), None);
+    cache.finish(first, &mut Vec::new());
+    assert_eq!(cache.next_run().map(|run| run.offset), Some(5 * BLOCK));
+}
+
+#[test]
 fn a_full_cache_takes_only_what_it_has_already() {
     let mut cache = cache(2);
     assert!(cache.take(0, BLOCK) && cache.take(BLOCK, BLOCK));
@@ -197,7 +232,7 @@ fn a_write_through_goes_before_the_others_and_is_told_once_a_block() {
 
 #[test]
 fn what_is_kept_waits_for_neighbours() {
-    let mut cache = Cache::new(8 * BLOCK, BLOCK, 4 * BLOCK, 500);
+    let mut cache = Cache::new(8 * BLOCK, BLOCK, 4 * BLOCK, 500, Destaging::Elevator);
     for block in [2, 0, 3, 1] {
         assert!(
             cache.take(block * BLOCK, BLOCK) && cache.next_run().is_none(),
