@@ -112,7 +112,9 @@ def connect(address: Address, database: str | None = None) -> Connection:
     except RuntimeError as error:  # of a driver without the package that some passwords need on an open line
         if opened is not None:
             opened.close()
-        raise pymysql.OperationalError(2061, f"{error}; an encrypted connection (?ssl=required) needs it not") from error
+        raise pymysql.OperationalError(
+            2061, f"{error}; an encrypted connection (?ssl=required) needs it not"
+        ) from error
     return connection
 
 

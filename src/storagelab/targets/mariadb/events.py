@@ -1,4 +1,4 @@
-"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means: its category, and the SQL Server wait type that a DBA knows.
+"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means: its category, and the name a DBA of SQL Server knows.
 
 Names are those of performance_schema's instruments, without the leading "wait/". What is not listed falls to the rule of
 its kind, so that an instrument of a later release lands in a sensible place too.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
-from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.mariadb import attached
 from storagelab.targets.mariadb.binaries import binaries_for
 from storagelab.targets.mariadb.connecting import Connection, attach, close
@@ -32,20 +33,23 @@ _SEQUENTIAL_NOTE = (
     "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
     "the tree instead"
 )
+_LEFT_NOTE = "the server leaves one empty folder named {name} on each remote volume, as it drops the files in it only"
 
 
 def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
-    needs = volume_needs(configs, site, _bytes_on)
+    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
     _check_letters(needs)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     found = [*_check_private(private, site), *_check_attached(running, site)]
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
-    notes = (_SEQUENTIAL_NOTE,) if sequential else ()
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=notes)
+    notes = [_SEQUENTIAL_NOTE] if sequential else []
+    if any(map(remote.remote_paths, configs)):
+        notes += [remote.NOTE, _LEFT_NOTE.format(name=site.prefix)]
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
 def _check_letters(needs: Sequence[VolumeNeed]) -> None:
@@ -109,6 +113,8 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
     for volume, path in site.volume_paths(config).items():
         check_folder_for_server(facts.process_owner, volume, path)
         attached.check_known_folder(connection, facts, volume, path)
+    for volume, place in remote.remote_paths(config).items():
+        attached.check_known_folder(connection, facts, volume, Path(place))
 
 
 def _bytes_on(config: Config, volume: str) -> int:

@@ -42,6 +42,10 @@ class Server:
         self._socket_folder: Path | None = None
 
     @property
+    def origin(self) -> str:
+        return self.binaries.origin
+
+    @property
     def address(self) -> Address:
         assert self._socket_folder is not None, "the server is not started"
         return Address(user=USER, unix_socket=str(self._socket_folder / "s"))

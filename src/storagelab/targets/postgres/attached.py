@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from storagelab.disks import parse_mounts
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.targets import remote
+from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
 from storagelab.values import Frozen
 
@@ -117,6 +121,48 @@ def data_folder(connection: Connection) -> Path | None:
         return folder if folder is not None and folder.is_dir() else None
     except (psycopg.errors.InsufficientPrivilege, OSError):
         return None
+
+
+def mounts(connection: Connection) -> list[remote.Mount]:
+    """The file systems that the server sees; none where it is no Linux, or this login may not read its files."""
+    try:
+        row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
+    except psycopg.Error:
+        return []
+    text = str(row[0]) if row else ""
+    return [remote.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
+
+
+def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
+    """PostgreSQL makes no folder for a tablespace, and storagelab can't on another machine: its operator does.
+
+    Raises PreflightError with the command for those that are missing.
+    """
+    wanted = {
+        (layout.volume_of(number), layout.folder_of(number)): number
+        for layout in layouts for number in layout.data_files if layout.is_remote(number)
+    }  # fmt: skip
+    missing = [place for place in sorted(wanted) if not _is_folder(connection, place[1])]
+    if missing:
+        volume, first = missing[0]
+        numbers = [wanted[place] for place in missing if place[0] == volume]
+        raise PreflightError(
+            f"the server sees no folder {first}",
+            key=f"volumes.{volume}.path",
+            hint="have its operator run there: install -d -m 700 -o postgres "
+            f"{shlex.quote(str(first.parent))}/{_brace(min(numbers), max(numbers))} (postgres = the server's account)",
+        )
+
+
+def _brace(first: int, last: int) -> str:
+    """All names in between, too: a folder too many does no harm."""
+    begin, dash, number = remote_name(first).rpartition("-")
+    return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
+
+
+def _is_folder(connection: Connection, folder: Path) -> bool:
+    row = connection.execute("SELECT (pg_stat_file(%s, true)).isdir", [str(folder)]).fetchone()
+    return bool(row and row[0])
 
 
 def _has_role(connection: Connection, role: str) -> bool:

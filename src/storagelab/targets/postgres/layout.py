@@ -17,8 +17,8 @@ from psycopg import sql
 from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.targets.folders import Folders
+from storagelab.targets.places import Places, remote_name
 from storagelab.targets.steps import check_places, check_same
-from storagelab.targets.unprivileged import make_folder
 
 Connection = psycopg.Connection[Any]
 
@@ -92,43 +92,19 @@ END
 $body$"""
 
 
-class Layout:
-    """The layout of one cell in one database.
-
-    `prefix` begins every name that is made, `folders` is None where the server keeps its files wherever it likes.
-    """
+class Layout(Places):
+    """The layout of one cell in one database; `prefix` begins every name that is made."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
-        self.config, self.prefix, self.folders = config, prefix, folders
+        super().__init__(config, folders, folder_each=True)
+        self.prefix = prefix
         self.schema = sql.Identifier(prefix)
-
-    @property
-    def on_volumes(self) -> bool:
-        return self.folders is not None and bool(self.config.data_volumes)
-
-    @property
-    def data_files(self) -> range:
-        """Data files are numbered from 1."""
-        return range(1, self.config.layout.data_files + 1)
 
     def tablespace(self, number: int) -> str:
         return f"{self.prefix}_f{number:04d}"
 
     def partition(self, number: int) -> str:
         return f"{TABLE}_p{number}"
-
-    def folder_of(self, number: int) -> Path:
-        """The tablespace folder of a data file."""
-        volume = self.config.volume_of_data_file(number - 1)
-        assert self.folders is not None
-        assert volume is not None
-        return self.folders[volume] / f"data-file-{number:04d}"
-
-    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """One folder a data file; `owner` (uid, gid) is the account of an attached server."""
-        if self.on_volumes:
-            for number in self.data_files:
-                make_folder(self.folder_of(number), owner)
 
     def create(self, connection: Connection) -> None:
         """Tablespaces, schema, table, partitions and the loading procedure, in one autocommit connection."""
@@ -198,7 +174,8 @@ class Layout:
     def _made_before(self, connection: Connection) -> tuple[list[str], list[str]]:
         """Names of schemas and tablespaces that an earlier run left.
 
-        A schema is known by its comment, a tablespace by its folder, which stands in one that storagelab made.
+        A schema is known by its comment, a tablespace by its folder: it stands in one that storagelab made, or has the
+        name of those that an operator made for it.
         """
         schemas = connection.execute(
             "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
@@ -209,7 +186,7 @@ class Layout:
         ).fetchall()
         foreign = [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
         foreign += [
-            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(Path(place).parent)
+            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))
         ]
         if foreign:
             raise PreflightError(
@@ -219,9 +196,10 @@ class Layout:
             )
         return [name for name, _ in schemas], [name for name, _ in tablespaces]
 
-    def _holds_data_files(self, folder: Path) -> bool:
-        identity = self.prefix.rpartition("_")[2]
-        return folder.name.startswith("storagelab-") and folder.name.endswith(f"-{identity}")
+    def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
+        identity, above = self.prefix.rpartition("_")[2], folder.parent.name
+        ours = above.startswith("storagelab-") and above.endswith(f"-{identity}")
+        return ours or folder.name == remote_name(int(tablespace.rpartition("_f")[2]))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
@@ -258,15 +236,12 @@ class Layout:
         ).fetchall()
         places = {(table, kind): place for _, kind, place, table in rows}
         tables = sum(1 for _, kind, _, _ in rows if kind == "r")
-        asked = [self._asked_place(number) for number in self.data_files]
+        asked = [self.asked(number) for number in self.data_files]
         return [
             check_same("data files", str(len(self.data_files)), str(tables), "pg_class"),
             check_places("place of the data files", asked, self._got(places, "r"), "pg_tablespace_location"),
             check_places("place of the indexes", asked, self._got(places, "i"), "pg_tablespace_location"),
         ]
-
-    def _asked_place(self, number: int) -> str:
-        return str(self.folder_of(number)) if self.on_volumes else "default"
 
     def _got(self, places: Mapping[tuple[str, str], str], kind: str) -> list[str]:
         return [places.get((self.partition(number), kind), "absent") for number in self.data_files]

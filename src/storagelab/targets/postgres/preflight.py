@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
-from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.postgres import attached, server
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
@@ -30,13 +30,14 @@ _WAL_OVERSHOOT = 1.5
 def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
-    needs = volume_needs(configs, site, _bytes_on)
+    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
     _check_no_quotes(needs)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     found = [*_check_private(private, site), *_check_attached(running, site)]
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs)
+    notes = (remote.NOTE,) if any(map(remote.remote_paths, configs)) else ()
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=notes)
 
 
 # --- private servers -------------------------------------------------------------------------------------------------
@@ -80,6 +81,7 @@ def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
         where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found

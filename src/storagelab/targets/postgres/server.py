@@ -121,6 +121,10 @@ class Server:
         self._socket_folder: Path | None = None
 
     @property
+    def origin(self) -> str:
+        return self.binaries.origin
+
+    @property
     def conninfo(self) -> str:
         """All that the caller's PG* variables could change is said, so that they can't change what is measured."""
         return psycopg.conninfo.make_conninfo(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.sqlserver_facts import MAJOR_2017, latch_note
-from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
@@ -183,7 +183,7 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
         "storagelab's way to SQL Server has not met a live server yet; `storagelab doctor --target` tries it first"
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
-        notes.append("volumes are as you describe them; runs are marked unverified where the server can't confirm it")
+        notes.append(remote.NOTE)
     if any(config.workload.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
         notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
     if len({config.layout.data_files for config in configs}) > 1:
