@@ -15,6 +15,7 @@ from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.targets import sweep
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import server as server_module
+from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.target import PostgresTarget
 from storagelab.targets.unprivileged import Unprivileged
@@ -273,7 +274,7 @@ def test_a_setting_for_superusers_is_refused_to_others(login, scratch):
 
 def test_checks_of_settings_are_taken_back_and_touch_nothing(attached, scratch):
     config = small(scratch, dsn=attached.conninfo, settings={"work_mem": "77MB"})
-    with attaching.connect(config.target) as connection:
+    with connect_to(config.target) as connection:
         facts = attaching.read_facts(connection)
         attaching.check_session_settings(connection, facts, {"work_mem": "77MB"}, str)
         assert ask(connection, "SHOW work_mem") == "4MB"

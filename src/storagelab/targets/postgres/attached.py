@@ -22,7 +22,6 @@ from storagelab.values import Frozen
 Connection = psycopg.Connection[Any]
 SPARE_CONNECTIONS = 4
 """Connections that storagelab itself needs beside the workload's."""
-_CONNECT_TIMEOUT_S = 10
 
 
 class ServerFacts(Frozen):
@@ -36,55 +35,13 @@ class ServerFacts(Frozen):
     may_checkpoint: bool
     max_connections: int  # that this login may use: some are kept for superusers
     open_connections: int
+    locks: int  # that its lock table has room for in any case
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
 
     @property
     def on_this_machine(self) -> bool:
         return self.process_owner is not None
-
-
-def conninfo(target: TargetConfig) -> str:
-    """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
-    if target.dsn is not None:
-        return target.dsn
-    assert target.dsn_env is not None
-    text = os.environ.get(target.dsn_env)
-    if not text:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key="target.dsn_env",
-            hint=f"for example: export {target.dsn_env}=postgresql://user:password@host/database",
-        )
-    return text
-
-
-def connect(target: TargetConfig) -> Connection:
-    """Raises PreflightError with the server's words; never with the connection string, which may hold a password."""
-    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
-    text = conninfo(target)
-    try:
-        options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
-        return psycopg.connect(text, **options)  # type: ignore[arg-type]
-    except psycopg.ProgrammingError as error:
-        # libpq quotes the string it can't read, and a password may be in it.
-        raise PreflightError(
-            "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
-        ) from error
-    except psycopg.OperationalError as error:
-        raise PreflightError(
-            f"can't connect: {_without_password(str(error).strip(), text)}",
-            key=key,
-            hint="check host, port, database, user and password, for example with psql",
-        ) from error
-
-
-def _without_password(message: str, text: str) -> str:
-    try:
-        password = psycopg.conninfo.conninfo_to_dict(text).get("password")
-    except psycopg.ProgrammingError:
-        return message
-    return message.replace(str(password), "********") if password else message
 
 
 def read_facts(connection: Connection) -> ServerFacts:
@@ -96,6 +53,8 @@ def read_facts(connection: Connection) -> ServerFacts:
                current_setting('max_connections')::int
                - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
                       + coalesce(current_setting('reserved_connections', true), '0')::int END,
+               2 * current_setting('max_locks_per_transaction')::int
+               * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
                (SELECT count(*) FROM pg_stat_activity
                 WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
                (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
@@ -103,12 +62,12 @@ def read_facts(connection: Connection) -> ServerFacts:
         """
     ).fetchone()
     assert row is not None
-    version, major, superuser, may_create, max_connections, open_connections, started_s = row
+    version, major, superuser, may_create, max_connections, locks, open_connections, started_s = row
     contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
     return ServerFacts(
         version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
         may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
-        max_connections=max_connections, open_connections=open_connections,
+        max_connections=max_connections, open_connections=open_connections, locks=locks,
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
     )  # fmt: skip
 

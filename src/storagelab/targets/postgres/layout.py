@@ -25,6 +25,7 @@ Connection = psycopg.Connection[Any]
 TABLE = "my_big_table"
 OWNERSHIP = "made by storagelab, which removes it again"
 """The comment on a schema that storagelab made; one without it belongs to somebody else, whatever its name."""
+_DROPPED_TOGETHER = 64
 _RANDOM_COLUMNS = """
     c1 uuid NOT NULL DEFAULT gen_random_uuid(),
     c2 timestamp NOT NULL DEFAULT clock_timestamp(),
@@ -107,7 +108,8 @@ class Layout(Places):
         return f"{TABLE}_p{number}"
 
     def create(self, connection: Connection) -> None:
-        """Tablespaces, schema, table, partitions and the loading procedure, in one autocommit connection."""
+        """Tablespaces, schema, table, partitions and the loading procedure, each in a transaction of its own: one for all
+        partitions would lock more than a server must have room for."""
         with connection.transaction():
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
             connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
@@ -118,9 +120,8 @@ class Layout(Places):
                         sql.Identifier(self.tablespace(number)), sql.Literal(str(self.folder_of(number)))
                     )
                 )
-        with connection.transaction():
-            self._create_table(connection)
-            connection.execute(self._in_schema(self._procedure()))
+        self._create_table(connection)
+        connection.execute(self._in_schema(self._procedure()))
 
     def _procedure(self) -> str:
         mixed = self.config.workload.kind == "mixed"
@@ -144,7 +145,7 @@ class Layout(Places):
             if self.on_volumes:
                 # The partition's index is made in the default tablespace, so that is what is set.
                 connection.execute(
-                    sql.SQL("SET LOCAL default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
+                    sql.SQL("SET default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
                 )
             connection.execute(
                 sql.SQL("CREATE TABLE {}.{} PARTITION OF {}.{} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
@@ -152,6 +153,7 @@ class Layout(Places):
                     sql.Literal(len(self.data_files)), sql.Literal(number - 1),
                 )
             )  # fmt: skip
+        connection.execute("RESET default_tablespace")
 
     def drop(self, connection: Connection) -> list[str]:
         """Drop all that storagelab made under the prefix, whichever layout it was; says what.
@@ -162,10 +164,20 @@ class Layout(Places):
         connection.execute("SET lock_timeout = '30s'")
         connection.execute("SET client_min_messages = warning")
         for name in schemas:
+            self._drop_partitions(connection, name)
             connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
         for name in tablespaces:
             connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
         return [*(f"schema {name}" for name in schemas), *(f"tablespace {name}" for name in tablespaces)]
+
+    def _drop_partitions(self, connection: Connection, schema: str) -> None:
+        """One by one where they are many: a transaction for all would lock more than a server must have room for."""
+        partitions = connection.execute(
+            "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = %s::regnamespace",
+            [f'"{schema}"'],
+        ).fetchall()
+        for (name,) in partitions if len(partitions) > _DROPPED_TOGETHER else ():
+            connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
         """Raises PreflightError when a schema or tablespace has a name that storagelab needs, and another owner."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
-from storagelab.targets.postgres import attached, server
+from storagelab.targets.postgres import attached, connecting, server
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
@@ -25,6 +25,10 @@ _SERVER_BYTES = 64 * 2**20
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+_LOCKS_NOTE = (
+    "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
+    "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
+)
 
 
 def check(plan: Plan, site: Site) -> Preflight:
@@ -35,9 +39,9 @@ def check(plan: Plan, site: Site) -> Preflight:
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
-    found = [*_check_private(private, site), *_check_attached(running, site)]
-    notes = (remote.NOTE,) if any(map(remote.remote_paths, configs)) else ()
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=notes)
+    notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
+    found = [*_check_private(private, site), *_check_attached(running, site, notes)]
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
 # --- private servers -------------------------------------------------------------------------------------------------
@@ -70,24 +74,35 @@ def _check_connections(config: Config, asked: int) -> None:
 # --- attached servers ------------------------------------------------------------------------------------------------
 
 
-def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
+def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
     by_server: dict[tuple[str | None, str | None], list[Config]] = {}
     for config in configs:
         by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
     for sharing in by_server.values():
-        with attached.connect(sharing[0].target) as connection:
+        with connecting.connect(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+        most = max(map(_locks_at_once, sharing))
+        if most > facts.locks:
+            notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
         where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
 
 
-def _check_on_server(connection: attached.Connection, facts: attached.ServerFacts, config: Config, site: Site) -> None:
+def _locks_at_once(config: Config) -> int:
+    """Each transaction may come to every data file, and locks its table and its index."""
+    work = config.workload
+    return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
+
+
+def _check_on_server(
+    connection: connecting.Connection, facts: attached.ServerFacts, config: Config, site: Site
+) -> None:
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
         config.target, facts, connections=config.workload.connections, tablespaces=on_volumes,

@@ -19,7 +19,7 @@ from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.loops import rows_per_report
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
-from storagelab.targets.postgres import attached, read_back
+from storagelab.targets.postgres import attached, connecting, read_back
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
@@ -62,13 +62,13 @@ class PostgresTarget(LoadingTarget[Connection]):
         self._conninfo = self.server.conninfo
 
     def _meet_server(self) -> None:
-        self._conninfo = attached.conninfo(self.config.target)
-        with attached.connect(self.config.target) as connection:
+        self._conninfo = connecting.conninfo(self.config.target)
+        with connecting.connect(self.config.target) as connection:
             self.facts = attached.read_facts(connection)
             self.layout.drop(connection)
 
     def _drop(self) -> None:
-        with attached.connect(self.config.target) as connection:
+        with connecting.connect(self.config.target) as connection:
             self.layout.drop(connection)
 
     def _is_away(self, error: BaseException) -> bool:
@@ -174,7 +174,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
     """What a killed run left on an attached server is dropped; says what. Raises PreflightError when it can't be."""
-    with attached.connect(config.target) as connection:
+    with connecting.connect(config.target) as connection:
         try:
             return Layout(config, site.prefix, None).drop(connection)
         except psycopg.Error as error:
