@@ -66,7 +66,7 @@ class Load:
         return f"{self.data_files} files, {self.rows_per_transaction} rows"
 
 
-LOADS = [Load(files, batch, rows) for batch, rows in ((1, 3_000), (100, 12_000)) for files in (1, 4, 16)]
+LOADS = [Load(files, batch, rows) for batch, rows in ((1, 2_000), (100, 8_000)) for files in (1, 4, 16)]
 
 
 @dataclass(frozen=True)

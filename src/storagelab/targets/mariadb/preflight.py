@@ -8,9 +8,10 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
-from storagelab.targets.mariadb import attached
+from storagelab.targets.durability import Durability
+from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.binaries import binaries_for
-from storagelab.targets.mariadb.connecting import Connection, attach, close
+from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
 from storagelab.targets.unprivileged import unprivileged
@@ -50,6 +51,21 @@ def check(plan: Plan, site: Site) -> Preflight:
     if any(map(remote.remote_paths, configs)):
         notes += [remote.NOTE, _LEFT_NOTE.format(name=site.prefix)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+
+
+def durability(config: Config) -> Durability:
+    """What survives a crash of the cell's server."""
+    if not config.target.attached:
+        return settings.durability(config, {})
+    connection = attach(config.target)
+    try:
+        names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
+        shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
+        mysql = "MariaDB" not in connection.get_server_info()
+    finally:
+        close(connection)
+    found = {str(name).lower(): str(value) for name, value in shown}
+    return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
 
 
 def _check_letters(needs: Sequence[VolumeNeed]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
-from storagelab.targets.postgres import attached, connecting, server
+from storagelab.targets.durability import Durability
+from storagelab.targets.postgres import attached, connecting, server, settings
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
@@ -42,6 +43,17 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
     found = [*_check_private(private, site), *_check_attached(running, site, notes)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+
+
+def durability(config: Config) -> Durability:
+    """What survives a crash of the cell's server."""
+    if not config.target.attached:
+        return settings.durability(config, {})
+    with connecting.connect(config.target) as connection:
+        shown = connection.execute(
+            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(settings.DECIDE_DURABILITY)]
+        ).fetchall()
+    return settings.durability(config, dict(shown))
 
 
 # --- private servers -------------------------------------------------------------------------------------------------
