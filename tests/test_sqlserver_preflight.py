@@ -145,12 +145,6 @@ def test_a_path_with_a_line_break_is_refused_by_name(server):
     assert (error.key, "control character" in str(error)) == ("volumes.a.path", True)
 
 
-def test_a_kind_of_load_that_is_not_made_here_is_not_taken_for_another(server):
-    other = config()
-    other = other.model_copy(update={"workload": other.workload.model_copy(update={"kind": "mixed"})})
-    assert refused(other).key == "workload.kind"
-
-
 def test_a_setting_is_refused_by_key(server):
     assert refused(config(target={"settings": {"recovery": "none"}})).key == "target.settings.recovery"
 

@@ -13,7 +13,6 @@ from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
-from storagelab.targets.sqlserver.workload import KINDS
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
@@ -62,21 +61,10 @@ def _check_server(session: Session, configs: Sequence[Config], site: Site) -> Se
     state = attached.read_state(session)
     for config in configs:
         settings.check(config.target.settings, facts.major, state)
-        _check_workload(config)
         _check_between_runs(config)
         _check_paths(config, facts)
     check_nothing_in_the_way(session, site.prefix, key_of(target))
     return facts
-
-
-def _check_workload(config: Config) -> None:
-    """A kind that other engines know is not taken for one that this one does."""
-    if config.workload.kind not in KINDS:
-        raise PreflightError(
-            f"{config.workload.kind} is not made on SQL Server yet",
-            key="workload.kind",
-            hint=f"use one of {', '.join(KINDS)}",
-        )
 
 
 def _check_between_runs(config: Config) -> None:

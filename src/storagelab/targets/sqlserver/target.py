@@ -13,6 +13,7 @@ from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.targets import Progress, Site
 from storagelab.targets.lifetime import Lifetime
+from storagelab.targets.loops import Loop
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
 from storagelab.targets.sqlserver.connection import (
     DriverError,
@@ -25,8 +26,8 @@ from storagelab.targets.sqlserver.connection import (
 )
 from storagelab.targets.sqlserver.layout import Layout, drop
 from storagelab.targets.sqlserver.sampler import Sampler, Watched
-from storagelab.targets.sqlserver.workload import Loop, Workers
-from storagelab.targets.steps import check_watching, difference
+from storagelab.targets.sqlserver.workload import Workers
+from storagelab.targets.steps import check_reads, check_watching, difference, reads_made
 from storagelab.waits import CountedWaits
 
 _OWN_SESSIONS = 8
@@ -160,12 +161,12 @@ class SqlServerTarget(Lifetime):
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
-            return self._run(progress)
+            return self._run(seed, progress)
         except self.foreign_errors as error:
             raise RunFailed(self._words(error)) from error
 
-    def _run(self, progress: Progress) -> Measurement:
-        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix)
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, seed)
         try:
             workers.open()
             environment = self.describe()
@@ -186,7 +187,9 @@ class SqlServerTarget(Lifetime):
             workers.close(self._end_all)
         checkpoint_s = self._checkpoint()
         growth = read_back.growth(files, read_back.read_files(self._own))
-        checks = [*self._checks(), growth, *check_watching(watched.error)]
+        checks = [
+            *self._checks(), growth, *check_reads(self.config.workload, loops), *check_watching(watched.error),
+        ]  # fmt: skip
         return self._measurement(loops, before, after, watched, environment, checks, checkpoint_s)
 
     def _prepare(self) -> None:
@@ -264,7 +267,7 @@ class SqlServerTarget(Lifetime):
             provenance="measured", elapsed_s=elapsed_s, rows=rows, checkpoint_s=checkpoint_s,
             connection_s=connection_s, waits=waits, waiting_tasks=watched.waiting_tasks,
             counters={
-                **difference(before.files, after.files), **difference(before.rates, after.rates),
+                **reads_made(loops), **difference(before.files, after.files), **difference(before.rates, after.rates),
                 "waits of the whole server": server_waits,
             },
             series=watched.series, environment=environment, checks=tuple(checks), observer=watched.observer,
