@@ -1,4 +1,4 @@
-"""Checks MariaDB's waits against a kernel trace: `python tools/check_mariadb_waits.py` (Linux, root, two minutes).
+"""Checks MariaDB's waits against a kernel trace: `python tools/check_mariadb_waits.py` (Linux, root, some minutes).
 
 Starts private servers, runs short loads with 1, 4 and 16 data files and commits every row and every 100 rows, and watches
 them just as a run does. At the same time the kernel traces every switch, wake-up and system call of the worker threads: that
@@ -246,7 +246,7 @@ def show_sums(results: Sequence[Checked]) -> None:
         print(
             f"| {checked.load.name} | {checked.load.config.workload.rows / raw.elapsed_s:,.0f} | {raw.passes} "
             f"| {sum(row.wait_s for row in rows) / whole_s:.1f} % | {100 * (conservation(raw).explained or 0.0):.0f} % "
-            f"| {untimed_s / whole_s:.1f} % | {timers_s / whole_s:.1f} % |"
+            f"| {untimed_s / whole_s:.1f} % | {timers_s / whole_s:.1f} % | {100 * checked.observer_share:.1f} % of a core |"
         )
 
 
