@@ -71,7 +71,7 @@ def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
     shares = []
 
     def ours(*, waits: bool = True) -> float:
-        measured = mariadb_load.through_storagelab(folder, mariadb_load.config(waits=waits))
+        measured = loads.through_storagelab(folder, mariadb_load.config(waits=waits))
         if waits:
             shares.append(_observer_share(measured))
         return measured.rows / measured.elapsed_s

@@ -14,6 +14,7 @@ from storagelab.targets.mariadb.binaries import binaries_for
 from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
+from storagelab.targets.steps import by_server, check_connections
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.targets.volumes import (
     check_between_runs,
@@ -84,7 +85,7 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     for config in configs:
         binaries = binaries_for(config, site)
         expected = check_settings(binaries, private_settings(config))
-        _check_connections(config, int(expected["max_connections"]))
+        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
         found.append(f"MariaDB {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
     volumes = {item for config in configs for item in site.volume_paths(config).items()}
     for name, path in sorted(volumes):
@@ -92,24 +93,10 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     return found
 
 
-def _check_connections(config: Config, asked: int) -> None:
-    needed = config.workload.connections + SPARE_CONNECTIONS
-    if asked < needed:
-        raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones "
-            "are needed",
-            key="target.settings.max_connections",
-            hint=f"set at least {needed}, or leave it out",
-        )
-
-
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
-    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
-    for config in configs:
-        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
-    for sharing in by_server.values():
+    for sharing in by_server(configs):
         connection = attach(sharing[0].target)
         try:
             facts = attached.read_facts(connection)

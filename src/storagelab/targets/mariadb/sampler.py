@@ -28,7 +28,7 @@ from storagelab.targets.mariadb.events import (
 )
 from storagelab.targets.mariadb.procedures import PROGRESS
 from storagelab.targets.mariadb.waiting import Sighting, waiting_tasks
-from storagelab.targets.watching import Moments, Pace, Series
+from storagelab.targets.watching import Moments, Pace, Series, Tallies
 from storagelab.waits import NO_EVENT, NS, CountedWait, CountedWaits, EventTicks
 
 BUDGET = 0.035
@@ -67,15 +67,6 @@ class Timers(dict[str, tuple[int, int]]):
                 for name, (count, waited) in self.items()
             }
         )
-
-
-@dataclass
-class _Tally:
-    """Counts of one wait type while the run lasts; the frozen form is `EventTicks`."""
-
-    blocked: int = 0
-    runnable: int = 0
-    unknown: int = 0
 
 
 @dataclass
@@ -150,7 +141,7 @@ class Sampler:
     no_split_reason: str = ""
     budget: float = BUDGET
     _workers: dict[int, _Worker] = field(default_factory=dict, init=False)
-    _tallies: dict[str, _Tally] = field(default_factory=dict, init=False)
+    _tallies: Tallies = field(default_factory=Tallies, init=False)
     _before: Timers = field(default_factory=Timers, init=False)
     _passes: int = field(default=0, init=False)
     _error: str = field(default="", init=False)
@@ -252,18 +243,9 @@ class Sampler:
             wait_type, kernel_state = _wait_type(state, event), states.get(thread, GONE)
             asleep = kernel_state not in (GONE, RUNNABLE)
             seen.append(Sighting(wait_type, state or "", rest[0] if rest else None, asleep))
-            self._count(wait_type, kernel_state)
+            self._tallies.count(wait_type, kernel_state)
         self._passes += bool(seen)
         return seen
-
-    def _count(self, wait_type: str, state: str) -> None:
-        tally = self._tallies.setdefault(wait_type, _Tally())
-        if state == GONE:
-            tally.unknown += 1
-        elif state == RUNNABLE:
-            tally.runnable += 1
-        else:
-            tally.blocked += 1
 
     def _read_progress(self) -> None:
         assert self._connection is not None, "the sampler is not prepared"
@@ -302,7 +284,7 @@ class Sampler:
         totals = self._totals()
         self._close()
         return Sampled(
-            timers=timers, events=self._events(), passes=self._passes, waiting_tasks=self._moments.tasks,
+            timers=timers, events=self._tallies.frozen(event_of), passes=self._passes, waiting_tasks=self._moments.tasks,
             cpu_s=totals[0] * NS if totals else None, runqueue_s=totals[1] * NS if totals else None,
             no_split_reason="" if totals else self.no_split_reason, series=self._series.frozen(),
             observer=self._pace.cost(), error=self._error,
@@ -316,17 +298,6 @@ class Sampler:
         except Exception as error:  # noqa: BLE001 - as while watching
             self._error = f"the timers of the waits could not be read: {words_of(error)}"
             return Timers()
-
-    def _events(self) -> tuple[EventTicks, ...]:
-        events = []
-        for wait_type, tally in sorted(self._tallies.items()):
-            known = event_of(wait_type)
-            event = EventTicks(
-                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
-                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown,
-            )  # fmt: skip
-            events.append(event)
-        return tuple(events)
 
     def _totals(self) -> tuple[int, int] | None:
         """CPU and run queue of all workers over the run, in nanoseconds; None, the reason noted, when one's is missing."""

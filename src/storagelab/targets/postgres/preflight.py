@@ -13,6 +13,7 @@ from storagelab.targets.postgres import attached, connecting, server, settings
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
+from storagelab.targets.steps import by_server, check_connections
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
 from storagelab.units import parse_bytes
@@ -64,23 +65,12 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     for config in configs:
         binaries = binaries_for(config, site)
         expected = server.check_settings(binaries, private_settings(config))
-        _check_connections(config, int(expected["max_connections"]))
+        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
         found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
     volumes = {item for config in configs for item in site.volume_paths(config).items()}
     for name, path in sorted(volumes):
         check_server_may_enter(path, f"volumes.{name}.path")
     return found
-
-
-def _check_connections(config: Config, asked: int) -> None:
-    needed = config.workload.connections + SPARE_CONNECTIONS
-    if asked < needed:
-        raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones "
-            "are needed",
-            key="target.settings.max_connections",
-            hint=f"set at least {needed}, or leave it out",
-        )
 
 
 # --- attached servers ------------------------------------------------------------------------------------------------
@@ -89,10 +79,7 @@ def _check_connections(config: Config, asked: int) -> None:
 def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
-    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
-    for config in configs:
-        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
-    for sharing in by_server.values():
+    for sharing in by_server(configs):
         with connecting.connect(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
             for config in sharing:

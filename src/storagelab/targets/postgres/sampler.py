@@ -21,10 +21,10 @@ from psycopg import pq
 
 from storagelab.host import usable_cpus
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
-from storagelab.procfs import GONE, RUNNABLE, SchedStat, Switches, TaskView
+from storagelab.procfs import GONE, SchedStat, Switches, TaskView
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
-from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series
+from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series, Tallies
 from storagelab.waits import NO_EVENT, NS, EventTicks, SampledWaits
 
 BUDGET = 0.035
@@ -44,16 +44,6 @@ select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
 _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
 _NOT_WORK = frozenset({IDLE, BARRIER})
-
-
-@dataclass
-class _Tally:
-    """Counts of one wait type while the run lasts; the frozen form is `EventTicks`."""
-
-    blocked: int = 0
-    runnable: int = 0
-    unknown: int = 0
-    timeslices: int = 0
 
 
 @dataclass
@@ -137,7 +127,7 @@ class Sampler:
         self._pace = Pace(hz, budget, at_random=True) if sample_waits else Pace(SERIES_HZ, budget, at_random=False)
         self._series = Series(with_rows=rows_per_report > 0)
         self._moments = Moments(WAITING_TASKS_INTERVAL_S, WAITING_TASKS_MAX)
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies = Tallies()
         self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
         self._passes = 0
         self._error = ""
@@ -264,18 +254,8 @@ class Sampler:
     def _count(self, seen: Mapping[int, str], states: Mapping[int, str], turns: Mapping[int, int]) -> None:
         turns_after = self._turns() if turns else {}
         for pid, wait_type in seen.items():
-            tally = self._tallies.get(wait_type)
-            if tally is None:
-                tally = self._tallies[wait_type] = _Tally()
-            state = states.get(pid, GONE)
-            if state == GONE:
-                tally.unknown += 1
-            elif state == RUNNABLE:
-                tally.runnable += 1
-            else:
-                tally.blocked += 1
-            if pid in turns and pid in turns_after:
-                tally.timeslices += turns_after[pid] - turns[pid]
+            taken = turns_after[pid] - turns[pid] if pid in turns and pid in turns_after else 0
+            self._tallies.count(wait_type, states.get(pid, GONE), taken)
 
     def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
         key = (type_wire, event_wire)
@@ -339,24 +319,14 @@ class Sampler:
         totals = self._totals()
         self._close()
         return Sampled(
-            events=self._events(), passes=self._passes, waiting_tasks=self._moments.tasks, series=self._series.frozen(),
+            events=self._tallies.frozen(event_of), passes=self._passes,
+            waiting_tasks=self._moments.tasks, series=self._series.frozen(),
             cpu_s=totals[0].cpu_ns * NS if totals else None,
             runqueue_s=totals[0].runqueue_ns * NS if totals else None,
             switches=totals[1] if totals else None,
             no_split_reason="" if totals else self._no_split_reason,
             observer=self._pace.cost(), rows_done=self.progress(), error=self._error, sampled=self._sample_waits,
         )  # fmt: skip
-
-    def _events(self) -> tuple[EventTicks, ...]:
-        events = []
-        for wait_type, tally in sorted(self._tallies.items()):
-            known = event_of(wait_type)
-            event = EventTicks(
-                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
-                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown, timeslices=tally.timeslices,
-            )  # fmt: skip
-            events.append(event)
-        return tuple(events)
 
     def _totals(self) -> tuple[SchedStat, Switches] | None:
         """Sums over all workers of end minus start; None, with the reason noted, when one of them can't be had."""

@@ -13,6 +13,7 @@ from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
+from storagelab.targets.steps import by_server
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
@@ -34,10 +35,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     found: list[str] = []
     notes: list[str] = []
     needs: dict[str, VolumeNeed] = {}
-    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
-    for config in (cell.config for cell in plan.cells):
-        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
-    for configs in by_server.values():
+    for configs in by_server(cell.config for cell in plan.cells):
         session = connect(configs[0].target)
         try:
             facts = _check_server(session, configs, site)
