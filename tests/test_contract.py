@@ -18,7 +18,7 @@ from tds_server import ServerError
 
 from storagelab import cli
 from storagelab.errors import SpecError
-from storagelab.model import VolumeConfig
+from storagelab.model import Check, VolumeConfig
 from storagelab.targets import contract
 from storagelab.targets.contract import promises, suite
 from storagelab.targets.contract.probes import engine_of
@@ -291,6 +291,14 @@ def test_each_promise_can_be_broken(outcome, promise, changes, words):
 def test_what_comes_beside_a_measurement_is_judged_as_well(outcome, promise, changes, words):
     found = {p.name: p for p in judged([outcome, outcome.model_copy(update=changes)], SECRET)}
     assert words in broken(found)[promise]
+
+
+@pytest.mark.parametrize(("name", "state"), [("volume a", "open"), ("point reads", "fail")])
+def test_only_where_a_volume_of_another_machine_lies_may_stay_unknown(outcome, name, state):
+    unknown = Check(name=name, asked="/data", got="the server does not tell", ok=None, read_from="nowhere")
+    changed = outcome.measurement.model_copy(update={"checks": (*outcome.measurement.checks, unknown)})
+    found = {p.name: p for p in judged([outcome.model_copy(update={"measurement": changed})], SECRET)}
+    assert found[promises.OTHER_CHECKS].state == state
 
 
 def test_a_server_that_can_not_tell_leaves_a_promise_open(outcome):
