@@ -180,7 +180,7 @@ def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):
     measured = measure(config())
     (watching,) = [check for check in measured.checks if check.name == "watching"]
     assert (measured.rows, watching.ok) == (1500, False)
-    assert "watching broke off: Msg 297: The user does not have permission." in watching.got
+    assert "sampling broke off: Msg 297: The user does not have permission." in watching.got
 
 
 def test_what_a_server_does_not_tell_of_itself_costs_nothing(server):

@@ -8,10 +8,9 @@ queue over the whole run the kernel knows exactly. `storagelab.waits` makes wait
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import select
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from storagelab.model import ObserverCost, TimeSeries, WaitingTask
 from storagelab.procfs import GONE, SchedStat, Switches, TaskView
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
+from storagelab.targets.watch import Looks, Watch
 from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series, Tallies
 from storagelab.waits import NO_EVENT, NS, EventTicks, SampledWaits
 
@@ -130,15 +130,12 @@ class Sampler:
         self._tallies = Tallies()
         self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
         self._passes = 0
-        self._error = ""
+        looks = Looks(functools.partial(self._take_series, first=True), self._tick, self._last_look)
+        self._watch = Watch(self._pace, looks, _one_line, self._session_cpu_s)
         self._connection: psycopg.Connection[Any] | None = None
         self._libpq: pq.abc.PGconn
         self._readable: select.poll
         self._own_view: TaskView | None = None
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
-        self._watching = threading.Event()
-        self._started_s = 0.0
 
     # -- before the run -----------------------------------------------------------------------------------------------
 
@@ -186,31 +183,17 @@ class Sampler:
 
     def start(self) -> None:
         """Starts watching. Call at the moment the barrier is lifted."""
-        self._thread = threading.Thread(target=self._watch, name="storagelab-sampler", daemon=True)
-        self._started_s = time.monotonic()
-        self._thread.start()
+        self._watch.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
-    def _watch(self) -> None:
-        self._watching.set()
-        pace = self._pace
-        try:
-            pace.begin(self._session_cpu_s)
-            self._take_series(first=True)
-            while not self._stop.wait(pace.delay_s()):
-                self._tick()
-                pace.ticked()
-            self._look(count=False)
-            self._take_series(last=True)
-        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching broke off
-            self._error = f"sampling broke off: {_one_line(error)}"
-        finally:
-            pace.end()
+    def _last_look(self) -> None:
+        self._look(count=False)
+        self._take_series(last=True)
 
     def _tick(self) -> None:
         seen = self._look(count=self._sample_waits)
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if self._sample_waits and seen and self._moments.due(at_s):
             locked = any(wait_type.startswith("Lock:") for wait_type in seen.values())
             locks = [lock_wait(row) for row in self._query(_LOCKS)] if locked else list[LockWait]()
@@ -266,7 +249,7 @@ class Sampler:
         return known
 
     def _take_series(self, *, first: bool = False, last: bool = False) -> None:
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if first or last or self._series.due(at_s):
             self._series.add(at_s, {"rows": float(self.progress()), **self._probe()}, last=last)
 
@@ -287,7 +270,7 @@ class Sampler:
             while libpq.is_busy():
                 if self._readable.poll(ANSWER_POLL_MS):
                     libpq.consume_input()
-                elif self._stop.is_set():
+                elif self._watch.ending:
                     raise psycopg.OperationalError("the server does not answer")
             result = libpq.get_result()
             if result is None:
@@ -310,12 +293,7 @@ class Sampler:
         """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
         for worker in self._workers.values():
             worker.end = worker.reading()
-        self._stop.set()
-        # An interruption amid the thread's start leaves one that is about to run: it is waited for, too.
-        if self._thread is not None and self._watching.wait(STOP_TIMEOUT_S):
-            self._thread.join(STOP_TIMEOUT_S)
-            if self._thread.is_alive():
-                self._error = self._error or "sampling broke off: the server did not answer"
+        self._watch.end(STOP_TIMEOUT_S)
         totals = self._totals()
         self._close()
         return Sampled(
@@ -325,7 +303,7 @@ class Sampler:
             runqueue_s=totals[0].runqueue_ns * NS if totals else None,
             switches=totals[1] if totals else None,
             no_split_reason="" if totals else self._no_split_reason,
-            observer=self._pace.cost(), rows_done=self.progress(), error=self._error, sampled=self._sample_waits,
+            observer=self._pace.cost(), rows_done=self.progress(), error=self._watch.error, sampled=self._sample_waits,
         )  # fmt: skip
 
     def _totals(self) -> tuple[SchedStat, Switches] | None:
@@ -342,8 +320,7 @@ class Sampler:
         return SchedStat(*sched), Switches(*switches)
 
     def _close(self) -> None:
-        stuck = self._thread is not None and self._thread.is_alive()
-        if self._connection is not None and not stuck:  # libpq is not to be used by two threads at once
+        if self._connection is not None and not self._watch.stuck:  # libpq is not to be used by two threads at once
             with contextlib.suppress(Exception):
                 self._connection.close()
         for view in (self._own_view, *(worker.view for worker in self._workers.values())):
@@ -360,5 +337,5 @@ def _check(result: pq.abc.PGresult) -> None:
         raise psycopg.OperationalError(result.get_error_message() or "the server went away")
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
