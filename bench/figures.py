@@ -37,6 +37,16 @@ def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], floa
     return ratios
 
 
+def rounds(count: int, ways: Sequence[Callable[[], float]]) -> list[tuple[float, ...]]:
+    """What each of `ways` gave, side by side in every round; who goes first rotates, so that drift favours nobody."""
+    found = []
+    for number in range(count):
+        order = [(number + turn) % len(ways) for turn in range(len(ways))]
+        values = {way: ways[way]() for way in order}
+        found.append(tuple(values[way] for way in range(len(ways))))
+    return found
+
+
 def ratio_figure(
     what: str, ratios: Sequence[float], goal: str, met: Callable[[float], bool] | None, remark: str
 ) -> Figure:

@@ -9,39 +9,36 @@ from pathlib import Path
 
 import psycopg
 
-from storagelab.model import Cell, Config, Measurement
-from storagelab.targets import Site
+from storagelab.model import Cell, Config, MeasureConfig, Measurement, TargetConfig, VolumeConfig, WorkloadConfig
+from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.target import PostgresTarget
 
 GATE = 4711
 CONNECTIONS, ROWS_PER_TRANSACTION = 16, 1_000
+POSTGRES = TargetConfig(engine="postgres", settings={"shared_buffers": "64MB", "max_wal_size": "2GB"})
 
 
-def config(rows_per_connection: int = 30_000, *, waits: bool = True) -> Config:
+def config(rows_per_connection: int = 30_000, *, waits: bool = True, target: TargetConfig = POSTGRES) -> Config:
     """The load of the quickstart, on one data file."""
-    return Config.model_validate(
-        {
-            "target": {"engine": "postgres", "settings": {"shared_buffers": "64MB", "max_wal_size": "2GB"}},
-            "volumes": {"here": {"path": "."}},
-            "workload": {
-                "connections": CONNECTIONS,
-                "rows_per_connection": rows_per_connection,
-                "rows_per_transaction": ROWS_PER_TRANSACTION,
-            },
-            "measure": {"waits": waits},
-        }
+    return Config(
+        target=target,
+        volumes={"here": VolumeConfig(path=".")},
+        workload=WorkloadConfig(
+            connections=CONNECTIONS, rows_per_connection=rows_per_connection, rows_per_transaction=ROWS_PER_TRANSACTION
+        ),
+        measure=MeasureConfig(waits=waits),
     )
 
 
 def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
     """One run on a fresh private server, as `storagelab run` makes it."""
-    with PostgresTarget(cell_config, _site(folder)) as target:
+    with open_target(cell_config, site_in(folder)) as target:
         return target.run(Cell(cell_id="c01", levels={}, config=cell_config), 1, 1, lambda _: None)
 
 
 def procedure_by_psql(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same procedure, called by one psql a connection and nothing else, by the server's clock."""
-    with PostgresTarget(cell_config, _site(folder)) as target:
+    with PostgresTarget(cell_config, site_in(folder)) as target:
         server = target.server
         assert server is not None
         with psycopg.connect(server.conninfo, autocommit=True) as gatekeeper:
@@ -67,7 +64,7 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
 def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared statements."""
     workload = cell_config.workload
-    with PostgresTarget(cell_config, _site(folder)) as target:
+    with PostgresTarget(cell_config, site_in(folder)) as target:
         server = target.server
         assert server is not None
         with psycopg.connect(server.conninfo, autocommit=True) as connection:
@@ -97,5 +94,5 @@ def _await_waiters(gatekeeper: psycopg.Connection[tuple[int]], wanted: int) -> N
     raise SystemExit("bench: the psql sessions did not come up")
 
 
-def _site(folder: Path) -> Site:
+def site_in(folder: Path) -> Site:
     return Site(experiment="bench", identity="be9c4be9", spec_folder=folder)

@@ -6,38 +6,21 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.loads import CONNECTIONS, ROWS_PER_TRANSACTION
-from storagelab.model import Cell, Config, Measurement
-from storagelab.targets import Site
+from bench import loads
+from storagelab.model import Config, TargetConfig
 from storagelab.targets.mariadb.connecting import Connection, ask
 from storagelab.targets.mariadb.target import MariaDBTarget
 
 
-def config(rows_per_connection: int = 10_000, *, waits: bool = True) -> Config:
+def config(*, waits: bool = True) -> Config:
     """The load of the quickstart on two engines, on one data file."""
-    return Config.model_validate(
-        {
-            "target": {"engine": "mariadb", "settings": {"innodb_buffer_pool_size": "64M"}},
-            "volumes": {"here": {"path": "."}},
-            "workload": {
-                "connections": CONNECTIONS,
-                "rows_per_connection": rows_per_connection,
-                "rows_per_transaction": ROWS_PER_TRANSACTION,
-            },
-            "measure": {"waits": waits},
-        }
-    )
-
-
-def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
-    """One run on a fresh private server, as `storagelab run` makes it."""
-    with MariaDBTarget(cell_config, _site(folder)) as target:
-        return target.run(Cell(cell_id="c01", levels={}, config=cell_config), 1, 1, lambda _: None)
+    target = TargetConfig(engine="mariadb", settings={"innodb_buffer_pool_size": "64M"})
+    return loads.config(10_000, waits=waits, target=target)
 
 
 def procedure_by_client(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same procedure, called by one client `mariadb` a connection and nothing else, by the server's clock."""
-    with MariaDBTarget(cell_config, _site(folder)) as target:
+    with MariaDBTarget(cell_config, loads.site_in(folder)) as target:
         server = target.server
         assert server is not None
         gatekeeper, watcher = server.connect(), server.connect()
@@ -64,7 +47,3 @@ def _await_waiters(watcher: Connection, wanted: int) -> None:
             return
         time.sleep(0.002)
     raise SystemExit("bench: the client's sessions did not come up")
-
-
-def _site(folder: Path) -> Site:
-    return Site(experiment="bench", identity="be9c4be9", spec_folder=folder)

@@ -98,9 +98,9 @@ def ask(connection: psycopg.Connection[Any], statement: str, *values: Any) -> An
 
 
 @contextlib.contextmanager
-def running(folder: Path, **settings: Any) -> Iterator[Server]:
+def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterator[Server]:
     """A server that somebody else started, as far as storagelab can tell."""
-    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings=settings)
+    server = Server(find_binaries(bin_dir), data_folder=folder / "server", log_folder=folder / "log", settings=settings)
     try:
         server.start()
         yield server

@@ -256,7 +256,9 @@ class RecordedSqlServer:
         self._cpu_ms[spid] = self._cpu_ms.get(spid, 0) + round(took * CPU_SHARE * 1000)
         with self._gate:
             database.rows += total
-        return Answer(["started_us", "finished_us"], [(int(started * 1e6), int((started + took) * 1e6))])
+        reads = round(total * float(found[3]))
+        times = int(started * 1e6), int((started + took) * 1e6)
+        return Answer(["started_us", "finished_us", "reads_done", "reads_found"], [(*times, reads, reads)])
 
     def _session_waits(self, login: Login, text: str, found: re.Match[str]) -> Answer:
         total: dict[str, list[int]] = {}
@@ -333,7 +335,7 @@ class RecordedSqlServer:
         (r"COUNT_BIG\(\*\) FROM dbo", _count),
         (r"EXEC @answer = sys.sp_getapplock @Resource = N'(.*?)', @LockMode = N'Exclusive'", _close_gate),
         (r"^EXEC sys.sp_releaseapplock @Resource = N'(.*?)'", _open_gate),
-        (r"(?s)EXEC dbo.insert_rows @row_count = (\d+),.*@gate = N'(.*)'", _insert_rows),
+        (r"(?s)EXEC dbo.insert_rows @row_count = (\d+),.*@gate = N'(.*)', .*@reads_per_row = (\S+)$", _insert_rows),
         (r"(?s)LIKE N'applicationlock%' AND session_id IN \((.*?)\)", _waiting_at_gate),
         (r"(?s)dm_exec_session_wait_stats WHERE session_id IN \((.*?)\)", _session_waits),
         (r"sys.dm_os_wait_stats", _server_waits),

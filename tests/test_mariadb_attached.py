@@ -165,6 +165,16 @@ def test_nobody_at_the_address_is_said_plainly(scratch):
     assert error.problem == "can't connect: nobody answers at 127.0.0.1:1: Connection refused (error 2003)"
 
 
+def test_a_driver_that_lacks_what_a_password_needs_is_said_with_the_way_out(elsewhere, scratch, monkeypatch):
+    def lacking(connection, sock=None):
+        raise RuntimeError("'cryptography' package is required for caching_sha2_password")
+
+    monkeypatch.setattr(pymysql.connections.Connection, "connect", lacking)
+    error = refused(mariadb(scratch, dsn=elsewhere.dsn()), scratch)
+    assert "'cryptography' package is required" in error.problem
+    assert "?ssl=required" in error.problem
+
+
 @pytest.mark.parametrize(
     "dsn",
     [

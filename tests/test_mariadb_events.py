@@ -21,6 +21,7 @@ DATA_FILE = "wait/io/file/innodb/innodb_data_file"
         (COMMIT, "commit", "WRITELOG"),
         ("wait/io/file/innodb/innodb_log_file", "commit", "WRITELOG"),
         ("wait/synch/mutex/innodb/log_writer_mutex", "log-buffer", "LOGBUFFER"),
+        ("wait/synch/cond/sql/MYSQL_BIN_LOG::COND_done", "commit", "WRITELOG"),
         ("wait/synch/cond/of/a/later/release", "latch", "LATCH_EX"),
         ("wait/io/file/of/a/later/release", "other", "IO_COMPLETION"),
         (NO_EVENT, "other", ""),

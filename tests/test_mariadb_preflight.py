@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from real_mariadb import needs_mariadb, plan_of
+from real_mariadb import needs_mariadb, plan_of, running
 from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
@@ -57,6 +57,18 @@ def test_engines_that_promise_different_things_after_a_crash_are_warned_of(scrat
     assert both.notes == (
         "these engines do not promise the same after a crash, so their times can't be compared fairly",
     )
+
+
+def test_servers_that_run_already_are_asked_what_survives_a_crash(scratch, attached):
+    """The shared PostgreSQL runs without fsync; a MariaDB with a binary log that it does not sync is as unsafe as that."""
+    with running(scratch / "m", "--log-bin=log", "--server-id=1") as server:
+        both = found(scratch, mariadb(scratch, dsn=server.socket_dsn), small(scratch, dsn=attached.conninfo))
+    assert [line.partition(" (")[0] for line in both.durability] == [
+        "MariaDB: the last second of commits may be lost, half-written pages are mended",
+        "PostgreSQL: nothing is forced to the disk, half-written pages are mended",
+    ]
+    assert both.durability[0].endswith("sync_binlog = 0)")
+    assert "these engines do not promise the same" in both.notes[0]
 
 
 def test_what_an_engine_does_in_its_own_way_is_said(scratch):

@@ -61,4 +61,19 @@ def test_a_server_takes_as_many_connections_as_the_workload_needs(scratch):
     ],
 )
 def test_what_survives_a_crash_follows_from_the_settings(scratch, settings, promise):
-    assert durability(small(scratch, engine="mariadb", settings=settings)).promise == promise
+    assert durability(small(scratch, engine="mariadb", settings=settings), {}).promise == promise
+
+
+@pytest.mark.parametrize(
+    ("server", "commit"),
+    [
+        ({}, "each commit is on the disk"),
+        ({"innodb_flush_log_at_trx_commit": "2"}, "the last second of commits may be lost"),
+        ({"log_bin": "ON", "sync_binlog": "0"}, "the last second of commits may be lost"),
+        ({"log_bin": "ON", "sync_binlog": "1"}, "each commit is on the disk"),
+    ],
+)
+def test_what_the_spec_leaves_out_is_as_the_server_has_it(scratch, server, commit):
+    assert durability(small(scratch, engine="mariadb"), server).commit == commit
+    asked = small(scratch, engine="mariadb", settings={"innodb_flush_log_at_trx_commit": 0})
+    assert durability(asked, server).commit == "the last second of commits may be lost"

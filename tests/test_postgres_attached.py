@@ -12,9 +12,10 @@ from real_servers import ROWS, ask, connect, free_port, left_behind, measure, ru
 from storagelab import runner
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Plan, PlannedRun, Run
-from storagelab.targets import sweep
+from storagelab.targets import private, sweep
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import server as server_module
+from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.target import PostgresTarget
 from storagelab.targets.unprivileged import Unprivileged
@@ -122,7 +123,8 @@ def test_a_login_without_the_right_to_checkpoint_measures_all_but_the_checkpoint
 
 def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_why(scratch, monkeypatch):
     prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--pid", "--fork", "--kill-child")
-    monkeypatch.setattr(server_module, "unprivileged", lambda: Unprivileged(prefix=prefix))
+    for module in (server_module, private):
+        monkeypatch.setattr(module, "unprivileged", lambda: Unprivileged(prefix=prefix))
     with running(scratch / "elsewhere") as server:
         config = small(scratch, dsn=server.conninfo)
         assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")
@@ -273,7 +275,7 @@ def test_a_setting_for_superusers_is_refused_to_others(login, scratch):
 
 def test_checks_of_settings_are_taken_back_and_touch_nothing(attached, scratch):
     config = small(scratch, dsn=attached.conninfo, settings={"work_mem": "77MB"})
-    with attaching.connect(config.target) as connection:
+    with connect_to(config.target) as connection:
         facts = attaching.read_facts(connection)
         attaching.check_session_settings(connection, facts, {"work_mem": "77MB"}, str)
         assert ask(connection, "SHOW work_mem") == "4MB"

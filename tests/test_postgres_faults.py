@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
-from real_servers import ask, connect, left_behind, site_at, small
+from real_servers import ROWS, ask, connect, left_behind, measure, site_at, small
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab import runner
+from storagelab.errors import RunFailed
 from storagelab.model import Cell, PlannedRun, Run
+from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 
+SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
 
 
@@ -129,4 +133,52 @@ def test_settings_that_do_not_go_together_show_the_servers_words(scratch):
     run = run_of(small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}), scratch)
     assert run.status == "failed"
     assert "WAL streaming" in run.reason
+    assert left_behind(scratch) == []
+
+
+# --- in one connection -----------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_for_a_lock_fails_the_run_in_the_servers_words(attached, scratch, during):
+    others = []
+
+    def lock_all(_):
+        others.append(connect(attached))
+        others[0].execute("BEGIN")
+        others[0].execute(f"LOCK TABLE {SCHEMA}.my_big_table IN SHARE MODE")
+
+        # It has to be let go again before the table can be dropped; by then the run has failed.
+        threading.Timer(3.0, others[0].close).start()
+
+    during(lock_all)
+    config = small(
+        scratch, dsn=attached.conninfo, rows_per_connection=500_000, rows_per_transaction=10,
+        settings={"lock_timeout": "300ms"},
+    )  # fmt: skip
+    with pytest.raises(RunFailed, match=r"a connection failed: ERROR: +canceling statement due to lock timeout"):
+        measure(config, site_at(scratch))
+    with connect(attached) as connection:
+        assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
+    assert measure(small(scratch, dsn=attached.conninfo), site_at(scratch)).rows == ROWS
+
+
+def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
+    statement = """
+        CREATE PROCEDURE {schema}.insert_rows(
+            a bigint, b bigint, c bigint, gate bigint, seed bigint, worker bigint, r float8,
+            INOUT x float8 DEFAULT 0, INOUT y float8 DEFAULT 0, INOUT n bigint DEFAULT 0, INOUT m bigint DEFAULT 0)
+        LANGUAGE plpgsql AS $body$
+        BEGIN
+            PERFORM pg_advisory_lock_shared(gate); PERFORM pg_advisory_unlock_shared(gate); COMMIT;
+            LOOP
+                PERFORM pg_advisory_xact_lock(100 + worker % 2);
+                PERFORM pg_advisory_xact_lock(101 - worker % 2);
+                COMMIT;
+            END LOOP;
+        END
+        $body$"""
+    monkeypatch.setattr(Layout, "_procedure", lambda _: statement)
+    config = small(scratch, connections=4, settings={"deadlock_timeout": "50ms"})
+    with pytest.raises(RunFailed, match=r"a connection failed: ERROR: +deadlock detected"):
+        measure(config, site_at(scratch))
     assert left_behind(scratch) == []

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, connect, site_at, small
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from real_mariadb import plan_of
+from real_servers import ask, connect, running, site_at, small
 
 from storagelab.errors import PreflightError
+from storagelab.model import VolumeConfig
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import read_back
 from storagelab.targets.postgres.layout import OWNERSHIP, Layout
+from storagelab.targets.postgres.preflight import check
 
 SCHEMA = "storagelab_0badcafe"
 
@@ -223,3 +232,63 @@ def test_other_experiments_on_the_same_server_are_left_alone(scratch, connection
     assert ask(connection, "SELECT obj_description('storagelab_11111111'::regnamespace, 'pg_namespace')") == OWNERSHIP
     assert Layout(small(scratch, dsn="-"), SCHEMA, None).drop(connection) == []
     assert other.drop(connection) == ["schema storagelab_11111111"]
+
+
+# --- many files, and any name of a folder ----------------------------------------------------------------------------
+
+
+def test_many_data_files_need_no_larger_lock_table_to_be_made_and_dropped(scratch):
+    """No transaction locks them all; with the settings that servers come with, 1024 files are as well."""
+    with running(scratch / "server", max_connections=10, max_locks_per_transaction=10) as server:
+        config = small(scratch, dsn=server.conninfo, data_files=200, connections=2)
+        layout = Layout(config, SCHEMA, None)
+        with connect(server) as connection:
+            layout.create(connection)
+            assert next((each.name, each.got) for each in layout.read_back(connection)) == ("data files", "200")
+            assert layout.drop(connection) == [f"schema {SCHEMA}"]
+        (note,) = check(plan_of(config.model_copy(update={"workload": _wide(config)})), site_at(scratch)).notes
+        assert note.startswith("with so many data files, transactions may hold 800 locks at once")
+        assert check(plan_of(small(scratch, dsn=server.conninfo, connections=2)), site_at(scratch)).notes == ()
+
+
+def _wide(config):
+    return config.workload.model_copy(update={"rows_per_transaction": 5_000, "rows_per_connection": 5_000})
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="slab-names-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0/'", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20
+).filter(lambda text: text not in (".", "..") and len(text.encode()) < 60)
+"""A single quote in a place is refused before: PostgreSQL can't have it there."""
+
+
+@hypothesis_settings(max_examples=25)
+@given(name=NAMES)
+@example(name='"; DROP TABLE pg_class; -- \\')
+@example(name="Laufwerk für %s, 数据 `x` 🎲")
+@example(name="{schema} {} %(x)s $body$")
+def test_data_files_lie_where_they_were_asked_to_whatever_the_folder_is_called(shared_server, places, name):
+    (places / name).mkdir(exist_ok=True)
+    config = small(places, data_files=2, volumes=[])
+    config = config.model_copy(update={"volumes": {"a": VolumeConfig(path=str(places / name))}})
+    site = site_at(places)
+    folders = Folders(site, site.volume_paths(config))
+    folders.make()
+    layout = Layout(config, site.prefix, folders)
+    layout.make_folders()
+    with connect(shared_server) as connection:
+        before = ask(connection, "SELECT count(*) FROM pg_class")
+        try:
+            layout.create(connection)
+            assert [each.ok for each in layout.read_back(connection)] == [True, True, True]
+        finally:
+            layout.drop(connection)
+            folders.remove()
+        assert ask(connection, "SELECT count(*) FROM pg_class") == before

@@ -65,10 +65,10 @@ def test_an_attached_server_is_never_tried(scratch, started):
 
 
 def test_a_trial_that_is_interrupted_leaves_nothing(scratch, monkeypatch):
-    def interrupted(server: Server) -> None:
+    def interrupted(server: Server) -> bool:
         assert server.pid is not None
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Server, "_await_ready", interrupted)
+    monkeypatch.setattr(Server, "_answers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         try_starting(scratch, small(scratch))

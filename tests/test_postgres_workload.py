@@ -26,12 +26,14 @@ class Loaded:
         self.own = connect(server)
         self.layout = Layout(config, site_at(scratch).prefix, None)
         self.layout.create(self.own)
-        self.workers = Workers(lambda: connect(server, application_name="storagelab 0"), config.workload, SCHEMA, GATE)
+        self.workers = Workers(
+            lambda: connect(server, application_name="storagelab 0"), config.workload, SCHEMA, self.own, GATE
+        )
 
     def run(self):
         self.workers.open()
-        self.workers.gather(self.own)
-        self.workers.release(self.own)
+        self.workers.gather()
+        self.workers.release()
         return self.workers.wait(lambda: None)
 
     def close(self) -> None:
@@ -94,26 +96,26 @@ def test_a_loop_commits_after_so_many_rows_and_once_more_for_the_rest(load, rows
 def test_the_loop_runs_inside_the_server_as_one_call(load):
     loaded = load(rows_per_connection=200)
     loaded.workers.open()
-    loaded.workers.gather(loaded.own)
+    loaded.workers.gather()
     rows = loaded.own.execute(
-        "SELECT query, wait_event FROM pg_stat_activity WHERE pid = ANY(%s)", [loaded.workers.pids]
+        "SELECT query, wait_event FROM pg_stat_activity WHERE pid = ANY(%s)", [loaded.workers.ids]
     ).fetchall()
     assert {query for query, _ in rows} == {
         f'CALL "{SCHEMA}".insert_rows(200, 100, 200, {GATE}, 1, {worker}, 0.0)' for worker in (1, 2, 3, 4)
     }
     assert {wait_event for _, wait_event in rows} == {"advisory"}
-    loaded.workers.release(loaded.own)
+    loaded.workers.release()
     loaded.workers.wait(lambda: None)
 
 
 def test_nobody_inserts_before_the_gate_is_opened(load):
     loaded = load()
     loaded.workers.open()
-    loaded.workers.gather(loaded.own)
+    loaded.workers.gather()
     time.sleep(0.2)
     assert loaded.layout.count_rows(loaded.own) == 0
     opened_s = ask(loaded.own, "SELECT extract(epoch FROM clock_timestamp())::float8")
-    loaded.workers.release(loaded.own)
+    loaded.workers.release()
     loops = loaded.workers.wait(lambda: None)
     assert min(loop.started_s for loop in loops) >= opened_s
 
@@ -135,11 +137,11 @@ def test_rows_done_are_published_while_the_loop_runs(load):
             )
 
     loaded.workers.open()
-    pids = loaded.workers.pids
-    loaded.workers.gather(loaded.own)
+    pids = loaded.workers.ids
+    loaded.workers.gather()
     thread = threading.Thread(target=watch)
     thread.start()
-    loaded.workers.release(loaded.own)
+    loaded.workers.release()
     loaded.workers.wait(lambda: None)
     watching.set()
     thread.join()
@@ -191,10 +193,10 @@ def test_a_call_that_breaks_before_the_start_is_not_waited_for(load):
 def test_a_session_that_is_ended_by_somebody_else_is_a_lost_connection(load):
     loaded = load(rows_per_connection=1_000_000, rows_per_transaction=1_000)
     loaded.workers.open()
-    loaded.workers.gather(loaded.own)
-    loaded.workers.release(loaded.own)
+    loaded.workers.gather()
+    loaded.workers.release()
     with connect(loaded.server) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", [loaded.workers.pids[2]])
+        other.execute("SELECT pg_terminate_backend(%s)", [loaded.workers.ids[2]])
     with pytest.raises(RunFailed, match="terminating connection due to administrator command"):
         loaded.workers.wait(lambda: None)
 
@@ -202,9 +204,9 @@ def test_a_session_that_is_ended_by_somebody_else_is_a_lost_connection(load):
 def test_closing_stops_loops_that_still_run(load):
     loaded = load(rows_per_connection=1_000_000, rows_per_transaction=1_000)
     loaded.workers.open()
-    pids = loaded.workers.pids
-    loaded.workers.gather(loaded.own)
-    loaded.workers.release(loaded.own)
+    pids = loaded.workers.ids
+    loaded.workers.gather()
+    loaded.workers.release()
     loaded.workers.close()
     loaded.workers.close()
     deadline = time.monotonic() + 10
@@ -219,7 +221,7 @@ def test_closing_stops_loops_that_still_run(load):
 def test_counters_of_the_sessions_are_handed_in_when_asked(load):
     loaded = load()
     loaded.run()
-    loaded.workers.flush_statistics()
+    loaded.workers.settle()
     loaded.own.execute("SELECT pg_stat_clear_snapshot()")
     counted = f"SELECT sum(n_tup_ins) FROM pg_stat_all_tables WHERE schemaname = '{SCHEMA}'"
     assert ask(loaded.own, counted) == ROWS
@@ -230,4 +232,4 @@ def test_a_broken_session_does_not_keep_the_others_from_being_closed(load):
     loaded.workers.open()
     loaded.workers.first.close()
     loaded.workers.close()
-    assert loaded.workers.pids == []
+    assert loaded.workers.ids == []

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from storagelab.targets.sqlserver.counters import (
     WaitCount,
     counted_waits,
-    difference,
     server_waits_group,
     summed,
     waits_between,
 )
 from storagelab.targets.sqlserver.events import category_of
+from storagelab.targets.steps import difference
 from storagelab.waits import CountedWaits, conservation, normalise
 
 COUNTS = st.dictionaries(

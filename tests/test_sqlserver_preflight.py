@@ -145,12 +145,6 @@ def test_a_path_with_a_line_break_is_refused_by_name(server):
     assert (error.key, "control character" in str(error)) == ("volumes.a.path", True)
 
 
-def test_a_kind_of_load_that_is_not_made_here_is_not_taken_for_another(server):
-    other = config()
-    other = other.model_copy(update={"workload": other.workload.model_copy(update={"kind": "mixed"})})
-    assert refused(other).key == "workload.kind"
-
-
 def test_a_setting_is_refused_by_key(server):
     assert refused(config(target={"settings": {"recovery": "none"}})).key == "target.settings.recovery"
 
@@ -176,9 +170,19 @@ def test_what_a_spec_of_sql_server_must_say_is_asked_for_by_key():
     assert config_of({**base, "layout": {"log": "a"}}).log_volume == "a"
 
 
-def test_only_engines_that_need_no_folder_of_ours_take_remote_volumes():
-    with pytest.raises(SpecError, match="must be on this machine"):
+def test_a_server_that_storagelab_starts_has_no_remote_volumes():
+    with pytest.raises(SpecError, match="starts this server itself"):
         config_of({"target": {"engine": "postgres"}, "volumes": {"a": {"path": "/data", "remote": True}}})
+
+
+@pytest.mark.parametrize(("path", "whole"), [("/data", True), ("D:/data", True), ("data", False), ("./data", False)])
+def test_a_remote_path_does_not_depend_on_a_folder_of_this_machine(path, whole):
+    tables = {"target": {"engine": "mariadb", "dsn_env": "LAB"}, "volumes": {"a": {"path": path, "remote": True}}}
+    if whole:
+        assert config_of(tables).volumes["a"].remote
+        return
+    with pytest.raises(SpecError, match=r"volumes\.a\.path: must be a whole path"):
+        config_of(tables)
 
 
 def test_the_name_of_the_database_is_ours(server):

@@ -104,6 +104,12 @@ def test_without_waits_nothing_is_sampled_and_the_run_is_measured(server):
     assert measured.series.columns["rows_per_s"]
 
 
+def test_a_mixed_workload_says_what_it_read(server):
+    measured = measure(config(workload={"kind": "mixed", "read_fraction": 0.5}))
+    assert measured.counters["workload"] == {"reads": 1500.0}
+    assert {check.name: check.ok for check in measured.checks}["point reads"]
+
+
 def test_progress_is_told_in_rows(server):
     told: list[int] = []
     measure(config(workload={"connections": 2, "rows_per_connection": 4000}), told.append)
@@ -174,7 +180,7 @@ def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):
     measured = measure(config())
     (watching,) = [check for check in measured.checks if check.name == "watching"]
     assert (measured.rows, watching.ok) == (1500, False)
-    assert "watching broke off: Msg 297: The user does not have permission." in watching.got
+    assert "sampling broke off: Msg 297: The user does not have permission." in watching.got
 
 
 def test_what_a_server_does_not_tell_of_itself_costs_nothing(server):
@@ -316,7 +322,7 @@ of index options have them. They are taken out of what it reads."""
 
 
 @needs_parser
-@pytest.mark.parametrize("kind", ["random-insert", "sequential-insert"])
+@pytest.mark.parametrize("kind", ["random-insert", "sequential-insert", "mixed"])
 def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
     settings = {
         "recovery": "bulk_logged", "delayed_durability": "allowed", "page_verify": "none", "target_recovery_time_s": 30,
@@ -327,7 +333,7 @@ def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
     with recorded() as running:
         monkeypatch.setenv("STORAGELAB_TESTED", running.dsn())
         preflight(None, plan_of(config()), site())
-        load = {"kind": kind, "connections": 4}
+        load = {"kind": kind, "connections": 4, "read_fraction": 0.25 if kind == "mixed" else None}
         measure(config(target={"settings": settings}, workload=load, layout={"data_files": 3}))
         sweep(plan_of(config()), site())
         sent = list(dict.fromkeys(running.server.batches))

@@ -211,26 +211,26 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, bool(load.reads)):
-            workers = Workers(lambda: connect(server), load.config.workload, SCHEMA, gate=4711)
+            workers = Workers(lambda: connect(server), load.config.workload, SCHEMA, own, gate=4711)
             try:
                 workers.open()
                 sampler = sampler_class(
-                    connect=lambda: connect(server), pids=workers.pids, hz=50, sample_waits=True, kernel_view=True,
+                    connect=lambda: connect(server), pids=workers.ids, hz=50, sample_waits=True, kernel_view=True,
                     relations=layout.relations(own), probe=dict, rows_per_report=200,
                 )  # fmt: skip
                 sampler.prepare()
-                workers.gather(own)
-                with Trace(workers.pids) as trace:
+                workers.gather()
+                with Trace(workers.ids) as trace:
                     sampler.baseline()
                     sampler.start()
-                    workers.release(own)
+                    workers.release()
                     loops = workers.wait(lambda: None)
                     sampled = sampler.stop()
                     trace.stop()
                     shift_s = time.time() - time.monotonic()  # the server tells the time of day, the trace does not
                     windows = {
                         pid: (loop.started_s - shift_s, loop.finished_s - shift_s)
-                        for pid, loop in zip(workers.pids, loops, strict=True)
+                        for pid, loop in zip(workers.ids, loops, strict=True)
                     }
                     truth = read_truth(trace.lines(), windows)
             finally:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,12 @@ CALLS = {  # numbers of x86-64
     "write": {1, 18, 20, 296, 285, 77}, "spin": {23, 35, 230, 270},
 }  # fmt: skip
 CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in numbers}
+Classify = Callable[[int, int, Sequence[int]], str]
+"""Given a session, the number of its system call and the call's arguments: the class of it."""
+
+
+def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
+    return CLASS_OF_CALL.get(number, NO_CLASS)
 
 
 @dataclass
@@ -89,11 +95,7 @@ class Session:
         self._truth = truth
         self._since_s, self._end_s = window
         self.state = "blocked"
-        self._call: int | None = None
-
-    @property
-    def _class(self) -> str:
-        return NO_CLASS if self._call is None else CLASS_OF_CALL.get(self._call, NO_CLASS)
+        self._class = NO_CLASS
 
     def becomes(self, state: str, at_s: float) -> None:
         self.account(at_s)
@@ -101,9 +103,9 @@ class Session:
             self._truth.sleeps[self._class] += 1
         self.state = state
 
-    def calls(self, number: int | None, at_s: float) -> None:
+    def calls(self, name: str, at_s: float) -> None:
         self.account(at_s)
-        self._call = number
+        self._class = name
 
     def account(self, at_s: float) -> None:
         """Books the time since the last change, as far as it lies within the window."""
@@ -114,20 +116,22 @@ class Session:
             self._since_s = at_s
 
 
-def read_truth(lines: Iterable[str], windows: dict[int, tuple[float, float]]) -> Truth:
-    """Adds up the trace: each session (by PID) from its start to its finish, by the monotonic clock."""
+def read_truth(
+    lines: Iterable[str], windows: dict[int, tuple[float, float]], classify: Classify = class_of_call
+) -> Truth:
+    """Adds up the trace: each session (by PID, or by thread) from its start to its finish, by the monotonic clock."""
     truth = Truth()
     sessions = {pid: Session(truth, window) for pid, window in windows.items()}
     for line in lines:
         match = _LINE.match(line)
         if match is not None:
-            _follow(sessions, int(match[1]), float(match[2]), match[3], match[4])
+            _follow(sessions, classify, int(match[1]), float(match[2]), match[3], match[4])
     for session in sessions.values():
         session.account(float("inf"))
     return truth
 
 
-def _follow(sessions: dict[int, Session], pid: int, at_s: float, event: str, detail: str) -> None:
+def _follow(sessions: dict[int, Session], classify: Classify, pid: int, at_s: float, event: str, detail: str) -> None:
     if event == "sched_switch":
         switch = _SWITCH.match(detail)
         assert switch is not None, detail
@@ -142,4 +146,10 @@ def _follow(sessions: dict[int, Session], pid: int, at_s: float, event: str, det
         if session is not None and session.state == "blocked":
             session.becomes("queued", at_s)
     elif pid in sessions:
-        sessions[pid].calls(int(detail.split()[1]) if event == "sys_enter" else None, at_s)
+        sessions[pid].calls(_called(classify, pid, detail) if event == "sys_enter" else NO_CLASS, at_s)
+
+
+def _called(classify: Classify, pid: int, detail: str) -> str:
+    """Of `NR 75 (1a, 0, ...)`; arguments are hexadecimal."""
+    call, _, arguments = detail.partition("(")
+    return classify(pid, int(call.split()[1]), [int(word, 16) for word in arguments.rstrip(") ").split(", ") if word])

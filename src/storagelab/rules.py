@@ -11,6 +11,7 @@ from storagelab.keys import Tables, checked, choices, shown
 from storagelab.model import OPERATING_SYSTEM, Config
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
 
 
 def config_of(tables: Tables) -> Config:
@@ -94,10 +95,15 @@ def _sqlserver_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _remote_conflicts(config: Config) -> Iterator[SpecError]:
+    """A private server runs on this machine; what a path means on another one must not depend on a folder of this one."""
     for name, volume in config.volumes.items():
-        if volume.remote:
-            problem = "storagelab makes folders on this engine's volumes, so they must be on this machine"
-            yield SpecError(problem, key=f"volumes.{name}.remote", hint="Leave it out.")
+        if volume.remote and not config.target.attached:
+            problem = "storagelab starts this server itself, so its volumes are on this machine"
+            hint = "Leave it out; or attach to a server elsewhere with target.dsn or target.dsn_env."
+            yield SpecError(problem, key=f"volumes.{name}.remote", hint=hint)
+        elif volume.remote and not _WHOLE_PATH.match(volume.path or ""):
+            hint = "Write it as the server's machine does, for example /data/fast."
+            yield SpecError("must be a whole path where the volume is remote", key=f"volumes.{name}.path", hint=hint)
 
 
 def _only_simulated(config: Config) -> Iterator[SpecError]:

@@ -42,7 +42,9 @@ def compared(
     """What a plan that compares engines promises, a line each, and a warning where the promises differ."""
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
-    found = _once(of_engine[cell.config.target.engine](cell.config) for cell in plan.cells)
+    # A server that runs already is asked, so each target once.
+    targets = {cell.config.target.model_dump_json(): cell.config for cell in plan.cells}
+    found = _once(of_engine[config.target.engine](config) for config in targets.values())
     lines = tuple(one.text for one in found)
     if len({one.promise for one in found}) == 1:
         return lines, ()

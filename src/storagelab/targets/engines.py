@@ -14,13 +14,11 @@ from storagelab.targets.durability import Durability, compared
 from storagelab.targets.mariadb import doctor as mariadb_doctor
 from storagelab.targets.mariadb import preflight as mariadb_preflight
 from storagelab.targets.mariadb import server as mariadb_server
-from storagelab.targets.mariadb import settings as mariadb_settings
 from storagelab.targets.mariadb import target as mariadb_target
 from storagelab.targets.mariadb import trial as mariadb_trial
 from storagelab.targets.postgres import doctor as postgres_doctor
 from storagelab.targets.postgres import preflight as postgres_preflight
 from storagelab.targets.postgres import server as postgres_server
-from storagelab.targets.postgres import settings as postgres_settings
 from storagelab.targets.postgres import target as postgres_target
 from storagelab.targets.postgres import trial as postgres_trial
 from storagelab.targets.sqlserver import engine as sqlserver
@@ -43,11 +41,11 @@ class Engine(NamedTuple):
 ENGINES = {
     "postgres": Engine(
         "PostgreSQL", postgres_preflight.check, postgres_trial.kinds, postgres_target.PostgresTarget,
-        postgres_server.stop_orphan, postgres_target.drop_leftovers, postgres_doctor.abilities, postgres_settings.durability,
+        postgres_server.stop_orphan, postgres_target.drop_leftovers, postgres_doctor.abilities, postgres_preflight.durability,
     ),
     "mariadb": Engine(
         "MariaDB", mariadb_preflight.check, mariadb_trial.kinds, mariadb_target.MariaDBTarget,
-        mariadb_server.stop_orphan, mariadb_target.drop_leftovers, mariadb_doctor.abilities, mariadb_settings.durability,
+        mariadb_server.stop_orphan, mariadb_target.drop_leftovers, mariadb_doctor.abilities, mariadb_preflight.durability,
     ),
     "sqlserver": Engine(
         "SQL Server", sqlserver.check, sqlserver.kinds, sqlserver.open_target, sqlserver.stop_orphan,

@@ -4,19 +4,104 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
+import subprocess
 import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from storagelab.errors import RunFailed
+from storagelab.targets.unprivileged import IN_CHILD, make_folder, unprivileged
 
 _SOCKET_PREFIX = "storagelab-socket-"
 _LONGEST_TEMPORARY_FOLDER = 60
+START_TIMEOUT_S = 60.0
 
 
 class StartFailed(RunFailed):
     """A database was made, or nearly, and the server did not come up on it with the settings asked for."""
+
+
+class PrivateServer(ABC):
+    """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+
+    trouble: ClassVar[re.Pattern[str]]
+    """What lines of its log that tell of trouble look like."""
+    telling_lines: ClassVar[int]
+    """So many of them say why it did not start."""
+
+    def __init__(self, data_folder: Path, log_folder: Path) -> None:
+        self.data_folder, self.log_folder = data_folder, log_folder
+        self.server_log = data_folder.with_name(data_folder.name + ".log")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket_folder: Path | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Does the server take connections yet?"""
+
+    @abstractmethod
+    def _own_words(self, log: str) -> str:
+        """The messages in a server log, without time stamps."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def died(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _make_socket_folder(self) -> None:
+        self._socket_folder = note_socket_folder(self.data_folder)
+        make_folder(self._socket_folder)
+
+    def _remove_socket_folder(self) -> None:
+        if self._socket_folder is not None:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
+            self._socket_folder = None
+
+    def _launch(self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> None:
+        """Start the server's process and wait until it answers."""
+        with self.server_log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*unprivileged().prefix, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                env=environment, start_new_session=True, preexec_fn=IN_CHILD,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._answers():
+                return
+            if self.died():
+                break
+            time.sleep(0.01)
+        said = self._own_words(self.log_of_trouble(self.telling_lines))
+        raise StartFailed(f"the server did not start: {said}\nits log ends with:\n{self.log_tail()}")
+
+    def log_tail(self, lines: int = 8) -> str:
+        """The last lines of the server's log, or what can be said instead."""
+        try:
+            text = self.server_log.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            return f"(no log: {error})"
+        return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
+
+    def log_of_trouble(self, lines: int = 8) -> str:
+        """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
+        wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
+        return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
 
 def note_socket_folder(data_folder: Path) -> Path:

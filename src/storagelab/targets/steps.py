@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storagelab import host
+from storagelab.errors import PreflightError
 from storagelab.model import BetweenRunsConfig, Check, Config, WorkloadConfig
 from storagelab.targets.folders import Site
 from storagelab.targets.loops import Loop
@@ -84,6 +85,25 @@ def places_of(config: Config, site: Site) -> tuple[object, ...]:
     """What tells apart two cells that may leave something in different places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
+
+
+def by_server(configs: Iterable[Config]) -> list[list[Config]]:
+    """Cells that attach to one server together, however many there are."""
+    sharing: dict[tuple[str | None, str | None], list[Config]] = {}
+    for config in configs:
+        sharing.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
+    return list(sharing.values())
+
+
+def check_connections(config: Config, asked: int, spare: int) -> None:
+    """Raises PreflightError where a private server is to have fewer than the workload needs and storagelab itself."""
+    needed = config.workload.connections + spare
+    if asked < needed:
+        raise PreflightError(
+            f"{asked} is too few: {config.workload.connections} connections and {spare} spare ones are needed",
+            key="target.settings.max_connections",
+            hint=f"set at least {needed}, or leave it out",
+        )
 
 
 def difference(before: Counters, after: Counters) -> Counters:

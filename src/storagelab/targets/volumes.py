@@ -122,8 +122,8 @@ def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Pa
         raise PreflightError(
             "the server does not run on this machine, so storagelab can't make data folders on its volumes",
             key=f"volumes.{volume}.path",
-            hint="leave [volumes] out to measure where the server keeps its files, "
-            "or run storagelab on the server's machine",
+            hint="add remote = true where the path is one of the server's machine; or leave [volumes] out to measure where "
+            "the server keeps its files, or run storagelab on the server's machine",
         )
     if os.geteuid() not in (0, owner[0]):
         raise PreflightError(

@@ -1,5 +1,5 @@
 """What a watcher of a run needs whatever the engine: a pace that minds its own cost, a series once a second,
-and a few moments of what was waited for."""
+a few moments of what was waited for, and how often each wait was seen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
+from storagelab.procfs import GONE, RUNNABLE
+from storagelab.waits import Category, EventTicks
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
@@ -147,3 +150,53 @@ class Moments:
     @property
     def tasks(self) -> tuple[WaitingTask, ...]:
         return tuple(task for moment in self._moments for task in moment)
+
+
+class Meaning(Protocol):
+    """What an engine's wait is to a DBA."""
+
+    @property
+    def analogue(self) -> str: ...
+    @property
+    def category(self) -> Category: ...
+    @property
+    def in_io(self) -> bool: ...
+
+
+@dataclass
+class _Tally:
+    blocked: int = 0
+    runnable: int = 0
+    unknown: int = 0
+    timeslices: int = 0
+
+
+class Tallies:
+    """How often sessions were seen in each wait, by the kernel's view of the session; the frozen form is `EventTicks`."""
+
+    def __init__(self) -> None:
+        self._of_type: dict[str, _Tally] = {}
+
+    def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
+        """One session at one look; `timeslices` = how often it was put on a CPU meanwhile."""
+        tally = self._of_type.get(wait_type)
+        if tally is None:
+            tally = self._of_type[wait_type] = _Tally()
+        if state == GONE:
+            tally.unknown += 1
+        elif state == RUNNABLE:
+            tally.runnable += 1
+        else:
+            tally.blocked += 1
+        tally.timeslices += timeslices
+
+    def frozen(self, meaning_of: Callable[[str], Meaning]) -> tuple[EventTicks, ...]:
+        events = []
+        for wait_type, tally in sorted(self._of_type.items()):
+            known = meaning_of(wait_type)
+            event = EventTicks(
+                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
+                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown, timeslices=tally.timeslices,
+            )  # fmt: skip
+            events.append(event)
+        return tuple(events)

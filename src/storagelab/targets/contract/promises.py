@@ -112,6 +112,8 @@ def _named(measurement: Measurement, *beginnings: str) -> str:
 
 
 _PLACES, _SETTING = ("data files", "place of "), ("target.settings.",)
+_VOLUME = "volume "
+"""On which drive a volume of its machine lies, not every server can tell."""
 
 
 def _placement(_: Outcome, measurement: Measurement) -> str | None:
@@ -129,10 +131,11 @@ def _settings(outcome: Outcome, measurement: Measurement) -> str | None:
 
 
 def _other_checks(_: Outcome, measurement: Measurement) -> str | None:
-    for check in measurement.checks:
-        if not check.name.startswith((*_PLACES, *_SETTING)) and check.ok is not True:
+    others = [check for check in measurement.checks if not check.name.startswith((*_PLACES, *_SETTING))]
+    for check in others:
+        if check.ok is False or (check.ok is None and not check.name.startswith(_VOLUME)):
             return f"{check.name}: asked {check.asked}, got {check.got}"
-    return ""
+    return "" if all(check.ok for check in others) else None
 
 
 def _times(outcome: Outcome, measurement: Measurement) -> str | None:

@@ -11,6 +11,7 @@ import pymysql
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
+from storagelab.targets import remote
 from storagelab.targets.mariadb.binaries import OLDEST
 from storagelab.targets.mariadb.connecting import Connection, ask, key_of, words_of
 from storagelab.targets.mariadb.settings import setting_name, settings_text
@@ -175,6 +176,15 @@ def data_folder(connection: Connection) -> Path | None:
     """Where a server of this machine keeps its files, if this user may see them."""
     folder = Path(ask(connection, "SELECT @@datadir")[0][0])
     return folder if folder.is_dir() else None
+
+
+def mounts(connection: Connection) -> list[remote.Mount]:
+    """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
+    try:
+        rows = ask(connection, "SELECT path, disk FROM information_schema.disks")
+    except pymysql.MySQLError:
+        return []
+    return [remote.Mount(str(path), str(disk)) for path, disk in rows]
 
 
 def check_rights(config: Config, facts: ServerFacts, database: str) -> None:

@@ -106,7 +106,15 @@ def connect(address: Address, database: str | None = None) -> Connection:
         defer_connect=True,
     )
     # PyMySQL forgets to close a socket that can't connect, so what it could not reach is found out before.
-    connection.connect(_opened(address))
+    opened = _opened(address)
+    try:
+        connection.connect(opened)
+    except RuntimeError as error:  # of a driver without the package that some passwords need on an open line
+        if opened is not None:
+            opened.close()
+        raise pymysql.OperationalError(
+            2061, f"{error}; an encrypted connection (?ssl=required) needs it not"
+        ) from error
     return connection
 
 

@@ -1,4 +1,4 @@
-"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 means: its category, and the SQL Server wait type that a DBA knows.
+"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means: its category, and the name a DBA of SQL Server knows.
 
 Names are those of performance_schema's instruments, without the leading "wait/". What is not listed falls to the rule of
 its kind, so that an instrument of a later release lands in a sensible place too.
@@ -63,6 +63,8 @@ _LISTED: dict[str, Event] = {
     "synch/mutex/partition/Partition_share::auto_inc_mutex": Event(LATCH, "latch", False, "the table's next key"),
 }
 _NOWHERE = Event("", "other", False, "")
+_GROUP_COMMIT = ("/MYSQL_BIN_LOG::", "/wait_for_commit::", "/LOCK_prepare_ordered", "/LOCK_commit_ordered")
+"""In the names of what holds a session back while another one writes both their commits to the binary log."""
 
 
 def is_counted(name: str) -> bool:
@@ -87,6 +89,8 @@ def event_of(wait_type: str) -> Event:
     if kind == "io":
         network = rest.startswith("socket")
         return Event(NETWORK, "network", True, "the client") if network else Event(OTHER_IO, "other", True, "a file")
+    if any(part in known for part in _GROUP_COMMIT):
+        return Event(LOG_WRITE, "commit", False, "a commit to the binary log")
     if "/innodb/log" in known:
         return Event(LOG_BUFFER, "log-buffer", False, "the log buffer")
     return Event(LATCH, "latch", False, "a structure in memory") if kind == "synch" else _NOWHERE

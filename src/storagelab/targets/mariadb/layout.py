@@ -17,8 +17,8 @@ from storagelab.model import Check, Config
 from storagelab.targets.folders import Folders
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
 from storagelab.targets.mariadb.procedures import TABLE, procedure
+from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
-from storagelab.targets.unprivileged import make_folder
 
 OWNERSHIP = "made by storagelab, which removes it again"
 """The comment on the table that every database of storagelab's has from the start; one without it is somebody else's."""
@@ -44,40 +44,17 @@ _SEQUENTIAL_COLUMNS = """
 _LARGEST_HALF_PAGE_BYTES = 16 * 1024
 
 
-class Layout:
-    """The layout of one cell: a database of its own on the server.
-
-    `prefix` is the database's name, `folders` is None where the server keeps its files wherever it likes.
-    """
+class Layout(Places):
+    """The layout of one cell: a database of its own on the server, named `prefix`."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
-        self.config, self.prefix, self.folders = config, prefix, folders
+        super().__init__(config, folders)
+        self.prefix = prefix
         self.schema = identifier(prefix)
         self.table = f"{self.schema}.{TABLE}"
 
-    @property
-    def on_volumes(self) -> bool:
-        return self.folders is not None and bool(self.config.data_volumes)
-
-    @property
-    def data_files(self) -> range:
-        """Data files are numbered from 1."""
-        return range(1, self.config.layout.data_files + 1)
-
     def partition(self, number: int) -> str:
         return f"p{number}"
-
-    def folder_of(self, number: int) -> Path:
-        volume = self.config.volume_of_data_file(number - 1)
-        assert self.folders is not None
-        assert volume is not None
-        return self.folders[volume] / f"data-file-{number:04d}"
-
-    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """One folder a data file; `owner` (uid, gid) is the account of an attached server."""
-        if self.on_volumes:
-            for number in self.data_files:
-                make_folder(self.folder_of(number), owner)
 
     # --- made --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +160,7 @@ class Layout:
     def read_back(self, connection: Connection) -> list[Check]:
         """How many data files there are and where each one really lies."""
         found, source = self.files(connection), "information_schema.innodb_sys_tablespaces"
-        asked = [str(self.folder_of(number)) if self.on_volumes else "default" for number in self.data_files]
+        asked = [self.asked(number) for number in self.data_files]
         got = [self._place(found.get(number)) for number in self.data_files]
         return [
             check_same("data files", str(len(self.data_files)), str(len(found)), source),

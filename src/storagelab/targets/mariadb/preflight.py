@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
-from storagelab.targets import Preflight, Site, VolumeNeed
-from storagelab.targets.mariadb import attached
+from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets.durability import Durability
+from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.binaries import binaries_for
-from storagelab.targets.mariadb.connecting import Connection, attach, close
+from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
+from storagelab.targets.steps import by_server, check_connections
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.targets.volumes import (
     check_between_runs,
@@ -32,20 +35,38 @@ _SEQUENTIAL_NOTE = (
     "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
     "the tree instead"
 )
+_LEFT_NOTE = "the server leaves one empty folder named {name} on each remote volume, as it drops the files in it only"
 
 
 def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
-    needs = volume_needs(configs, site, _bytes_on)
+    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
     _check_letters(needs)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     found = [*_check_private(private, site), *_check_attached(running, site)]
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
-    notes = (_SEQUENTIAL_NOTE,) if sequential else ()
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=notes)
+    notes = [_SEQUENTIAL_NOTE] if sequential else []
+    if any(map(remote.remote_paths, configs)):
+        notes += [remote.NOTE, _LEFT_NOTE.format(name=site.prefix)]
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+
+
+def durability(config: Config) -> Durability:
+    """What survives a crash of the cell's server."""
+    if not config.target.attached:
+        return settings.durability(config, {})
+    connection = attach(config.target)
+    try:
+        names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
+        shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
+        mysql = "MariaDB" not in connection.get_server_info()
+    finally:
+        close(connection)
+    found = {str(name).lower(): str(value) for name, value in shown}
+    return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
 
 
 def _check_letters(needs: Sequence[VolumeNeed]) -> None:
@@ -64,7 +85,7 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     for config in configs:
         binaries = binaries_for(config, site)
         expected = check_settings(binaries, private_settings(config))
-        _check_connections(config, int(expected["max_connections"]))
+        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
         found.append(f"MariaDB {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
     volumes = {item for config in configs for item in site.volume_paths(config).items()}
     for name, path in sorted(volumes):
@@ -72,24 +93,10 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     return found
 
 
-def _check_connections(config: Config, asked: int) -> None:
-    needed = config.workload.connections + SPARE_CONNECTIONS
-    if asked < needed:
-        raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones "
-            "are needed",
-            key="target.settings.max_connections",
-            hint=f"set at least {needed}, or leave it out",
-        )
-
-
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
-    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
-    for config in configs:
-        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
-    for sharing in by_server.values():
+    for sharing in by_server(configs):
         connection = attach(sharing[0].target)
         try:
             facts = attached.read_facts(connection)
@@ -109,6 +116,8 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
     for volume, path in site.volume_paths(config).items():
         check_folder_for_server(facts.process_owner, volume, path)
         attached.check_known_folder(connection, facts, volume, path)
+    for volume, place in remote.remote_paths(config).items():
+        attached.check_known_folder(connection, facts, volume, Path(place))
 
 
 def _bytes_on(config: Config, volume: str) -> int:

@@ -9,8 +9,8 @@ PROGRESS = "storagelab_rows"
 """The user variable in which a session publishes how many rows it has committed."""
 
 # A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
-# keys that are there is wanted for a point read.
-_KEY = "UNHEX(MD5(CONCAT_WS('/', seed, worker, {number})))"
+# keys that are there is wanted for a point read. Not by MD5, which MySQL has moved into a component by 9.7.
+_KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
 _ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
 _INSERT = "INSERT INTO {table} () VALUES ();"
 _INSERT_KNOWN_KEY = f"INSERT INTO {{table}} (c1) VALUES ({_KEY.format(number='done')});"

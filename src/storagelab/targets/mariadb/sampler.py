@@ -8,8 +8,7 @@ exactly. `storagelab.waits` makes wait statistics of the three.
 
 from __future__ import annotations
 
-import threading
-import time
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,7 +27,8 @@ from storagelab.targets.mariadb.events import (
 )
 from storagelab.targets.mariadb.procedures import PROGRESS
 from storagelab.targets.mariadb.waiting import Sighting, waiting_tasks
-from storagelab.targets.watching import Moments, Pace, Series
+from storagelab.targets.watch import Looks, Watch
+from storagelab.targets.watching import Moments, Pace, Series, Tallies
 from storagelab.waits import NO_EVENT, NS, CountedWait, CountedWaits, EventTicks
 
 BUDGET = 0.035
@@ -67,15 +67,6 @@ class Timers(dict[str, tuple[int, int]]):
                 for name, (count, waited) in self.items()
             }
         )
-
-
-@dataclass
-class _Tally:
-    """Counts of one wait type while the run lasts; the frozen form is `EventTicks`."""
-
-    blocked: int = 0
-    runnable: int = 0
-    unknown: int = 0
 
 
 @dataclass
@@ -150,14 +141,11 @@ class Sampler:
     no_split_reason: str = ""
     budget: float = BUDGET
     _workers: dict[int, _Worker] = field(default_factory=dict, init=False)
-    _tallies: dict[str, _Tally] = field(default_factory=dict, init=False)
+    _tallies: Tallies = field(default_factory=Tallies, init=False)
     _before: Timers = field(default_factory=Timers, init=False)
     _passes: int = field(default=0, init=False)
-    _error: str = field(default="", init=False)
     _connection: Connection | None = field(default=None, init=False)
     _own_view: TaskView | None = field(default=None, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
-    _started_s: float = field(default=0.0, init=False)
     _rows_due_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -165,7 +153,8 @@ class Sampler:
         self._pace = Pace(sampling[0], self.budget, at_random=sampling[1])
         self._series = Series(with_rows=True)
         self._moments = Moments(WAITING_TASKS_INTERVAL_S, WAITING_TASKS_MAX)
-        self._stop = threading.Event()
+        looks = Looks(functools.partial(self._take_series, first=True), self._tick, self._last_look)
+        self._watch = Watch(self._pace, looks, words_of, self._session_cpu_s)
 
     # -- before the run -----------------------------------------------------------------------------------------------
 
@@ -207,29 +196,16 @@ class Sampler:
 
     def start(self) -> None:
         """Starts watching. Call at the moment the gate is opened."""
-        self._thread = threading.Thread(target=self._watch, name="storagelab-sampler", daemon=True)
-        self._started_s = time.monotonic()
-        self._thread.start()
+        self._watch.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
-    def _watch(self) -> None:
-        pace = self._pace
-        try:
-            pace.begin(self._session_cpu_s)
-            self._take_series(first=True)
-            while not self._stop.wait(pace.delay_s()):
-                self._tick()
-                pace.ticked()
-            self._read_progress()
-            self._take_series(last=True)
-        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching broke off
-            self._error = f"sampling broke off: {words_of(error)}"
-        finally:
-            pace.end()
+    def _last_look(self) -> None:
+        self._read_progress()
+        self._take_series(last=True)
 
     def _tick(self) -> None:
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if self.sample_waits:
             with_objects = self._moments.due(at_s)
             seen = self._look(with_objects)
@@ -252,18 +228,9 @@ class Sampler:
             wait_type, kernel_state = _wait_type(state, event), states.get(thread, GONE)
             asleep = kernel_state not in (GONE, RUNNABLE)
             seen.append(Sighting(wait_type, state or "", rest[0] if rest else None, asleep))
-            self._count(wait_type, kernel_state)
+            self._tallies.count(wait_type, kernel_state)
         self._passes += bool(seen)
         return seen
-
-    def _count(self, wait_type: str, state: str) -> None:
-        tally = self._tallies.setdefault(wait_type, _Tally())
-        if state == GONE:
-            tally.unknown += 1
-        elif state == RUNNABLE:
-            tally.runnable += 1
-        else:
-            tally.blocked += 1
 
     def _read_progress(self) -> None:
         assert self._connection is not None, "the sampler is not prepared"
@@ -274,7 +241,7 @@ class Sampler:
             self._workers[thread].rows_done = int(rows_done or 0)
 
     def _take_series(self, *, first: bool = False, last: bool = False) -> None:
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if first or last or self._series.due(at_s):
             self._series.add(at_s, {"rows": float(self.progress()), **self.probe()}, last=last)
 
@@ -293,40 +260,25 @@ class Sampler:
         raises."""
         for worker in self._workers.values():
             worker.end = worker.reading()
-        self._stop.set()
-        if self._thread is not None and self._thread.ident is not None:
-            self._thread.join(STOP_TIMEOUT_S)
-            if self._thread.is_alive():
-                self._error = self._error or "sampling broke off: the server did not answer"
+        self._watch.end(STOP_TIMEOUT_S)
         timers = self._last_timers()
         totals = self._totals()
         self._close()
         return Sampled(
-            timers=timers, events=self._events(), passes=self._passes, waiting_tasks=self._moments.tasks,
+            timers=timers, events=self._tallies.frozen(event_of), passes=self._passes, waiting_tasks=self._moments.tasks,
             cpu_s=totals[0] * NS if totals else None, runqueue_s=totals[1] * NS if totals else None,
             no_split_reason="" if totals else self.no_split_reason, series=self._series.frozen(),
-            observer=self._pace.cost(), error=self._error,
+            observer=self._pace.cost(), error=self._watch.error,
         )  # fmt: skip
 
     def _last_timers(self) -> Timers:
-        if self._error or self._connection is None:
+        if self._watch.error or self._connection is None:
             return Timers()
         try:
             return self._timers().since(self._before)
         except Exception as error:  # noqa: BLE001 - as while watching
-            self._error = f"the timers of the waits could not be read: {words_of(error)}"
+            self._watch.error = f"the timers of the waits could not be read: {words_of(error)}"
             return Timers()
-
-    def _events(self) -> tuple[EventTicks, ...]:
-        events = []
-        for wait_type, tally in sorted(self._tallies.items()):
-            known = event_of(wait_type)
-            event = EventTicks(
-                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
-                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown,
-            )  # fmt: skip
-            events.append(event)
-        return tuple(events)
 
     def _totals(self) -> tuple[int, int] | None:
         """CPU and run queue of all workers over the run, in nanoseconds; None, the reason noted, when one's is missing."""
@@ -342,8 +294,7 @@ class Sampler:
         return cpu_ns, runqueue_ns
 
     def _close(self) -> None:
-        stuck = self._thread is not None and self._thread.is_alive()
-        if not stuck:  # a connection is not to be used by two threads at once
+        if not self._watch.stuck:  # a connection is not to be used by two threads at once
             close(self._connection)
         for view in (self._own_view, *(worker.view for worker in self._workers.values())):
             if view is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -16,39 +15,40 @@ import pymysql
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect
 from storagelab.targets.mariadb.settings import Settings, observing, setting_name, settings_text
-from storagelab.targets.private import StartFailed, note_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.private import PrivateServer, StartFailed, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, make_folder, unprivileged
 
 USER = "root"
-START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
 """What a database is made with cannot be changed once it is there, so its maker is told, too."""
+_UNSYNCED = "--debug-no-sync"
+"""Its maker writes each system table to the disk at once, a thousand times: seconds, for what a crash may take as well. What
+is measured runs without this option, and what was made is written out before (between_runs.checkpoint)."""
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 
 
-class Server:
+class Server(PrivateServer):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+
+    trouble, telling_lines = _TROUBLE, 2
 
     def __init__(
         self, binaries: Binaries, *, data_folder: Path, log_folder: Path, settings: Settings, waits: bool = True
     ) -> None:
         """`data_folder` and `log_folder` (the redo log's) must not exist yet; their parents must."""
-        self.binaries, self.data_folder, self.log_folder, self.settings = binaries, data_folder, log_folder, settings
-        self.waits = waits
-        self.server_log = data_folder.with_name(data_folder.name + ".log")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket_folder: Path | None = None
+        super().__init__(data_folder, log_folder)
+        self.binaries, self.settings, self.waits = binaries, settings, waits
+
+    @property
+    def origin(self) -> str:
+        return self.binaries.origin
 
     @property
     def address(self) -> Address:
         assert self._socket_folder is not None, "the server is not started"
         return Address(user=USER, unix_socket=str(self._socket_folder / "s"))
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
 
     def connect(self) -> Connection:
         return connect(self.address)
@@ -58,21 +58,9 @@ class Server:
         make_folder(self.data_folder)
         make_folder(self.log_folder)
         make_folder(self._tmp_folder)
-        self._socket_folder = note_socket_folder(self.data_folder)
-        make_folder(self._socket_folder)
+        self._make_socket_folder()
         self._make_database()
-        with self.server_log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*unprivileged().prefix, str(self.binaries.server), *self._options()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.data_folder,
-                env=_environment(),
-                start_new_session=True,
-                preexec_fn=IN_CHILD,
-            )
-        self._await_ready()
+        self._launch([str(self.binaries.server), *self._options()], _environment(), self.data_folder)
 
     @property
     def _tmp_folder(self) -> Path:
@@ -91,7 +79,8 @@ class Server:
         }
         command = [
             *unprivileged().prefix, str(self.binaries.installer), "--no-defaults", *self._base(), *self._places(),
-            "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", *_as_options(asked),
+            "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", _UNSYNCED,
+            *_as_options(asked),
         ]  # fmt: skip
         # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
         said = subprocess.run(
@@ -116,35 +105,14 @@ class Server:
             *_as_options(self.settings),
         ]  # fmt: skip
 
-    def _await_ready(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(pymysql.MySQLError):
-                self.connect().close()
-                return
-            if self._process.poll() is not None:
-                break
-            time.sleep(0.01)
-        raise StartFailed(
-            f"the server did not start: {_own_words(self.log_of_trouble(2))}\nits log ends with:\n{self.log_tail()}"
-        )
+    def _answers(self) -> bool:
+        with contextlib.suppress(pymysql.MySQLError):
+            self.connect().close()
+            return True
+        return False
 
-    def log_tail(self, lines: int = 8) -> str:
-        """The last lines of the server's log, or what can be said instead."""
-        try:
-            text = self.server_log.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            return f"(no log: {error})"
-        return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
-
-    def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
-        wanted = [line for line in self.log_tail(lines=10_000).splitlines() if _TROUBLE.search(line)]
-        return "\n".join(wanted[:lines]) or self.log_tail(lines)
-
-    def died(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
+    def _own_words(self, log: str) -> str:
+        return _own_words(log)
 
     def stop(self) -> None:
         """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
@@ -152,9 +120,7 @@ class Server:
         if process is not None:
             process.kill()
             process.wait()
-        if self._socket_folder is not None:
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
-            self._socket_folder = None
+        self._remove_socket_folder()
 
 
 def _as_options(settings: Settings) -> list[str]:

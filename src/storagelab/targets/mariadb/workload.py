@@ -41,10 +41,14 @@ class _Worker:
 
 
 class Workers:
-    """The connections of one run. `schema` is the database's name as SQL quotes it."""
+    """The connections of one run. `schema` is the database's name as SQL quotes it; from `other`, a connection beside
+    them, what still runs at the end is stopped."""
 
-    def __init__(self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, seed: int) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, other: Connection, seed: int
+    ) -> None:
         self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        self._other = other
         self._workers: list[_Worker] = []
         self._gatekeeper: Connection | None = None
         self._done = threading.Semaphore(0)
@@ -125,14 +129,16 @@ class Workers:
             lost = not isinstance(error, pymysql.MySQLError) or (error.args and error.args[0] in _LOST)
             raise RunFailed(f"a connection {'was lost' if lost else 'failed'}: {words_of(error)}") from error
 
-    def close(self, other: Connection) -> None:
-        """Close all, stopping what still runs from an `other` connection. Never raises: it is called when things went
-        wrong, too."""
+    def settle(self) -> None:
+        """A session's counters are up to date at any moment."""
+
+    def close(self) -> None:
+        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
         workers, self._workers = self._workers, []
         for worker in workers:
             if worker.thread is not None and worker.thread.is_alive():
                 with contextlib.suppress(pymysql.MySQLError, OSError):
-                    ask(other, f"KILL {int(worker.connection.thread_id())}")
+                    ask(self._other, f"KILL {int(worker.connection.thread_id())}")
         close(self._gatekeeper)
         for worker in workers:
             if worker.thread is not None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from storagelab.disks import parse_mounts
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.targets import remote
+from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
 from storagelab.values import Frozen
 
 Connection = psycopg.Connection[Any]
 SPARE_CONNECTIONS = 4
 """Connections that storagelab itself needs beside the workload's."""
-_CONNECT_TIMEOUT_S = 10
 
 
 class ServerFacts(Frozen):
@@ -32,55 +35,13 @@ class ServerFacts(Frozen):
     may_checkpoint: bool
     max_connections: int  # that this login may use: some are kept for superusers
     open_connections: int
+    locks: int  # that its lock table has room for in any case
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
 
     @property
     def on_this_machine(self) -> bool:
         return self.process_owner is not None
-
-
-def conninfo(target: TargetConfig) -> str:
-    """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
-    if target.dsn is not None:
-        return target.dsn
-    assert target.dsn_env is not None
-    text = os.environ.get(target.dsn_env)
-    if not text:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key="target.dsn_env",
-            hint=f"for example: export {target.dsn_env}=postgresql://user:password@host/database",
-        )
-    return text
-
-
-def connect(target: TargetConfig) -> Connection:
-    """Raises PreflightError with the server's words; never with the connection string, which may hold a password."""
-    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
-    text = conninfo(target)
-    try:
-        options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
-        return psycopg.connect(text, **options)  # type: ignore[arg-type]
-    except psycopg.ProgrammingError as error:
-        # libpq quotes the string it can't read, and a password may be in it.
-        raise PreflightError(
-            "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
-        ) from error
-    except psycopg.OperationalError as error:
-        raise PreflightError(
-            f"can't connect: {_without_password(str(error).strip(), text)}",
-            key=key,
-            hint="check host, port, database, user and password, for example with psql",
-        ) from error
-
-
-def _without_password(message: str, text: str) -> str:
-    try:
-        password = psycopg.conninfo.conninfo_to_dict(text).get("password")
-    except psycopg.ProgrammingError:
-        return message
-    return message.replace(str(password), "********") if password else message
 
 
 def read_facts(connection: Connection) -> ServerFacts:
@@ -92,6 +53,8 @@ def read_facts(connection: Connection) -> ServerFacts:
                current_setting('max_connections')::int
                - CASE WHEN rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
                       + coalesce(current_setting('reserved_connections', true), '0')::int END,
+               2 * current_setting('max_locks_per_transaction')::int
+               * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
                (SELECT count(*) FROM pg_stat_activity
                 WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
                (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
@@ -99,12 +62,12 @@ def read_facts(connection: Connection) -> ServerFacts:
         """
     ).fetchone()
     assert row is not None
-    version, major, superuser, may_create, max_connections, open_connections, started_s = row
+    version, major, superuser, may_create, max_connections, locks, open_connections, started_s = row
     contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
     return ServerFacts(
         version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
         may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
-        max_connections=max_connections, open_connections=open_connections,
+        max_connections=max_connections, open_connections=open_connections, locks=locks,
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
     )  # fmt: skip
 
@@ -117,6 +80,48 @@ def data_folder(connection: Connection) -> Path | None:
         return folder if folder is not None and folder.is_dir() else None
     except (psycopg.errors.InsufficientPrivilege, OSError):
         return None
+
+
+def mounts(connection: Connection) -> list[remote.Mount]:
+    """The file systems that the server sees; none where it is no Linux, or this login may not read its files."""
+    try:
+        row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
+    except psycopg.Error:
+        return []
+    text = str(row[0]) if row else ""
+    return [remote.Mount(found.mount_point, found.source, found.filesystem) for found in parse_mounts(text)]
+
+
+def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
+    """PostgreSQL makes no folder for a tablespace, and storagelab can't on another machine: its operator does.
+
+    Raises PreflightError with the command for those that are missing.
+    """
+    wanted = {
+        (layout.volume_of(number), layout.folder_of(number)): number
+        for layout in layouts for number in layout.data_files if layout.is_remote(number)
+    }  # fmt: skip
+    missing = [place for place in sorted(wanted) if not _is_folder(connection, place[1])]
+    if missing:
+        volume, first = missing[0]
+        numbers = [wanted[place] for place in missing if place[0] == volume]
+        raise PreflightError(
+            f"the server sees no folder {first}",
+            key=f"volumes.{volume}.path",
+            hint="have its operator run there: install -d -m 700 -o postgres "
+            f"{shlex.quote(str(first.parent))}/{_brace(min(numbers), max(numbers))} (postgres = the server's account)",
+        )
+
+
+def _brace(first: int, last: int) -> str:
+    """All names in between, too: a folder too many does no harm."""
+    begin, dash, number = remote_name(first).rpartition("-")
+    return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
+
+
+def _is_folder(connection: Connection, folder: Path) -> bool:
+    row = connection.execute("SELECT (pg_stat_file(%s, true)).isdir", [str(folder)]).fetchone()
+    return bool(row and row[0])
 
 
 def _has_role(connection: Connection, role: str) -> bool:

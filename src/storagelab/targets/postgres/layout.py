@@ -17,14 +17,15 @@ from psycopg import sql
 from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.targets.folders import Folders
+from storagelab.targets.places import Places, remote_name
 from storagelab.targets.steps import check_places, check_same
-from storagelab.targets.unprivileged import make_folder
 
 Connection = psycopg.Connection[Any]
 
 TABLE = "my_big_table"
 OWNERSHIP = "made by storagelab, which removes it again"
 """The comment on a schema that storagelab made; one without it belongs to somebody else, whatever its name."""
+_DROPPED_TOGETHER = 64
 _RANDOM_COLUMNS = """
     c1 uuid NOT NULL DEFAULT gen_random_uuid(),
     c2 timestamp NOT NULL DEFAULT clock_timestamp(),
@@ -92,24 +93,13 @@ END
 $body$"""
 
 
-class Layout:
-    """The layout of one cell in one database.
-
-    `prefix` begins every name that is made, `folders` is None where the server keeps its files wherever it likes.
-    """
+class Layout(Places):
+    """The layout of one cell in one database; `prefix` begins every name that is made."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
-        self.config, self.prefix, self.folders = config, prefix, folders
+        super().__init__(config, folders, folder_each=True)
+        self.prefix = prefix
         self.schema = sql.Identifier(prefix)
-
-    @property
-    def on_volumes(self) -> bool:
-        return self.folders is not None and bool(self.config.data_volumes)
-
-    @property
-    def data_files(self) -> range:
-        """Data files are numbered from 1."""
-        return range(1, self.config.layout.data_files + 1)
 
     def tablespace(self, number: int) -> str:
         return f"{self.prefix}_f{number:04d}"
@@ -117,21 +107,9 @@ class Layout:
     def partition(self, number: int) -> str:
         return f"{TABLE}_p{number}"
 
-    def folder_of(self, number: int) -> Path:
-        """The tablespace folder of a data file."""
-        volume = self.config.volume_of_data_file(number - 1)
-        assert self.folders is not None
-        assert volume is not None
-        return self.folders[volume] / f"data-file-{number:04d}"
-
-    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """One folder a data file; `owner` (uid, gid) is the account of an attached server."""
-        if self.on_volumes:
-            for number in self.data_files:
-                make_folder(self.folder_of(number), owner)
-
     def create(self, connection: Connection) -> None:
-        """Tablespaces, schema, table, partitions and the loading procedure, in one autocommit connection."""
+        """Tablespaces, schema, table, partitions and the loading procedure, each in a transaction of its own: one for all
+        partitions would lock more than a server must have room for."""
         with connection.transaction():
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
             connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
@@ -142,9 +120,8 @@ class Layout:
                         sql.Identifier(self.tablespace(number)), sql.Literal(str(self.folder_of(number)))
                     )
                 )
-        with connection.transaction():
-            self._create_table(connection)
-            connection.execute(self._in_schema(self._procedure()))
+        self._create_table(connection)
+        connection.execute(self._in_schema(self._procedure()))
 
     def _procedure(self) -> str:
         mixed = self.config.workload.kind == "mixed"
@@ -168,7 +145,7 @@ class Layout:
             if self.on_volumes:
                 # The partition's index is made in the default tablespace, so that is what is set.
                 connection.execute(
-                    sql.SQL("SET LOCAL default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
+                    sql.SQL("SET default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
                 )
             connection.execute(
                 sql.SQL("CREATE TABLE {}.{} PARTITION OF {}.{} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
@@ -176,6 +153,7 @@ class Layout:
                     sql.Literal(len(self.data_files)), sql.Literal(number - 1),
                 )
             )  # fmt: skip
+        connection.execute("RESET default_tablespace")
 
     def drop(self, connection: Connection) -> list[str]:
         """Drop all that storagelab made under the prefix, whichever layout it was; says what.
@@ -186,10 +164,20 @@ class Layout:
         connection.execute("SET lock_timeout = '30s'")
         connection.execute("SET client_min_messages = warning")
         for name in schemas:
+            self._drop_partitions(connection, name)
             connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
         for name in tablespaces:
             connection.execute(sql.SQL("DROP TABLESPACE {}").format(sql.Identifier(name)))
         return [*(f"schema {name}" for name in schemas), *(f"tablespace {name}" for name in tablespaces)]
+
+    def _drop_partitions(self, connection: Connection, schema: str) -> None:
+        """One by one where they are many: a transaction for all would lock more than a server must have room for."""
+        partitions = connection.execute(
+            "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = %s::regnamespace",
+            [f'"{schema}"'],
+        ).fetchall()
+        for (name,) in partitions if len(partitions) > _DROPPED_TOGETHER else ():
+            connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
         """Raises PreflightError when a schema or tablespace has a name that storagelab needs, and another owner."""
@@ -198,7 +186,8 @@ class Layout:
     def _made_before(self, connection: Connection) -> tuple[list[str], list[str]]:
         """Names of schemas and tablespaces that an earlier run left.
 
-        A schema is known by its comment, a tablespace by its folder, which stands in one that storagelab made.
+        A schema is known by its comment, a tablespace by its folder: it stands in one that storagelab made, or has the
+        name of those that an operator made for it.
         """
         schemas = connection.execute(
             "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
@@ -209,7 +198,7 @@ class Layout:
         ).fetchall()
         foreign = [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
         foreign += [
-            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(Path(place).parent)
+            f"tablespace {name}" for name, place in tablespaces if not self._holds_data_files(name, Path(place))
         ]
         if foreign:
             raise PreflightError(
@@ -219,9 +208,10 @@ class Layout:
             )
         return [name for name, _ in schemas], [name for name, _ in tablespaces]
 
-    def _holds_data_files(self, folder: Path) -> bool:
-        identity = self.prefix.rpartition("_")[2]
-        return folder.name.startswith("storagelab-") and folder.name.endswith(f"-{identity}")
+    def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
+        identity, above = self.prefix.rpartition("_")[2], folder.parent.name
+        ours = above.startswith("storagelab-") and above.endswith(f"-{identity}")
+        return ours or folder.name == remote_name(int(tablespace.rpartition("_f")[2]))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
@@ -258,15 +248,12 @@ class Layout:
         ).fetchall()
         places = {(table, kind): place for _, kind, place, table in rows}
         tables = sum(1 for _, kind, _, _ in rows if kind == "r")
-        asked = [self._asked_place(number) for number in self.data_files]
+        asked = [self.asked(number) for number in self.data_files]
         return [
             check_same("data files", str(len(self.data_files)), str(tables), "pg_class"),
             check_places("place of the data files", asked, self._got(places, "r"), "pg_tablespace_location"),
             check_places("place of the indexes", asked, self._got(places, "i"), "pg_tablespace_location"),
         ]
-
-    def _asked_place(self, number: int) -> str:
-        return str(self.folder_of(number)) if self.on_volumes else "default"
 
     def _got(self, places: Mapping[tuple[str, str], str], kind: str) -> list[str]:
         return [places.get((self.partition(number), kind), "absent") for number in self.data_files]

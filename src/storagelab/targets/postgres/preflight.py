@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
-from storagelab.targets import Preflight, Site, VolumeNeed
-from storagelab.targets.postgres import attached, server
+from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets.durability import Durability
+from storagelab.targets.postgres import attached, connecting, server, settings
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
+from storagelab.targets.steps import by_server, check_connections
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
 from storagelab.units import parse_bytes
@@ -25,18 +27,34 @@ _SERVER_BYTES = 64 * 2**20
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+_LOCKS_NOTE = (
+    "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
+    "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
+)
 
 
 def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
-    needs = volume_needs(configs, site, _bytes_on)
+    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
     _check_no_quotes(needs)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
-    found = [*_check_private(private, site), *_check_attached(running, site)]
-    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs)
+    notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
+    found = [*_check_private(private, site), *_check_attached(running, site, notes)]
+    return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
+
+
+def durability(config: Config) -> Durability:
+    """What survives a crash of the cell's server."""
+    if not config.target.attached:
+        return settings.durability(config, {})
+    with connecting.connect(config.target) as connection:
+        shown = connection.execute(
+            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(settings.DECIDE_DURABILITY)]
+        ).fetchall()
+    return settings.durability(config, dict(shown))
 
 
 # --- private servers -------------------------------------------------------------------------------------------------
@@ -47,7 +65,7 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     for config in configs:
         binaries = binaries_for(config, site)
         expected = server.check_settings(binaries, private_settings(config))
-        _check_connections(config, int(expected["max_connections"]))
+        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
         found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
     volumes = {item for config in configs for item in site.volume_paths(config).items()}
     for name, path in sorted(volumes):
@@ -55,37 +73,35 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     return found
 
 
-def _check_connections(config: Config, asked: int) -> None:
-    needed = config.workload.connections + SPARE_CONNECTIONS
-    if asked < needed:
-        raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones "
-            "are needed",
-            key="target.settings.max_connections",
-            hint=f"set at least {needed}, or leave it out",
-        )
-
-
 # --- attached servers ------------------------------------------------------------------------------------------------
 
 
-def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
+def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
-    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
-    for config in configs:
-        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
-    for sharing in by_server.values():
-        with attached.connect(sharing[0].target) as connection:
+    for sharing in by_server(configs):
+        with connecting.connect(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
+            attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+        most = max(map(_locks_at_once, sharing))
+        if most > facts.locks:
+            notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
         where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
 
 
-def _check_on_server(connection: attached.Connection, facts: attached.ServerFacts, config: Config, site: Site) -> None:
+def _locks_at_once(config: Config) -> int:
+    """Each transaction may come to every data file, and locks its table and its index."""
+    work = config.workload
+    return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
+
+
+def _check_on_server(
+    connection: connecting.Connection, facts: attached.ServerFacts, config: Config, site: Site
+) -> None:
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
         config.target, facts, connections=config.workload.connections, tablespaces=on_volumes,

@@ -7,7 +7,7 @@ from psycopg import sql
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
-from storagelab.targets.postgres import attached
+from storagelab.targets.postgres import connecting
 from storagelab.values import Scalar
 
 _INVENTORY = """
@@ -29,7 +29,7 @@ class PostgresProbe:
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
-        with attached.connect(target) as connection:
+        with connecting.connect(target) as connection:
             return frozenset(name for (name,) in _rows(connection, _INVENTORY))
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
@@ -40,14 +40,14 @@ class PostgresProbe:
         self._execute(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
 
     def _execute(self, target: TargetConfig, statement: sql.Composed) -> None:
-        with attached.connect(target) as connection:
+        with connecting.connect(target) as connection:
             try:
                 connection.execute(statement)
             except psycopg.Error as error:
                 raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error
 
 
-def _rows(connection: attached.Connection, statement: str) -> list[tuple[str]]:
+def _rows(connection: connecting.Connection, statement: str) -> list[tuple[str]]:
     try:
         return connection.execute(sql.SQL(statement)).fetchall()
     except psycopg.Error as error:

@@ -8,10 +8,9 @@ queue over the whole run the kernel knows exactly. `storagelab.waits` makes wait
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import select
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +20,11 @@ from psycopg import pq
 
 from storagelab.host import usable_cpus
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
-from storagelab.procfs import GONE, RUNNABLE, SchedStat, Switches, TaskView
+from storagelab.procfs import GONE, SchedStat, Switches, TaskView
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
-from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series
+from storagelab.targets.watch import Looks, Watch
+from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series, Tallies
 from storagelab.waits import NO_EVENT, NS, EventTicks, SampledWaits
 
 BUDGET = 0.035
@@ -44,16 +44,6 @@ select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
 _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
 _NOT_WORK = frozenset({IDLE, BARRIER})
-
-
-@dataclass
-class _Tally:
-    """Counts of one wait type while the run lasts; the frozen form is `EventTicks`."""
-
-    blocked: int = 0
-    runnable: int = 0
-    unknown: int = 0
-    timeslices: int = 0
 
 
 @dataclass
@@ -137,18 +127,15 @@ class Sampler:
         self._pace = Pace(hz, budget, at_random=True) if sample_waits else Pace(SERIES_HZ, budget, at_random=False)
         self._series = Series(with_rows=rows_per_report > 0)
         self._moments = Moments(WAITING_TASKS_INTERVAL_S, WAITING_TASKS_MAX)
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies = Tallies()
         self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
         self._passes = 0
-        self._error = ""
+        looks = Looks(functools.partial(self._take_series, first=True), self._tick, self._last_look)
+        self._watch = Watch(self._pace, looks, _one_line, self._session_cpu_s)
         self._connection: psycopg.Connection[Any] | None = None
         self._libpq: pq.abc.PGconn
         self._readable: select.poll
         self._own_view: TaskView | None = None
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
-        self._watching = threading.Event()
-        self._started_s = 0.0
 
     # -- before the run -----------------------------------------------------------------------------------------------
 
@@ -196,31 +183,17 @@ class Sampler:
 
     def start(self) -> None:
         """Starts watching. Call at the moment the barrier is lifted."""
-        self._thread = threading.Thread(target=self._watch, name="storagelab-sampler", daemon=True)
-        self._started_s = time.monotonic()
-        self._thread.start()
+        self._watch.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
-    def _watch(self) -> None:
-        self._watching.set()
-        pace = self._pace
-        try:
-            pace.begin(self._session_cpu_s)
-            self._take_series(first=True)
-            while not self._stop.wait(pace.delay_s()):
-                self._tick()
-                pace.ticked()
-            self._look(count=False)
-            self._take_series(last=True)
-        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching broke off
-            self._error = f"sampling broke off: {_one_line(error)}"
-        finally:
-            pace.end()
+    def _last_look(self) -> None:
+        self._look(count=False)
+        self._take_series(last=True)
 
     def _tick(self) -> None:
         seen = self._look(count=self._sample_waits)
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if self._sample_waits and seen and self._moments.due(at_s):
             locked = any(wait_type.startswith("Lock:") for wait_type in seen.values())
             locks = [lock_wait(row) for row in self._query(_LOCKS)] if locked else list[LockWait]()
@@ -264,18 +237,8 @@ class Sampler:
     def _count(self, seen: Mapping[int, str], states: Mapping[int, str], turns: Mapping[int, int]) -> None:
         turns_after = self._turns() if turns else {}
         for pid, wait_type in seen.items():
-            tally = self._tallies.get(wait_type)
-            if tally is None:
-                tally = self._tallies[wait_type] = _Tally()
-            state = states.get(pid, GONE)
-            if state == GONE:
-                tally.unknown += 1
-            elif state == RUNNABLE:
-                tally.runnable += 1
-            else:
-                tally.blocked += 1
-            if pid in turns and pid in turns_after:
-                tally.timeslices += turns_after[pid] - turns[pid]
+            taken = turns_after[pid] - turns[pid] if pid in turns and pid in turns_after else 0
+            self._tallies.count(wait_type, states.get(pid, GONE), taken)
 
     def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
         key = (type_wire, event_wire)
@@ -286,7 +249,7 @@ class Sampler:
         return known
 
     def _take_series(self, *, first: bool = False, last: bool = False) -> None:
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if first or last or self._series.due(at_s):
             self._series.add(at_s, {"rows": float(self.progress()), **self._probe()}, last=last)
 
@@ -307,7 +270,7 @@ class Sampler:
             while libpq.is_busy():
                 if self._readable.poll(ANSWER_POLL_MS):
                     libpq.consume_input()
-                elif self._stop.is_set():
+                elif self._watch.ending:
                     raise psycopg.OperationalError("the server does not answer")
             result = libpq.get_result()
             if result is None:
@@ -330,33 +293,18 @@ class Sampler:
         """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
         for worker in self._workers.values():
             worker.end = worker.reading()
-        self._stop.set()
-        # An interruption amid the thread's start leaves one that is about to run: it is waited for, too.
-        if self._thread is not None and self._watching.wait(STOP_TIMEOUT_S):
-            self._thread.join(STOP_TIMEOUT_S)
-            if self._thread.is_alive():
-                self._error = self._error or "sampling broke off: the server did not answer"
+        self._watch.end(STOP_TIMEOUT_S)
         totals = self._totals()
         self._close()
         return Sampled(
-            events=self._events(), passes=self._passes, waiting_tasks=self._moments.tasks, series=self._series.frozen(),
+            events=self._tallies.frozen(event_of), passes=self._passes,
+            waiting_tasks=self._moments.tasks, series=self._series.frozen(),
             cpu_s=totals[0].cpu_ns * NS if totals else None,
             runqueue_s=totals[0].runqueue_ns * NS if totals else None,
             switches=totals[1] if totals else None,
             no_split_reason="" if totals else self._no_split_reason,
-            observer=self._pace.cost(), rows_done=self.progress(), error=self._error, sampled=self._sample_waits,
+            observer=self._pace.cost(), rows_done=self.progress(), error=self._watch.error, sampled=self._sample_waits,
         )  # fmt: skip
-
-    def _events(self) -> tuple[EventTicks, ...]:
-        events = []
-        for wait_type, tally in sorted(self._tallies.items()):
-            known = event_of(wait_type)
-            event = EventTicks(
-                wait_type=wait_type, analogue=known.analogue, category=known.category, in_io=known.in_io,
-                blocked=tally.blocked, runnable=tally.runnable, unknown=tally.unknown, timeslices=tally.timeslices,
-            )  # fmt: skip
-            events.append(event)
-        return tuple(events)
 
     def _totals(self) -> tuple[SchedStat, Switches] | None:
         """Sums over all workers of end minus start; None, with the reason noted, when one of them can't be had."""
@@ -372,8 +320,7 @@ class Sampler:
         return SchedStat(*sched), Switches(*switches)
 
     def _close(self) -> None:
-        stuck = self._thread is not None and self._thread.is_alive()
-        if self._connection is not None and not stuck:  # libpq is not to be used by two threads at once
+        if self._connection is not None and not self._watch.stuck:  # libpq is not to be used by two threads at once
             with contextlib.suppress(Exception):
                 self._connection.close()
         for view in (self._own_view, *(worker.view for worker in self._workers.values())):
@@ -390,5 +337,5 @@ def _check(result: pq.abc.PGresult) -> None:
         raise psycopg.OperationalError(result.get_error_message() or "the server went away")
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__

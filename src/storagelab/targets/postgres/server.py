@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -20,14 +19,13 @@ import psycopg
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.postgres.settings import settings_text
-from storagelab.targets.private import StartFailed, note_socket_folder, remove_socket_folder_of, runs_with
+from storagelab.targets.private import PrivateServer, remove_socket_folder_of, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
 USER = "storagelab"
 PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
-START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 _OWN_SETTINGS = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
@@ -110,15 +108,19 @@ def _in_file(text: str) -> str:
     return f"'{escaped}'"
 
 
-class Server:
+class Server(PrivateServer):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+
+    trouble, telling_lines = _TROUBLE, 1
 
     def __init__(self, binaries: Binaries, *, data_folder: Path, log_folder: Path, settings: Settings) -> None:
         """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must."""
-        self.binaries, self.data_folder, self.log_folder, self.settings = binaries, data_folder, log_folder, settings
-        self.server_log = data_folder.with_name(data_folder.name + ".log")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket_folder: Path | None = None
+        super().__init__(data_folder, log_folder)
+        self.binaries, self.settings = binaries, settings
+
+    @property
+    def origin(self) -> str:
+        return self.binaries.origin
 
     @property
     def conninfo(self) -> str:
@@ -128,29 +130,14 @@ class Server:
             options="", sslmode="disable", target_session_attrs="any", client_encoding="UTF8",
         )  # fmt: skip
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
     def start(self) -> None:
         """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
         make_folder(self.data_folder)
         make_folder(self.log_folder)
-        self._socket_folder = note_socket_folder(self.data_folder)
-        make_folder(self._socket_folder)
+        self._make_socket_folder()
         self._init_database()
         self._write_settings()
-        with self.server_log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*unprivileged().prefix, self.binaries.program("postgres"), "-D", str(self.data_folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                start_new_session=True,
-                preexec_fn=IN_CHILD,
-            )
-        self._await_ready()
+        self._launch([self.binaries.program("postgres"), "-D", str(self.data_folder)], _environment())
 
     def _init_database(self) -> None:
         command = [
@@ -178,34 +165,13 @@ class Server:
         with (self.data_folder / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write("\n# by storagelab\n" + "\n".join(lines) + "\n")
 
-    def _await_ready(self) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
-                return
-            if self._process.poll() is not None:
-                break
-            time.sleep(0.01)
-        raise StartFailed(
-            f"the server did not start: {_own_words(self.log_of_trouble(1))}\nits log ends with:\n{self.log_tail()}"
-        )
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
+            return True
+        return False
 
-    def log_tail(self, lines: int = 8) -> str:
-        """The last lines of the server's log, or what can be said instead."""
-        try:
-            text = self.server_log.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            return f"(no log: {error})"
-        return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
-
-    def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
-        wanted = [line for line in self.log_tail(lines=10_000).splitlines() if _TROUBLE.search(line)]
-        return "\n".join(wanted[:lines]) or self.log_tail(lines)
-
-    def died(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
+    def _own_words(self, log: str) -> str:
+        return _own_words(log)
 
     def stop(self) -> None:
         """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
@@ -219,9 +185,7 @@ class Server:
                 process.kill()
                 process.wait()
         _kill_sessions(self.data_folder)
-        if self._socket_folder is not None:
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
-            self._socket_folder = None
+        self._remove_socket_folder()
 
 
 def stop_orphan(data_folder: Path) -> bool:

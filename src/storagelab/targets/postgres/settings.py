@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from storagelab.model import Config
 from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.values import Scalar
@@ -11,11 +13,13 @@ SPARE_CONNECTIONS = 8
 _LOCKS_PER_DATA_FILE = 2
 
 
-def durability(config: Config) -> Durability:
-    """By the spec's settings, and PostgreSQL's defaults where it says nothing."""
+DECIDE_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+def durability(config: Config, server: Mapping[str, str]) -> Durability:
+    """By the spec's settings; where it says nothing by those of the `server`, if it runs already, else by the defaults."""
     asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
-    names = ("fsync", "synchronous_commit", "full_page_writes")
-    values = {name: asked.get(name, "on") for name in names}
+    values = {name: asked.get(name, server.get(name, "on")) for name in DECIDE_DURABILITY}
     commit: Commit = "each commit is on the disk"
     if values["synchronous_commit"].lower() in ("off", "false", "no", "0"):
         commit = "the last second of commits may be lost"

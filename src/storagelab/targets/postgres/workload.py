@@ -23,16 +23,24 @@ GATE_TIMEOUT_S = 60.0
 
 
 class Workers:
-    """The connections of one run. `gate` is a key of an advisory lock that only this experiment uses."""
+    """The connections of one run. `gatekeeper` is another one, `gate` a key of an advisory lock that only this experiment
+    uses."""
 
     def __init__(
-        self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, gate: int, seed: int = 1
+        self,
+        connect: Callable[[], Connection],
+        workload: WorkloadConfig,
+        schema: str,
+        gatekeeper: Connection,
+        gate: int,
+        seed: int = 1,
     ) -> None:
-        self._connect, self.workload, self.schema, self.gate, self.seed = connect, workload, schema, gate, seed
+        self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
+        self._gatekeeper, self.gate = gatekeeper, gate
         self._connections: list[Connection] = []
 
     @property
-    def pids(self) -> list[int]:
+    def ids(self) -> list[int]:
         """Process ids of the server sessions, one a connection."""
         return [connection.info.backend_pid for connection in self._connections]
 
@@ -48,14 +56,14 @@ class Workers:
         except psycopg.Error as error:
             raise RunFailed(f"connection {len(self._connections) + 1} could not be opened: {error}") from error
 
-    def gather(self, gatekeeper: Connection) -> None:
+    def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
-        gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
+        self._gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
         for number, connection in enumerate(self._connections, start=1):
             connection.pgconn.nonblocking = 1
             connection.pgconn.send_query(self._call(number).as_bytes(connection))
             connection.pgconn.flush()
-        self._await_all_at_gate(gatekeeper)
+        self._await_all_at_gate()
 
     def _call(self, number: int) -> sql.Composed:
         work = self.workload
@@ -66,12 +74,12 @@ class Workers:
         literals = sql.SQL(", ").join(map(sql.Literal, values))
         return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(self.schema), literals)
 
-    def _await_all_at_gate(self, gatekeeper: Connection) -> None:
+    def _await_all_at_gate(self) -> None:
         deadline = time.monotonic() + GATE_TIMEOUT_S
         while time.monotonic() < deadline:
-            row = gatekeeper.execute(
+            row = self._gatekeeper.execute(
                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)",
-                [self.pids],
+                [self.ids],
             ).fetchone()
             if row is not None and row[0] == len(self._connections):
                 return
@@ -85,9 +93,9 @@ class Workers:
             if not connection.pgconn.is_busy():
                 _loop_of(connection)
 
-    def release(self, gatekeeper: Connection) -> None:
+    def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
-        gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
+        self._gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Until every loop is done; `on_poll` is called a few times a second.
@@ -108,7 +116,7 @@ class Workers:
                 on_poll()
         return [loops[connection] for connection in self._connections]
 
-    def flush_statistics(self) -> None:
+    def settle(self) -> None:
         """Have each session hand in its counters now rather than when it gets round to it."""
         for connection in self._connections:
             connection.pgconn.nonblocking = 0

@@ -130,15 +130,3 @@ def read_rates(session: Session, database: str) -> Counters:
     """The server's performance counters that grow with a load's work, without "/sec" as they are counts here."""
     rows = session.rows(RATES.format(database=tsql.text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
-
-
-def difference(before: Counters, after: Counters) -> Counters:
-    """What was counted between two readings; what stood still is left out."""
-    changed: Counters = {}
-    for group, counters in after.items():
-        earlier = before.get(group, {})
-        moved = {name: value - earlier.get(name, 0.0) for name, value in counters.items()}
-        moved = {name: value for name, value in moved.items() if value}
-        if moved:
-            changed[group] = moved
-    return changed

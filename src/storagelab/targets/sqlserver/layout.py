@@ -16,7 +16,7 @@ from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import Session
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
-from storagelab.targets.sqlserver.workload import PROCEDURE, TABLE
+from storagelab.targets.sqlserver.workload import TABLE, procedure
 
 OWNERSHIP = "made by storagelab, which removes it again"
 FILEGROUP = "storagelab_data"
@@ -132,7 +132,7 @@ class Layout:
         session.execute(f"USE {self.name}")
         session.execute(_MARK.format(ownership=tsql.text(OWNERSHIP)))
         session.execute(self.create_table())
-        session.execute(PROCEDURE)
+        session.execute(procedure(self.config.workload))
 
     def create_database(self) -> str:
         data = ",\n    ".join(_file_text(file, self.data_file_mb, GROWTH_MB) for file in self.data_files)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.sqlserver_facts import MAJOR_2017, latch_note
-from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
-from storagelab.targets.sqlserver.workload import KINDS
+from storagelab.targets.steps import by_server
 
 DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys.dm_os_enumerate_fixed_drives"
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
@@ -35,10 +35,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     found: list[str] = []
     notes: list[str] = []
     needs: dict[str, VolumeNeed] = {}
-    by_server: dict[tuple[str | None, str | None], list[Config]] = {}
-    for config in (cell.config for cell in plan.cells):
-        by_server.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
-    for configs in by_server.values():
+    for configs in by_server(cell.config for cell in plan.cells):
         session = connect(configs[0].target)
         try:
             facts = _check_server(session, configs, site)
@@ -62,21 +59,10 @@ def _check_server(session: Session, configs: Sequence[Config], site: Site) -> Se
     state = attached.read_state(session)
     for config in configs:
         settings.check(config.target.settings, facts.major, state)
-        _check_workload(config)
         _check_between_runs(config)
         _check_paths(config, facts)
     check_nothing_in_the_way(session, site.prefix, key_of(target))
     return facts
-
-
-def _check_workload(config: Config) -> None:
-    """A kind that other engines know is not taken for one that this one does."""
-    if config.workload.kind not in KINDS:
-        raise PreflightError(
-            f"{config.workload.kind} is not made on SQL Server yet",
-            key="workload.kind",
-            hint=f"use one of {', '.join(KINDS)}",
-        )
 
 
 def _check_between_runs(config: Config) -> None:
@@ -183,7 +169,7 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
         "storagelab's way to SQL Server has not met a live server yet; `storagelab doctor --target` tries it first"
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
-        notes.append("volumes are as you describe them; runs are marked unverified where the server can't confirm it")
+        notes.append(remote.NOTE)
     if any(config.workload.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
         notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
     if len({config.layout.data_files for config in configs}) > 1:

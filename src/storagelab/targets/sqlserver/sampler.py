@@ -7,8 +7,7 @@ were, and how many rows are in.
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from storagelab.targets.sqlserver.connection import DriverError, Session, words
 from storagelab.targets.sqlserver.counters import read_files
 from storagelab.targets.sqlserver.pages import Page, PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, look, pages_to_ask
+from storagelab.targets.watch import Looks, Watch
 from storagelab.targets.watching import SERIES_HZ, Pace, Series
 
 MOST_HZ = 10.0
@@ -73,11 +73,9 @@ class Sampler:
         self._moments: list[Moment] = []
         self._tasks_seen = 0
         self._rows: dict[int, int] = {}
-        self._error = ""
+        looks = Looks(functools.partial(self._take_series, last=False), self._tick, self._last_look)
+        self._watch = Watch(self._pace, looks, words)
         self._session: Session | None = None
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
-        self._started_s = 0.0
         self._decoder: Decoder | None = None
 
     def prepare(self) -> None:
@@ -89,29 +87,16 @@ class Sampler:
 
     def start(self) -> None:
         """Call at the moment the gate is opened."""
-        self._thread = threading.Thread(target=self._watch, name="storagelab-sampler", daemon=True)
-        self._started_s = time.monotonic()
-        self._thread.start()
+        self._watch.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
-    def _watch(self) -> None:
-        pace = self._pace
-        try:
-            pace.begin(lambda: None)
-            self._take_series(last=False)
-            while not self._stop.wait(pace.delay_s()):
-                self._tick()
-                pace.ticked()
-            self._take_series(last=True)
-            self._decoder = self._make_decoder()
-        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching broke off
-            self._error = f"watching broke off: {words(error)}"
-        finally:
-            pace.end()
+    def _last_look(self) -> None:
+        self._take_series(last=True)
+        self._decoder = self._make_decoder()
 
     def _tick(self) -> None:
-        at_s = time.monotonic() - self._started_s
+        at_s = self._watch.at_s
         if self._sample_waits:
             self._keep(look(self._own, self._sessions, at_s))
         if self._series.due(at_s):
@@ -133,7 +118,7 @@ class Sampler:
             for name in ("reads", "read_bytes", "writes", "write_bytes") if volume else ():
                 column = f"volume.{volume}.{name}"
                 columns[column] = columns.get(column, 0.0) + counted[name]
-        self._series.add(time.monotonic() - self._started_s, columns, last=last)
+        self._series.add(self._watch.at_s, columns, last=last)
 
     def _read_progress(self) -> None:
         for session, context in self._own.rows(PROGRESS.format(sessions=tsql.integers(self._sessions))):
@@ -165,16 +150,12 @@ class Sampler:
 
     def stop(self) -> Watched:
         """Ends the thread and the session, and hands over what was seen. Never raises."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(STOP_TIMEOUT_S)
-            if self._thread.is_alive():
-                self._error = self._error or "watching broke off: the server did not answer"
-        if self._session is not None and not (self._thread is not None and self._thread.is_alive()):
+        self._watch.end(STOP_TIMEOUT_S)
+        if self._session is not None and not self._watch.stuck:
             self._session.close()
         return Watched(
             waiting_tasks=self._waiting_tasks(), series=self._series.frozen(), observer=self._pace.cost(),
-            rows_done=self.progress(), error=self._error,
+            rows_done=self.progress(), error=self._watch.error,
         )  # fmt: skip
 
     def _waiting_tasks(self) -> tuple[WaitingTask, ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import storagelab
 from storagelab import host
@@ -13,6 +12,8 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.targets import Progress, Site
+from storagelab.targets.lifetime import Lifetime
+from storagelab.targets.loops import Loop
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
 from storagelab.targets.sqlserver.connection import (
     DriverError,
@@ -25,12 +26,10 @@ from storagelab.targets.sqlserver.connection import (
 )
 from storagelab.targets.sqlserver.layout import Layout, drop
 from storagelab.targets.sqlserver.sampler import Sampler, Watched
-from storagelab.targets.sqlserver.workload import Loop, Workers
-from storagelab.targets.uninterrupted import uninterrupted
+from storagelab.targets.sqlserver.workload import Workers
+from storagelab.targets.steps import check_reads, check_watching, difference, reads_made
 from storagelab.waits import CountedWaits
 
-_FOREIGN_ERRORS = (DriverError, PreflightError, OSError)
-"""What one run may break with, so that it is stored as failed and the next ones go on; anything else is a bug."""
 _OWN_SESSIONS = 8
 _END_ALL = "ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"
 
@@ -45,33 +44,21 @@ class _Reading(NamedTuple):
     rates: counters.Counters
 
 
-class SqlServerTarget:
-    """A context manager for one cell. Entering raises RunFailed; leaving removes everything that was made."""
+class SqlServerTarget(Lifetime):
+    """A context manager for one run of a cell. Entering raises RunFailed; leaving removes everything that was made."""
+
+    foreign_errors = (DriverError, PreflightError, OSError)
 
     def __init__(self, config: Config, site: Site) -> None:
+        super().__init__()
         self.config, self.site = config, site
         self.key = key_of(config.target)
         self._facts: attached.ServerFacts | None = None
         self._layout: Layout | None = None
         self._session: Session | None = None
         self._may_exist = False
-        self.setup_s = 0.0
 
     # --- set-up and teardown -----------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        began = time.perf_counter()
-        try:
-            self._set_up()
-        except _FOREIGN_ERRORS as error:
-            reason = f"the layout could not be set up: {_words(error)}"
-            self.__exit__(type(error), error, None)
-            raise RunFailed(reason) from error
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
-        self.setup_s = time.perf_counter() - began
-        return self
 
     def _set_up(self) -> None:
         allow_sessions(self.config.workload.connections + _OWN_SESSIONS)
@@ -81,17 +68,6 @@ class SqlServerTarget:
         drop(self._session, self.site.prefix, self.key)  # if the run before this one could not
         self._may_exist = True
         self._layout.create(self._session)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Raises RunFailed if not all could be removed, unless there is an error already: the first reason wins."""
-        with uninterrupted():
-            try:
-                self._tear_down()
-            except RunFailed:
-                if kind is None:
-                    raise
 
     def _tear_down(self) -> None:
         session, self._session = self._session, None
@@ -107,9 +83,12 @@ class SqlServerTarget:
                 session.close()
         except (DriverError, PreflightError) as error:
             raise RunFailed(
-                f"what was made on the server could not be dropped: {_words(error)}; "
+                f"what was made on the server could not be dropped: {self._words(error)}; "
                 "that is tried again before the next run"
             ) from error
+
+    def _words(self, error: BaseException) -> str:
+        return words(error) if isinstance(error, DriverError) else str(error).strip()
 
     # --- connections -------------------------------------------------------------------------------------------------
 
@@ -182,12 +161,12 @@ class SqlServerTarget:
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
-            return self._run(progress)
-        except _FOREIGN_ERRORS as error:
-            raise RunFailed(_words(error)) from error
+            return self._run(seed, progress)
+        except self.foreign_errors as error:
+            raise RunFailed(self._words(error)) from error
 
-    def _run(self, progress: Progress) -> Measurement:
-        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix)
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, seed)
         try:
             workers.open()
             environment = self.describe()
@@ -208,7 +187,9 @@ class SqlServerTarget:
             workers.close(self._end_all)
         checkpoint_s = self._checkpoint()
         growth = read_back.growth(files, read_back.read_files(self._own))
-        checks = [*self._checks(), growth, *_check_watching(watched)]
+        checks = [
+            *self._checks(), growth, *check_reads(self.config.workload, loops), *check_watching(watched.error),
+        ]  # fmt: skip
         return self._measurement(loops, before, after, watched, environment, checks, checkpoint_s)
 
     def _prepare(self) -> None:
@@ -286,23 +267,12 @@ class SqlServerTarget:
             provenance="measured", elapsed_s=elapsed_s, rows=rows, checkpoint_s=checkpoint_s,
             connection_s=connection_s, waits=waits, waiting_tasks=watched.waiting_tasks,
             counters={
-                **counters.difference(before.files, after.files), **counters.difference(before.rates, after.rates),
+                **reads_made(loops), **difference(before.files, after.files), **difference(before.rates, after.rates),
                 "waits of the whole server": server_waits,
             },
             series=watched.series, environment=environment, checks=tuple(checks), observer=watched.observer,
             setup_s=self.setup_s,
         )  # fmt: skip
-
-
-def _check_watching(watched: Watched) -> list[Check]:
-    """Waits of a part of a run must not pass for those of all of it."""
-    if not watched.error:
-        return []
-    return [Check(name="watching", asked="the whole run", got=watched.error, ok=False, read_from="the sampler")]
-
-
-def _words(error: BaseException) -> str:
-    return words(error) if isinstance(error, DriverError) else str(error).strip()
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

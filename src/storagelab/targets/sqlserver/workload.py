@@ -9,28 +9,47 @@ from collections.abc import Callable
 
 from storagelab.errors import RunFailed
 from storagelab.model import WorkloadConfig
+from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words
-from storagelab.values import Frozen
 
 TABLE = "MyBigTable"
-KINDS = ("random-insert", "sequential-insert")
 POLL_S = 0.2
 GATE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
-REPORT_ROWS = 200
-"""A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
+
+# A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
+# keys that are there is wanted for a point read.
+_DIGEST = "HASHBYTES('SHA2_256', CONCAT(@seed, N'/', @worker, N'/', {number}))"
+_KEY = f"CAST(CAST({_DIGEST} AS binary(16)) AS uniqueidentifier)"
+_ANY_OF_THOSE = "CAST(FLOOR(RAND() * (@done + 1)) AS bigint)"
+_INSERT = f"INSERT INTO dbo.{TABLE} DEFAULT VALUES;"
+_INSERT_KNOWN_KEY = f"INSERT INTO dbo.{TABLE} (c1) VALUES ({_KEY.format(number='@done')});"
+_READS = f"""
+        SET @reads_due += @reads_per_row;
+        WHILE @reads_due >= 1
+        BEGIN
+            SET @found = NULL;
+            SET @wanted = {_KEY.format(number=_ANY_OF_THOSE)};
+            SELECT @found = c6 FROM dbo.{TABLE} WHERE c1 = @wanted;
+            SET @reads_due -= 1;
+            SET @reads_done += 1;
+            SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
+        END;"""
 
 # The gate is asked for in a mode that no insert ever waits in, so that waiting at it can be told from the run's waits.
 # Progress goes to the session's context, which other sessions can read while this one works.
-PROCEDURE = f"""
+_PROCEDURE = f"""
 CREATE PROCEDURE dbo.insert_rows
-    @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255)
+    @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255),
+    @seed bigint, @worker bigint, @reads_per_row float
 AS
 BEGIN
     SET NOCOUNT ON;
     SET XACT_ABORT ON;
     DECLARE @done bigint = 0, @answer int, @started datetime2(7), @finished datetime2(7), @progress varbinary(128);
+    DECLARE @reads_due float = 0, @reads_done bigint = 0, @reads_found bigint = 0, @found bigint;
+    DECLARE @wanted uniqueidentifier;
     EXEC @answer = sys.sp_getapplock @Resource = @gate, @LockMode = N'IntentShared', @LockOwner = N'Session',
         @LockTimeout = {int(GATE_TIMEOUT_S * 2000)};
     IF @answer < 0
@@ -43,7 +62,7 @@ BEGIN
     BEGIN
         IF @done % @rows_per_transaction = 0
             BEGIN TRANSACTION;
-        INSERT INTO dbo.{TABLE} DEFAULT VALUES;
+        <insert><reads>
         SET @done += 1;
         IF @done % @rows_per_transaction = 0
         BEGIN
@@ -61,7 +80,8 @@ BEGIN
     SET @progress = CAST(@done AS binary(8));
     SET CONTEXT_INFO @progress;
     SELECT DATEDIFF_BIG(microsecond, '19700101', @started) AS started_us,
-           DATEDIFF_BIG(microsecond, '19700101', @finished) AS finished_us;
+           DATEDIFF_BIG(microsecond, '19700101', @finished) AS finished_us,
+           @reads_done AS reads_done, @reads_found AS reads_found;
 END"""
 _CLOSE_GATE = """
 DECLARE @answer int;
@@ -73,27 +93,21 @@ SELECT COUNT(DISTINCT session_id) FROM sys.dm_os_waiting_tasks
 WHERE resource_description LIKE N'applicationlock%' AND session_id IN ({sessions})"""
 _CALL = """
 EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transaction}, @rows_per_report = {per_report},
-    @gate = {gate}"""
+    @gate = {gate}, @seed = {seed}, @worker = {worker}, @reads_per_row = {reads_per_row!r}"""
 
 
-class Loop(Frozen):
-    """One connection's work, by the server's clock, in seconds since the epoch."""
-
-    started_s: float
-    finished_s: float
-
-
-def rows_per_report(workload: WorkloadConfig) -> int:
-    """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
-    per_transaction = workload.rows_per_transaction
-    return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
+def procedure(workload: WorkloadConfig) -> str:
+    """The statement that makes the loop."""
+    insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.kind == "mixed" else (_INSERT, "")
+    return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)
 
 
-def call(workload: WorkloadConfig, gate: str) -> str:
-    """What each connection is sent."""
+def call(workload: WorkloadConfig, gate: str, seed: int, worker: int) -> str:
+    """What each connection is sent; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
-        per_report=rows_per_report(workload), gate=tsql.text(gate),
+        per_report=rows_per_report(workload), gate=tsql.text(gate), seed=int(seed), worker=worker,
+        reads_per_row=workload.reads_per_row,
     )  # fmt: skip
 
 
@@ -112,8 +126,10 @@ class _Worker:
 
     def _run(self, statement: str) -> None:
         try:
-            started_us, finished_us = self.session.rows(statement)[0]
-            self.loop = Loop(started_s=started_us / 1e6, finished_s=finished_us / 1e6)
+            started_us, finished_us, done, found = self.session.rows(statement)[0]
+            self.loop = Loop(
+                started_s=started_us / 1e6, finished_s=finished_us / 1e6, reads_done=int(done), reads_found=int(found)
+            )
         except DriverError as error:
             self.problem = f"a connection failed: {words(error)}"
         except Exception as error:  # noqa: BLE001 - it is raised again in the main thread, as the reason of the run
@@ -138,8 +154,8 @@ class _Worker:
 class Workers:
     """The connections of one run. `gate` names an application lock of storagelab's own database."""
 
-    def __init__(self, connect: Callable[[], Session], workload: WorkloadConfig, gate: str) -> None:
-        self._connect, self.workload, self.gate = connect, workload, gate
+    def __init__(self, connect: Callable[[], Session], workload: WorkloadConfig, gate: str, seed: int) -> None:
+        self._connect, self.workload, self.gate, self.seed = connect, workload, gate, seed
         self._workers: list[_Worker] = []
 
     @property
@@ -160,8 +176,8 @@ class Workers:
         answer = gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
         if answer is None or answer < 0:
             raise RunFailed(f"the start gate could not be closed: sp_getapplock answers {answer}")
-        for worker in self._workers:
-            worker.send(call(self.workload, self.gate))
+        for number, worker in enumerate(self._workers, start=1):
+            worker.send(call(self.workload, self.gate, self.seed, number))
         deadline = time.monotonic() + GATE_TIMEOUT_S
         question = _AT_GATE.format(sessions=tsql.integers(self.sessions))
         while time.monotonic() < deadline:

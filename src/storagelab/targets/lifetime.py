@@ -1,0 +1,57 @@
+"""How long a target lives: entering sets up or says why it can't, leaving removes everything that was made."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import ClassVar, Self
+
+from storagelab.errors import RunFailed
+from storagelab.targets.uninterrupted import uninterrupted
+
+
+class Lifetime(ABC):
+    """A context manager for one run. Entering raises RunFailed; `setup_s` is how long it took."""
+
+    foreign_errors: ClassVar[tuple[type[BaseException], ...]]
+    """What one run may break with, so that it is stored as failed and the next ones go on; anything else is a bug."""
+
+    def __init__(self) -> None:
+        self.setup_s = 0.0
+
+    @abstractmethod
+    def _set_up(self) -> None: ...
+
+    @abstractmethod
+    def _tear_down(self) -> None:
+        """Also of a set-up that broke off. Raises RunFailed if not all could be removed."""
+
+    @abstractmethod
+    def _words(self, error: BaseException) -> str:
+        """The server's own words."""
+
+    def __enter__(self) -> Self:
+        began = time.perf_counter()
+        try:
+            self._set_up()
+        except self.foreign_errors as error:
+            reason = f"the layout could not be set up: {self._words(error)}"
+            self.__exit__(type(error), error, None)
+            raise RunFailed(reason) from error
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        self.setup_s = time.perf_counter() - began
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raises RunFailed if not all could be removed, unless there is an error already: the first reason wins."""
+        with uninterrupted():
+            try:
+                self._tear_down()
+            except RunFailed:
+                if kind is None:
+                    raise

@@ -1,0 +1,331 @@
+"""One run on a server of storagelab's own, or on one that runs already: set up, loaded, measured, removed.
+
+What is the same on PostgreSQL and MariaDB stands here, in the order of a run; what each must add are the methods without a
+body. (SQL Server's target shares the lifetime only: it starts no server, and counts where these sample.)
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+import storagelab
+from storagelab import cpu_time, host
+from storagelab.devices import DeviceCounters
+from storagelab.devices import difference as device_difference
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model import Cell, Check, Config, Measurement
+from storagelab.targets import Progress, Site, remote
+from storagelab.targets.folders import Folders
+from storagelab.targets.lifetime import Lifetime
+from storagelab.targets.loops import Loop
+from storagelab.targets.parts import Facts, Sampled, Sampler, Server, Table, Workers
+from storagelab.targets.steps import Counters, check_reads, check_watching, difference, prepare_machine, reads_made
+
+OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
+"""What a run may break with beside the driver's own errors."""
+_RECOVERY_S = 20.0
+"""How long an attached server that comes up again after a crash is waited for."""
+_DIES_WITHIN_S = 1.0
+
+C = TypeVar("C")
+"""A connection of the engine's driver."""
+
+
+class LoadingTarget(Lifetime, Generic[C]):
+    """A context manager for one run of a cell. Entering raises RunFailed; leaving removes everything that was made."""
+
+    engine: ClassVar[str]
+    mounts_from: ClassVar[str]
+    """Where the server's own word on its file systems comes from."""
+    log_tells_of_sessions: ClassVar[bool]
+    """Does the server's log say why a session was lost, also where the server lives on?"""
+
+    layout: Table[C]
+    server: Server | None
+    """A private server, once it is made; None where one is attached."""
+    facts: Facts | None
+    """What is known of an attached server, once it was asked."""
+
+    def __init__(self, config: Config, site: Site) -> None:
+        super().__init__()
+        self.config, self.site = config, site
+        self.volumes = site.volume_paths(config)
+        self.folders = Folders(site, self.volumes)
+        self.server = self.facts = None
+        self._connection: C | None = None
+
+    # --- what each engine adds ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _start_server(self, data_folder: Path, log_folder: Path) -> None:
+        """Note a private server in `self.server`, then start it. Raises PreflightError or RunFailed."""
+
+    @abstractmethod
+    def _meet_server(self) -> None:
+        """Ask the attached server for its facts, and drop what an earlier run left on it."""
+
+    @abstractmethod
+    def _connect(self) -> C: ...
+
+    @abstractmethod
+    def _connect_worker(self) -> C: ...
+
+    @abstractmethod
+    def _close(self, connection: C | None) -> None: ...
+
+    @abstractmethod
+    def _drop(self) -> None:
+        """Drop what was made on the attached server, on a connection of its own, as the run's may be lost."""
+
+    @abstractmethod
+    def _is_away(self, error: BaseException) -> bool:
+        """Is it worth asking again soon, as the server may be coming up?"""
+
+    @abstractmethod
+    def _server_facts(self, connection: C) -> dict[str, object]: ...
+
+    @abstractmethod
+    def _data_folder(self) -> Path | None:
+        """Where an attached server of this machine keeps its files, if it tells and this user may see them."""
+
+    @abstractmethod
+    def _mounts(self, connection: C) -> list[remote.Mount]:
+        """The file systems of the server's machine, as far as it tells of them."""
+
+    @abstractmethod
+    def _workers(self, seed: int) -> Workers[C]: ...
+
+    @abstractmethod
+    def _sampler(self, workers: Workers[C], devices: DeviceCounters) -> Sampler: ...
+
+    @abstractmethod
+    def _read_counters(self) -> Counters: ...
+
+    @abstractmethod
+    def _read_cpu_time(self) -> dict[str, float]: ...
+
+    @abstractmethod
+    def _write_out(self) -> None:
+        """Have the server write out what it holds in memory."""
+
+    @abstractmethod
+    def _may_write_out(self) -> bool: ...
+
+    @abstractmethod
+    def _check_settings(self, workers: Workers[C]) -> list[Check]: ...
+
+    @abstractmethod
+    def _check_log_place(self) -> Check:
+        """Of a private server's log."""
+
+    @abstractmethod
+    def _check_pages(self, rows: int) -> Check:
+        """Of the sequential workload, which promises pages."""
+
+    # --- set-up and teardown -----------------------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        if self.config.target.attached:
+            self._attach()
+        else:
+            self.folders.make()
+            self._start_private_server()
+        self._connection = self._connect()
+        self.layout.create(self._connection)
+
+    def _start_private_server(self) -> None:
+        assert self.config.log_volume is not None
+        self._start_server(
+            self.folders[self.config.data_volumes[0]] / "server", self.folders[self.config.log_volume] / "log"
+        )
+        self.layout.make_folders()
+
+    def _attach(self) -> None:
+        self._meet_server()
+        assert self.facts is not None
+        self.folders.remove()  # if the run before this one could not remove them, as the server was away
+        self.folders.make()
+        self.layout.make_folders(self.facts.process_owner)
+
+    def _tear_down(self) -> None:
+        connection, self._connection = self._connection, None
+        self._close(connection)
+        if self.server is not None:
+            self.server.stop()
+        elif self.config.target.attached:
+            if self.facts is None:  # never got there: an earlier run's folders may still be in the server's use
+                return
+            self._drop_from_server()
+        self.folders.remove()
+
+    def _drop_from_server(self) -> None:
+        """Raises RunFailed if that can't be done; the folders then stay, because a server whose files vanish under it
+        may stop for good."""
+        deadline = time.monotonic() + _RECOVERY_S
+        while True:
+            try:
+                self._drop()
+                return
+            except self.foreign_errors as error:
+                if not self._is_away(error) or time.monotonic() > deadline:
+                    raise RunFailed(
+                        f"what was made on the server could not be dropped: {self._short_words(error)}; "
+                        "that is tried again before the next run"
+                    ) from error
+            time.sleep(0.2)
+
+    @property
+    def _own(self) -> C:
+        assert self._connection is not None, "the target is not entered"
+        return self._connection
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _short_words(self, error: BaseException) -> str:
+        """The server's own, on one line."""
+
+    def _with_log(self, words: str) -> str:
+        """The server's words, and those of its log if a connection was lost with it: it says why."""
+        if self.server is None or "connection" not in words.lower():
+            return words
+        deadline = time.monotonic() + _DIES_WITHIN_S
+        while not self.server.died() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not self.server.died() and not self.log_tells_of_sessions:
+            return words
+        died = "the server died: " if self.server.died() else ""
+        return f"{died}{words}\nthe server's log says:\n{self.server.log_of_trouble()}"
+
+    # --- what a run needs --------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """The environment of a run. Passwords and connection strings are never part of it."""
+        connection = self._connect_worker()
+        try:
+            return self._environment(connection)
+        finally:
+            self._close(connection)
+
+    def _environment(self, connection: C) -> dict[str, object]:
+        """As one of the workload's sessions sees it: on an attached server only those have the settings asked for."""
+        how, origin = ("private", self.server.origin) if self.server is not None else ("attached", "")
+        here = host.describe_host()
+        elsewhere = self.facts is not None and not self.facts.on_this_machine
+        volumes = {name: host.describe_volume(path) for name, path in self._watched_volumes().items()}
+        return {
+            **({"host": {}, "client": here} if elsewhere else {"host": here}),
+            "volumes": {**volumes, **remote.facts(self.config, self._remote_mounts(connection))},
+            "server": {"engine": self.engine, "how": how, "origin": origin, **self._server_facts(connection)},
+            "storagelab": {"version": storagelab.__version__},
+        }
+
+    def _remote_mounts(self, connection: C) -> Sequence[remote.Mount]:
+        return self._mounts(connection) if remote.remote_paths(self.config) else ()
+
+    def _watched_volumes(self) -> Mapping[str, Path]:
+        """The spec's volumes; without any, where an attached server of this machine keeps its files, if it tells."""
+        if self.config.volumes or self.facts is None or not self.facts.on_this_machine:
+            return self.volumes
+        folder = self._data_folder()
+        return {"server": folder} if folder is not None else {}
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
+        """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
+        try:
+            return self._run(seed, progress)
+        except RunFailed as error:
+            raise RunFailed(self._with_log(str(error).strip())) from error
+        except self.foreign_errors as error:
+            raise RunFailed(self._words(error)) from error
+
+    def _run(self, seed: int, progress: Progress) -> Measurement:
+        workers = self._workers(seed)
+        try:
+            workers.open()
+            environment = self._environment(workers.first)
+            prepare_machine(self.config.between_runs, self.volumes, self._write_out)
+            devices = DeviceCounters(self._watched_volumes())
+            sampler = self._sampler(workers, devices)
+            try:
+                sampler.prepare()
+                workers.gather()
+                counters_before, devices_before = self._read_counters(), devices.read()
+                cpu_before = self._read_cpu_time()
+                sampler.baseline()
+                sampler.start()
+                workers.release()
+                loops = workers.wait(lambda: self._on_poll(progress, sampler.progress()))
+            finally:
+                sampled = sampler.stop()
+            devices_after, cpu_after = devices.read(), self._read_cpu_time()
+            workers.settle()
+            counters = difference(counters_before, self._read_counters()) | reads_made(loops)
+            checks = [*self._check_settings(workers), *check_reads(self.config.workload, loops)]
+        finally:
+            workers.close()
+        counters["volumes"] = device_difference(devices_before, devices_after)
+        counters["cpu"] = cpu_time.difference(cpu_before, cpu_after)
+        checkpoint_s = self._checkpoint()
+        if checkpoint_s is not None:
+            counters["volumes, final checkpoint"] = device_difference(devices_after, devices.read())
+        return self._measurement(loops, sampled, counters, checkpoint_s, environment, checks)
+
+    def _on_poll(self, progress: Progress, rows: int) -> None:
+        # Sessions of a server that was killed may go on to their end, and only then notice.
+        if self.server is not None and self.server.died():
+            raise RunFailed("all connections lost their server")
+        progress(rows)
+
+    def _checkpoint(self) -> float | None:
+        """Seconds that writing out the table takes after the load; None where the login may not ask for it."""
+        if not self._may_write_out():
+            return None
+        began = time.perf_counter()
+        self._write_out()
+        return time.perf_counter() - began
+
+    def _measurement(
+        self,
+        loops: list[Loop],
+        sampled: Sampled,
+        counters: Counters,
+        checkpoint_s: float | None,
+        environment: dict[str, object],
+        checks: list[Check],
+    ) -> Measurement:
+        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
+        connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
+        rows, wanted = self.layout.count_rows(self._own), self.config.workload.rows
+        if rows != wanted:
+            raise RunFailed(f"the table holds {rows} rows, {wanted} were to be inserted")
+        waits = sampled.waits(elapsed_s, sum(connection_s), len(loops)) if self.config.measure.waits else None
+        return Measurement(
+            provenance="measured",
+            elapsed_s=elapsed_s,
+            rows=rows,
+            checkpoint_s=checkpoint_s,
+            connection_s=connection_s,
+            waits=waits,
+            waiting_tasks=sampled.waiting_tasks,
+            counters=counters,
+            series=sampled.series,
+            environment=environment,
+            checks=(*self._layout_checks(rows), *checks, *check_watching(sampled.error)),
+            observer=sampled.observer,
+            setup_s=self.setup_s,
+        )
+
+    def _layout_checks(self, rows: int) -> list[Check]:
+        """What was really made, and where it really lies."""
+        return [
+            *self.layout.read_back(self._own),
+            *remote.checks(self.config, self._remote_mounts(self._own), self.mounts_from),
+            *([self._check_log_place()] if self.server is not None else []),
+            *([self._check_pages(rows)] if self.config.workload.kind == "sequential-insert" else []),
+        ]

@@ -1,0 +1,60 @@
+"""Connections to a PostgreSQL that already runs: where it is, and its refusals in plain words."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import psycopg
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+
+Connection = psycopg.Connection[Any]
+_CONNECT_TIMEOUT_S = 10
+
+
+def conninfo(target: TargetConfig) -> str:
+    """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
+    if target.dsn is not None:
+        return target.dsn
+    assert target.dsn_env is not None
+    text = os.environ.get(target.dsn_env)
+    if not text:
+        raise PreflightError(
+            f"the environment variable {target.dsn_env} is not set",
+            key="target.dsn_env",
+            hint=f"for example: export {target.dsn_env}=postgresql://user:password@host/database",
+        )
+    return text
+
+
+def connect(target: TargetConfig) -> Connection:
+    """Raises PreflightError with the server's words; never with the connection string, which may hold a password."""
+    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
+    text = conninfo(target)
+    try:
+        options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
+        return psycopg.connect(text, **options)  # type: ignore[arg-type]
+    except psycopg.ProgrammingError as error:
+        # libpq quotes the string it can't read, and a password may be in it.
+        raise PreflightError(
+            "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
+        ) from error
+    except psycopg.OperationalError as error:
+        open_line = "no encryption" in str(error) or "SSL off" in str(error)
+        raise PreflightError(
+            f"can't connect: {_without_password(str(error).strip(), text)}",
+            key=key,
+            hint="the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
+            if open_line
+            else "check host, port, database, user and password, for example with psql",
+        ) from error
+
+
+def _without_password(message: str, text: str) -> str:
+    try:
+        password = psycopg.conninfo.conninfo_to_dict(text).get("password")
+    except psycopg.ProgrammingError:
+        return message
+    return message.replace(str(password), "********") if password else message

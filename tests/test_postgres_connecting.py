@@ -1,0 +1,139 @@
+"""Connections to a PostgreSQL that runs already: what it refuses, in its own words, and whatever names are."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import psycopg
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from real_mariadb import plan_of
+from real_servers import ask, connect, free_port, running, server_folders, site_at, small, until
+
+from storagelab.errors import PreflightError
+from storagelab.model import TargetConfig
+from storagelab.targets.postgres import attached as attaching
+from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres.preflight import check
+from storagelab.targets.postgres.server import USER
+
+
+def built_with_tls(folder) -> bool:
+    said = subprocess.run(["ldd", folder / "postgres"], capture_output=True, text=True, check=False).stdout
+    return "libssl" in said
+
+
+WITH_TLS = [folder for folder in server_folders() if built_with_tls(folder)]
+
+
+def refused(config, scratch) -> PreflightError:
+    with pytest.raises(PreflightError) as caught:
+        check(plan_of(config), site_at(scratch))
+    return caught.value
+
+
+# --- who and where ---------------------------------------------------------------------------------------------------
+
+
+def test_a_database_that_there_is_not_is_refused_in_the_servers_words(attached, scratch):
+    error = refused(small(scratch, dsn=make_conninfo(attached.conninfo, dbname="no'where")), scratch)
+    assert error.key == "target.dsn"
+    assert 'database "no\'where" does not exist' in error.problem
+
+
+def test_a_server_that_is_too_old_is_refused_with_its_version(attached, scratch, monkeypatch):
+    """No server that old is at hand, so the bound is moved."""
+    monkeypatch.setattr(attaching, "OLDEST_MAJOR", 99)
+    error = refused(small(scratch, dsn=attached.conninfo), scratch)
+    with connect(attached) as connection:
+        version = ask(connection, "SHOW server_version").split()[0]
+    assert error.problem == f"the server is PostgreSQL {version}, which is too old"
+    assert error.hint == "storagelab measures PostgreSQL 99 and later"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+@pytest.mark.skipif(
+    not WITH_TLS, reason="no PostgreSQL here is built with TLS (Debian's is: apt-get install postgresql)"
+)
+def test_a_server_that_demands_tls_is_given_it(scratch):
+    keys = [str(scratch / name) for name in ("key.pem", "cert.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", keys[0], "-out", keys[1], "-subj",
+         "/CN=localhost", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    port = free_port()
+    settings = {"ssl": "on", "ssl_key_file": keys[0], "ssl_cert_file": keys[1], "listen_addresses": "127.0.0.1"}
+    with running(scratch / "tls", bin_dir=str(WITH_TLS[0]), port=port, **settings) as server:
+        rules = server.data_folder / "pg_hba.conf"
+        rules.write_text("local all all trust\nhostssl all all 127.0.0.1/32 trust\n")
+        with connect(server) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        dsn = f"postgresql://{USER}@127.0.0.1:{port}/postgres"
+        until(lambda: _answers(dsn))
+        # What a server demands it is given unasked.
+        for mode in ("", "?sslmode=require"):
+            check(plan_of(small(scratch, dsn=dsn + mode)), site_at(scratch))
+        with connecting.connect(TargetConfig(engine="postgres", dsn=dsn)) as connection:
+            assert ask(connection, "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+        error = refused(small(scratch, dsn=dsn + "?sslmode=disable"), scratch)
+        assert "no pg_hba.conf entry" in error.problem
+        assert "sslmode=require" in error.hint
+
+
+def _answers(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_a_server_without_tls_is_refused_where_the_dsn_asks_for_it(scratch):
+    port = free_port()
+    with running(scratch / "open", port=port, listen_addresses="127.0.0.1"):
+        error = refused(small(scratch, dsn=f"postgresql://u@127.0.0.1:{port}/postgres?sslmode=require"), scratch)
+    assert "server does not support SSL, but SSL was required" in error.problem
+
+
+# --- names that mean something to SQL --------------------------------------------------------------------------------
+
+
+AWKWARD = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=15
+)
+
+
+@hypothesis_settings(max_examples=25)
+@given(name=AWKWARD)
+@example(name="o'brien\"\\%s; DROP DATABASE postgres; --")
+@example(name=" ")
+def test_any_login_and_database_can_be_written_in_a_dsn(shared_server, name):
+    """Names longer than 63 bytes PostgreSQL cuts off by itself; none of these is."""
+    with connect(shared_server) as own:
+        own.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+        try:
+            target = TargetConfig(engine="postgres", dsn=make_conninfo(shared_server.conninfo, user=name))
+            with connecting.connect(target) as connection:
+                assert ask(connection, "SELECT current_user::text") == name
+                assert not attaching.read_facts(connection).superuser
+        finally:
+            own.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+@hypothesis_settings(max_examples=50)
+@given(name=AWKWARD, value=AWKWARD)
+@example(name="x = 1; DROP TABLE pg_class; --", value="'; DROP TABLE pg_class; --")
+@example(name="work_mem", value="'1'; DROP TABLE pg_class; --")
+def test_no_setting_can_say_more_than_a_setting(shared_server, name, value):
+    with connect(shared_server) as connection:
+        before = ask(connection, "SELECT count(*) FROM pg_class")
+        facts = attaching.read_facts(connection)
+        with pytest.raises(PreflightError):
+            attaching.check_session_settings(connection, facts, {name: value}, lambda _: "")
+        assert ask(connection, "SELECT count(*) FROM pg_class") == before
