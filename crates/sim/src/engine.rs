@@ -33,7 +33,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::kernel::{Ns, Port};
-use crate::rng::Rng;
+use crate::rng::{Rng, Spread};
 use crate::scenario::{Costs, RunPlan, Scenario, Switches, WorkloadKind};
 use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
 use crate::volume::{self, Volume};
@@ -94,29 +94,6 @@ struct Counters {
 enum Level {
     Parent,
     Grandparent,
-}
-
-/// A time that strays: the least that it can be, and how many more nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Spread {
-    least_ns: Ns,
-    span_ns: Ns,
-}
-
-impl Spread {
-    const fn new(mean_ns: Ns, jitter_per_mille: u64) -> Self {
-        let reach_ns = mean_ns * jitter_per_mille / 1000;
-        Self {
-            least_ns: mean_ns - reach_ns,
-            span_ns: 2 * reach_ns + 1,
-        }
-    }
-
-    /// One such time, by the lower half of a random word.
-    #[inline]
-    const fn of(self, word: u64) -> Ns {
-        self.least_ns + (((word & 0xffff_ffff) * self.span_ns) >> 32)
-    }
 }
 
 fn add(cell: &Cell<u64>, more: u64) {

@@ -73,7 +73,8 @@ impl Slots {
 const ROUNDS: u32 = 2;
 
 impl Engine<'_> {
-    fn home(&self) -> u32 {
+    /// The scheduler that notices the end of what is started now.
+    pub(super) fn home(&self) -> u32 {
         self.os.current_scheduler().unwrap_or(0)
     }
 
@@ -86,11 +87,10 @@ impl Engine<'_> {
             begun_ns,
             waits_for: 1,
         });
-        let mut pieces = self.layout.pieces(volume, offset, bytes);
-        let (offset, bytes) = pieces.next().expect("an I/O is of some bytes");
+        let [(offset, bytes), (rest_offset, rest_bytes)] = self.layout.pieces(volume, offset, bytes);
         let mut answer = self.ask(volume, kind, offset, bytes, slot);
-        if let Some((offset, bytes)) = pieces.next() {
-            let rest = self.ask(volume, kind, offset, bytes, slot);
+        if rest_bytes > 0 {
+            let rest = self.ask(volume, kind, rest_offset, rest_bytes, slot);
             answer = self.both(answer, rest, slot);
         }
         match answer {
@@ -101,6 +101,7 @@ impl Engine<'_> {
         answer.is_some()
     }
 
+    #[inline]
     fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Option<Answer> {
         let request = Request { kind, offset, bytes };
         let (answer, due_ns) = {
@@ -203,13 +204,27 @@ impl Engine<'_> {
             debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
             *flags = flag::READING | flag::REFERENCED;
         }
-        self.waiting_for_frames.borrow_mut().push_back((leaf, home));
-        self.serve_frames(home);
+        let nobody_waits = self.waiting_for_frames.borrow().is_empty();
+        let frame = nobody_waits.then(|| self.pool.borrow_mut().take_free()).flatten();
+        match frame {
+            Some(frame) => self.submit_read(leaf, frame, home),
+            None => {
+                self.waiting_for_frames.borrow_mut().push_back((leaf, home));
+                self.serve_frames(home);
+            }
+        }
         self.wake_lazy_writer();
     }
 
     /// Gives free frames to reads that wait for one, and makes room for the others.
+    #[inline]
     pub(super) fn serve_frames(&self, home: u32) {
+        if !self.waiting_for_frames.borrow().is_empty() {
+            self.serve_waiting(home);
+        }
+    }
+
+    fn serve_waiting(&self, home: u32) {
         while !self.waiting_for_frames.borrow().is_empty() {
             let frame = self.pool.borrow_mut().take_free();
             let Some(frame) = frame else {

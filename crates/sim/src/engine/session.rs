@@ -119,7 +119,7 @@ impl<'w> Engine<'w> {
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.charge(session).await;
         let flushed = self.log.commit();
-        self.write_log(self.os.current_scheduler().unwrap_or(0));
+        self.write_log(self.home());
         flushed.wait(WaitType::WriteLog).await;
     }
 
@@ -129,8 +129,12 @@ impl<'w> Engine<'w> {
         let log_bytes = std::mem::take(&mut session.log_bytes);
         if log_bytes > 0 {
             self.log.append(log_bytes);
-            self.write_log(self.os.current_scheduler().unwrap_or(0));
-            self.log.room().await;
+            if self.log.is_due() {
+                self.write_log(self.home());
+            }
+            if !self.log.has_room() {
+                self.log.room().await;
+            }
         }
     }
 
@@ -183,7 +187,7 @@ impl<'w> Engine<'w> {
             }
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
             let word = session.rng.next_u64();
-            session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word);
+            session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word & 0xffff_ffff);
             session.key = upper_half(word);
             if MIXED {
                 session.reading = session.reads.below(1000) < u64::from(self.read_per_mille);

@@ -284,18 +284,21 @@ impl Ftl {
     /// Reads what writing these pages (the first [`GROUP`] of them) will change, so that it is in the processor's cache by
     /// then. One step for all pages, then the next: so each step's reads are under way at once.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
-        let mut flashes = [NONE; GROUP];
-        for (flash, logical) in flashes.iter_mut().zip(logicals) {
-            *flash = self.flash_of[logical as usize];
+        let mut places = [NONE; GROUP];
+        let mut count = 0;
+        for (place, logical) in places.iter_mut().zip(logicals) {
+            *place = self.flash_of[logical as usize];
+            count += 1;
         }
+        let flashes = &places[..count];
         let mut ahead = 0;
-        for &flash in &flashes {
+        for &flash in flashes {
             let block = (flash >> self.shift) as usize;
             if let (Some(back), Some(valid)) = (self.logical_of.get(flash as usize), self.valid.get(block)) {
                 ahead ^= back ^ u32::from(*valid) ^ self.closed.touch_place(block);
             }
         }
-        for &flash in &flashes {
+        for &flash in flashes {
             ahead ^= self.closed.touch_ring((flash >> self.shift) as usize);
         }
         std::hint::black_box(ahead); // or the compiler would leave out what nobody uses

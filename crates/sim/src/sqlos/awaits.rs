@@ -105,13 +105,14 @@ impl Cpu<'_> {
             return Some(self.left_ns);
         }
         let scheduler = state.workers[worker as usize].scheduler as usize;
-        if state.schedulers[scheduler].quantum_ends_ns <= kernel.now() && !state.yield_core(kernel, worker) {
-            return None;
+        let mut quantum_ends_ns = state.schedulers[scheduler].quantum_ends_ns;
+        if quantum_ends_ns <= kernel.now() {
+            if !state.yield_core(kernel, worker) {
+                return None;
+            }
+            quantum_ends_ns = state.schedulers[scheduler].quantum_ends_ns;
         }
-        Some(
-            self.left_ns
-                .min(state.schedulers[scheduler].quantum_ends_ns - kernel.now()),
-        )
+        Some(self.left_ns.min(quantum_ends_ns - kernel.now()))
     }
 }
 

@@ -1,9 +1,6 @@
 //! Latches: short locks on pages and other structures in memory, in SQL Server's five modes.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::future::Future;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -91,15 +88,10 @@ impl LatchClass {
     }
 }
 
-/// The latches that are held or wanted; all others, however many pages there are, take no memory.
-#[derive(Debug, Default)]
-pub(super) struct LatchTable {
-    /// Never iterated over, so its order can't matter.
-    held: HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>,
-}
-
+/// A latch that is held or wanted.
 #[derive(Clone, Copy, Debug)]
 struct LatchState {
+    key: u64,
     holders: [u32; Mode::ALL.len()],
     /// Which of `holders` are not 0, as bits.
     held_modes: u8,
@@ -110,11 +102,17 @@ struct LatchState {
 
 impl LatchState {
     const FREE: Self = Self {
+        key: 0,
         holders: [0; Mode::ALL.len()],
         held_modes: 0,
         waiters: Queue::EMPTY,
         owner: NOBODY,
     };
+
+    /// Whether nobody holds it and nobody wants it: a free place of the table.
+    const fn is_free(&self) -> bool {
+        self.held_modes == 0 && self.waiters.is_empty()
+    }
 
     const fn allows(&self, mode: Mode) -> bool {
         self.held_modes & mode.conflicts() == 0
@@ -144,49 +142,130 @@ impl LatchState {
     }
 }
 
-/// Spreads keys over a hash table by one multiplication, the upper half of the product folded into the lower.
-#[derive(Default)]
-struct KeyHasher(u64);
+/// The latches that are held or wanted; all others, however many pages there are, take no memory.
+///
+/// A hash table with open addresses: a latch stands at the place that its key says, or in the next free one after that.
+#[derive(Debug)]
+pub(super) struct LatchTable {
+    /// A power of two of places, at most half of them taken.
+    places: Vec<LatchState>,
+    taken: usize,
+}
 
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let mixed = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
+impl Default for LatchTable {
+    fn default() -> Self {
+        Self::with_places(64)
     }
 }
 
 impl LatchTable {
+    fn with_places(count: usize) -> Self {
+        Self {
+            places: vec![LatchState::FREE; count],
+            taken: 0,
+        }
+    }
+
     pub(super) fn owner(&self, key: u64) -> Option<ProcessId> {
-        let owner = self.held.get(&key).map_or(NOBODY, |latch| latch.owner);
+        let owner = self.get(key).map_or(NOBODY, |latch| latch.owner);
         (owner != NOBODY).then_some(ProcessId(owner))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.held.len()
+    pub(super) const fn len(&self) -> usize {
+        self.taken
     }
 
+    #[inline]
     fn modes_held(&self, key: u64) -> u8 {
-        self.held.get(&key).map_or(0, |latch| latch.held_modes)
+        self.get(key).map_or(0, |latch| latch.held_modes)
+    }
+
+    /// Where the search for a key begins: its bits are spread by one multiplication, and the upper ones taken.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        #[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
+        let spread = spread as usize;
+        spread & (self.places.len() - 1)
+    }
+
+    /// The place of a key, or the free one where it would go.
+    #[inline]
+    fn place(&self, key: u64) -> usize {
+        let mut place = self.home(key);
+        while self.places[place].key != key && !self.places[place].is_free() {
+            place = (place + 1) & (self.places.len() - 1);
+        }
+        place
+    }
+
+    #[inline]
+    fn get(&self, key: u64) -> Option<&LatchState> {
+        Some(&self.places[self.place(key)]).filter(|latch| !latch.is_free())
     }
 
     /// Nothing if the latch was granted; else the latch, for whoever wants to wait for it.
+    #[inline]
     fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
-        let latch = self.held.entry(key).or_insert(LatchState::FREE);
+        let place = self.place(key);
+        if self.places[place].is_free() {
+            self.take(place, key).grant(mode, holder);
+            return None;
+        }
+        let latch = &mut self.places[place];
         let free = latch.waiters.is_empty() && latch.allows(mode);
         if free {
             latch.grant(mode, holder);
         }
         (!free).then_some(latch)
+    }
+
+    /// Takes the free place that was found for a key, or another if the table must grow first.
+    #[inline]
+    fn take(&mut self, mut place: usize, key: u64) -> &mut LatchState {
+        if 2 * self.taken >= self.places.len() {
+            self.grow();
+            place = self.place(key);
+        }
+        self.taken += 1;
+        let latch = &mut self.places[place];
+        *latch = LatchState {
+            key,
+            ..LatchState::FREE
+        };
+        latch
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::with_places(2 * self.places.len());
+        larger.taken = self.taken;
+        for latch in self.places.iter().filter(|latch| !latch.is_free()) {
+            let place = larger.place(latch.key);
+            larger.places[place] = *latch;
+        }
+        *self = larger;
+    }
+
+    /// Closes the gap at the place of a latch that nobody holds or wants any more: those behind it that would be nearer to
+    /// their homes there move up.
+    fn close_gap(&mut self, mut gap: usize) {
+        self.taken -= 1;
+        let last = self.places.len() - 1;
+        let mut place = gap;
+        loop {
+            place = (place + 1) & last;
+            if self.places[place].is_free() {
+                break;
+            }
+            let from_home = place.wrapping_sub(self.home(self.places[place].key)) & last;
+            let from_gap = place.wrapping_sub(gap) & last;
+            if from_home >= from_gap {
+                self.places[gap] = self.places[place];
+                gap = place;
+            }
+        }
+        self.places[gap] = LatchState::FREE;
     }
 }
 
@@ -225,34 +304,24 @@ impl State {
 
     /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
     fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
-        let Entry::Occupied(mut entry) = self.latches.held.entry(key) else {
-            panic!("a latch that is released is held");
-        };
-        let latch = entry.get_mut();
+        let place = self.latches.place(key);
+        let latch = &mut self.latches.places[place];
         latch.ungrant(mode);
-        if latch.waiters.is_empty() {
-            if latch.held_modes == 0 {
-                entry.remove();
-            }
-            return;
+        if latch.is_free() {
+            self.latches.close_gap(place);
+        } else {
+            self.grant_waiters(kernel, place);
         }
-        self.grant_waiters(kernel, key);
     }
 
-    fn grant_waiters(&mut self, kernel: &Kernel, key: u64) {
-        let mut more = true;
-        while more {
-            let latch = self
-                .latches
-                .held
-                .get_mut(&key)
-                .expect("a latch that is waited for is held");
+    fn grant_waiters(&mut self, kernel: &Kernel, place: usize) {
+        loop {
+            let latch = &mut self.latches.places[place];
             let head = latch.waiters.head;
             if head == NOBODY || !latch.allows(self.workers[head as usize].want) {
                 return;
             }
             latch.waiters.pop(&self.workers);
-            more = !latch.waiters.is_empty();
             let worker = &mut self.workers[head as usize];
             latch.grant(worker.want, head);
             if worker.spins_until_ns == 0 {
