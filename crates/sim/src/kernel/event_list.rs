@@ -68,7 +68,7 @@ impl Action {
 }
 
 /// How many events stand in line at most before half of them go to the heap.
-const LINE_LENGTH: usize = 128;
+const LINE_LENGTH: usize = 256;
 
 /// Events to come, taken out in the order of their times, and of their scheduling where times are equal.
 ///
