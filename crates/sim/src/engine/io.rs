@@ -105,9 +105,8 @@ impl Engine<'_> {
     fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Option<Answer> {
         let request = Request { kind, offset, bytes };
         let (answer, due_ns) = {
-            let mut volumes = self.volumes.borrow_mut();
-            let answer = volumes[volume].submit(self.os.now(), request, slot);
-            (answer, volumes[volume].next_event())
+            let volume = &mut self.volumes.borrow_mut()[volume];
+            (volume.submit(self.os.now(), request, slot), volume.next_event())
         };
         self.arm(volume, due_ns);
         self.or_failure(answer)
@@ -125,11 +124,13 @@ impl Engine<'_> {
         Some(answer)
     }
 
+    #[inline]
     fn or_failure<T>(&self, answer: Result<T, volume::Failure>) -> Option<T> {
         answer.map_err(|failure| self.fail(Failure::Volume(failure))).ok()
     }
 
     /// Lets a volume be called at `due_ns`, unless it will be called before that.
+    #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
         if due_ns < self.due_ns[volume].get() {
             self.due_ns[volume].set(due_ns);

@@ -102,7 +102,11 @@ impl<'w> Engine<'w> {
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            self.charge(session).await;
+            // As `charge` does it; but this is done for every few rows.
+            self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
+            if !self.let_log_out(session) {
+                self.log.room().await;
+            }
             match stop {
                 Stop::Long => {}
                 Stop::Done => break,
@@ -126,16 +130,23 @@ impl<'w> Engine<'w> {
     /// Spends the CPU time of the work done, and lets its log go out.
     pub(super) async fn charge(&self, session: &mut Session) {
         self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
-        let log_bytes = std::mem::take(&mut session.log_bytes);
-        if log_bytes > 0 {
-            self.log.append(log_bytes);
-            if self.log.is_due() {
-                self.write_log(self.home());
-            }
-            if !self.log.has_room() {
-                self.log.room().await;
-            }
+        if !self.let_log_out(session) {
+            self.log.room().await;
         }
+    }
+
+    /// Lets the log of the work done go out; false if the session must wait for room in it then.
+    #[inline]
+    fn let_log_out(&self, session: &mut Session) -> bool {
+        let log_bytes = std::mem::take(&mut session.log_bytes);
+        if log_bytes == 0 {
+            return true;
+        }
+        self.log.append(log_bytes);
+        if self.log.is_due() {
+            self.write_log(self.home());
+        }
+        self.log.has_room()
     }
 
     /// Inserts rows, and reads rows if the load is mixed, as long as nothing has to be waited for. Takes no simulated time: what it
@@ -145,6 +156,8 @@ impl<'w> Engine<'w> {
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut read, mut newly_dirty) = (0_u32, 0_u64, 0_u64);
         session.look_ahead.begin(&session.rng, &tree);
+        // A copy at hand is drawn from without a way to memory and back for each row.
+        let mut rng = session.rng.clone();
         let stop = loop {
             if inserted == session.rows_left {
                 break Stop::Done;
@@ -168,10 +181,10 @@ impl<'w> Engine<'w> {
                     break Stop::Absent(number);
                 }
                 // As many leaves are in use at once as at life-size, of fewer: they must not be met more often.
-                if session.rng.below(u64::from(self.scale)) == 0 {
+                if rng.below(u64::from(self.scale)) == 0 {
                     break Stop::Busy(number);
                 }
-                session.key = upper_half(session.rng.next_u64());
+                session.key = upper_half(rng.next_u64());
                 continue;
             }
             if reads {
@@ -186,7 +199,7 @@ impl<'w> Engine<'w> {
                 inserted += 1;
             }
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
-            let word = session.rng.next_u64();
+            let word = rng.next_u64();
             session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word & 0xffff_ffff);
             session.key = upper_half(word);
             if MIXED {
@@ -195,6 +208,7 @@ impl<'w> Engine<'w> {
             session.look_ahead.step(&tree);
         };
         drop(tree);
+        session.rng = rng;
         session.rows_left -= inserted;
         session.log_bytes += u64::from(inserted) * costs.log_row_bytes.value;
         add(&self.counters.rows, u64::from(inserted));

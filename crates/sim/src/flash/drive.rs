@@ -207,6 +207,7 @@ impl Drive {
     }
 
     /// Lets the drive do what it does by itself up to `now`. [`Drive::submit`] does so too; this is for the end of a pause.
+    #[inline]
     pub fn advance(&mut self, now: u64) {
         if self.parameters.cleaning.idle_blocks == 0 {
             return;
@@ -235,6 +236,7 @@ impl Drive {
         }
     }
 
+    #[inline]
     fn read(&mut self, now: u64, page: u32, pages: u32) -> u64 {
         assert!(pages > 0, "a read of no pages");
         let mut done = now;

@@ -76,8 +76,17 @@ impl Future for Cpu<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let kernel = &self.os.kernel;
         self.left_ns -= self.piece_ns;
+        if self.left_ns == 0 {
+            return Poll::Ready(());
+        }
+        self.go_on()
+    }
+}
+
+impl Cpu<'_> {
+    fn go_on(&mut self) -> Poll<()> {
+        let kernel = &self.os.kernel;
         self.piece_ns = 0;
         while self.left_ns > 0 {
             let Some(piece_ns) = self.next_piece_ns() else {
@@ -92,9 +101,7 @@ impl Future for Cpu<'_> {
         }
         Poll::Ready(())
     }
-}
 
-impl Cpu<'_> {
     /// How long the worker can go on now: up to the end of its quantum, or of a new one if it may stay. Nothing if it had to leave.
     #[inline]
     fn next_piece_ns(&self) -> Option<Ns> {

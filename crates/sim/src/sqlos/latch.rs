@@ -91,9 +91,9 @@ impl LatchClass {
 /// A latch that is held or wanted.
 #[derive(Clone, Copy, Debug)]
 struct LatchState {
-    key: u64,
-    holders: [u32; Mode::ALL.len()],
-    /// Which of `holders` are not 0, as bits.
+    /// How many hold it in each of the modes that several can hold at once, [`Mode::Kp`] and [`Mode::Sh`].
+    sharers: [u32; 2],
+    /// The modes in which it is held, as bits.
     held_modes: u8,
     waiters: Queue,
     /// Who holds it in a mode that one alone can hold; nobody if an I/O does.
@@ -102,14 +102,12 @@ struct LatchState {
 
 impl LatchState {
     const FREE: Self = Self {
-        key: 0,
-        holders: [0; Mode::ALL.len()],
+        sharers: [0; 2],
         held_modes: 0,
         waiters: Queue::EMPTY,
         owner: NOBODY,
     };
 
-    /// Whether nobody holds it and nobody wants it: a free place of the table.
     const fn is_free(&self) -> bool {
         self.held_modes == 0 && self.waiters.is_empty()
     }
@@ -118,37 +116,46 @@ impl LatchState {
         self.held_modes & mode.conflicts() == 0
     }
 
+    #[inline]
     fn grant(&mut self, mode: Mode, holder: u32) {
-        self.holders[mode as usize] += 1;
         self.held_modes |= mode.bit();
-        if mode >= Mode::Up {
-            self.owner = holder;
+        match self.sharers.get_mut(mode as usize) {
+            Some(sharers) => *sharers += 1,
+            None => self.owner = holder,
         }
     }
 
+    #[inline]
     fn ungrant(&mut self, mode: Mode) {
-        let holders = &mut self.holders[mode as usize];
         assert!(
-            *holders > 0,
+            self.held_modes & mode.bit() != 0,
             "a latch is released in a mode in which nobody holds it: {mode:?}"
         );
-        *holders -= 1;
-        if *holders == 0 {
-            self.held_modes &= !mode.bit();
+        match self.sharers.get_mut(mode as usize) {
+            Some(sharers) => {
+                *sharers -= 1;
+                if *sharers > 0 {
+                    return;
+                }
+            }
+            None => self.owner = NOBODY,
         }
-        if mode >= Mode::Up {
-            self.owner = NOBODY;
-        }
+        self.held_modes &= !mode.bit();
     }
 }
+
+/// Stands where no key does.
+const NO_KEY: u64 = u64::MAX;
 
 /// The latches that are held or wanted; all others, however many pages there are, take no memory.
 ///
 /// A hash table with open addresses: a latch stands at the place that its key says, or in the next free one after that.
 #[derive(Debug)]
 pub(super) struct LatchTable {
-    /// A power of two of places, at most half of them taken.
-    places: Vec<LatchState>,
+    /// A power of two of places, at most half of them taken: the key there, or [`NO_KEY`].
+    keys: Vec<u64>,
+    /// The latch there.
+    latches: Vec<LatchState>,
     taken: usize,
 }
 
@@ -161,13 +168,14 @@ impl Default for LatchTable {
 impl LatchTable {
     fn with_places(count: usize) -> Self {
         Self {
-            places: vec![LatchState::FREE; count],
+            keys: vec![NO_KEY; count],
+            latches: vec![LatchState::FREE; count],
             taken: 0,
         }
     }
 
     pub(super) fn owner(&self, key: u64) -> Option<ProcessId> {
-        let owner = self.get(key).map_or(NOBODY, |latch| latch.owner);
+        let owner = self.latches[self.place(key)].owner;
         (owner != NOBODY).then_some(ProcessId(owner))
     }
 
@@ -177,7 +185,7 @@ impl LatchTable {
 
     #[inline]
     fn modes_held(&self, key: u64) -> u8 {
-        self.get(key).map_or(0, |latch| latch.held_modes)
+        self.latches[self.place(key)].held_modes
     }
 
     /// Where the search for a key begins: its bits are spread by one multiplication, and the upper ones taken.
@@ -186,33 +194,30 @@ impl LatchTable {
         let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         #[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
         let spread = spread as usize;
-        spread & (self.places.len() - 1)
+        spread & (self.keys.len() - 1)
     }
 
     /// The place of a key, or the free one where it would go.
     #[inline]
     fn place(&self, key: u64) -> usize {
         let mut place = self.home(key);
-        while self.places[place].key != key && !self.places[place].is_free() {
-            place = (place + 1) & (self.places.len() - 1);
+        loop {
+            let there = self.keys[place];
+            if there == key || there == NO_KEY {
+                return place;
+            }
+            place = (place + 1) & (self.keys.len() - 1);
         }
-        place
-    }
-
-    #[inline]
-    fn get(&self, key: u64) -> Option<&LatchState> {
-        Some(&self.places[self.place(key)]).filter(|latch| !latch.is_free())
     }
 
     /// Nothing if the latch was granted; else the latch, for whoever wants to wait for it.
     #[inline]
     fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
-        let place = self.place(key);
-        if self.places[place].is_free() {
-            self.take(place, key).grant(mode, holder);
-            return None;
+        let mut place = self.place(key);
+        if self.keys[place] == NO_KEY {
+            place = self.take(place, key);
         }
-        let latch = &mut self.places[place];
+        let latch = &mut self.latches[place];
         let free = latch.waiters.is_empty() && latch.allows(mode);
         if free {
             latch.grant(mode, holder);
@@ -222,50 +227,52 @@ impl LatchTable {
 
     /// Takes the free place that was found for a key, or another if the table must grow first.
     #[inline]
-    fn take(&mut self, mut place: usize, key: u64) -> &mut LatchState {
-        if 2 * self.taken >= self.places.len() {
+    fn take(&mut self, mut place: usize, key: u64) -> usize {
+        debug_assert_ne!(key, NO_KEY, "this key is taken");
+        if 2 * self.taken >= self.keys.len() {
             self.grow();
             place = self.place(key);
         }
         self.taken += 1;
-        let latch = &mut self.places[place];
-        *latch = LatchState {
-            key,
-            ..LatchState::FREE
-        };
-        latch
+        self.keys[place] = key;
+        place
     }
 
     #[cold]
     fn grow(&mut self) {
-        let mut larger = Self::with_places(2 * self.places.len());
+        let mut larger = Self::with_places(2 * self.keys.len());
         larger.taken = self.taken;
-        for latch in self.places.iter().filter(|latch| !latch.is_free()) {
-            let place = larger.place(latch.key);
-            larger.places[place] = *latch;
+        for (&key, latch) in self.keys.iter().zip(&self.latches).filter(|&(&key, _)| key != NO_KEY) {
+            let place = larger.place(key);
+            larger.keys[place] = key;
+            larger.latches[place] = *latch;
         }
         *self = larger;
     }
 
-    /// Closes the gap at the place of a latch that nobody holds or wants any more: those behind it that would be nearer to
-    /// their homes there move up.
-    fn close_gap(&mut self, mut gap: usize) {
+    /// Frees the place of a latch that nobody holds or wants any more. Those behind it that would be nearer to their homes
+    /// there move up.
+    #[inline]
+    fn free(&mut self, mut gap: usize) {
         self.taken -= 1;
-        let last = self.places.len() - 1;
+        let last = self.keys.len() - 1;
         let mut place = gap;
         loop {
             place = (place + 1) & last;
-            if self.places[place].is_free() {
+            let key = self.keys[place];
+            if key == NO_KEY {
                 break;
             }
-            let from_home = place.wrapping_sub(self.home(self.places[place].key)) & last;
+            let from_home = place.wrapping_sub(self.home(key)) & last;
             let from_gap = place.wrapping_sub(gap) & last;
             if from_home >= from_gap {
-                self.places[gap] = self.places[place];
+                self.keys[gap] = key;
+                self.latches[gap] = self.latches[place];
                 gap = place;
             }
         }
-        self.places[gap] = LatchState::FREE;
+        self.keys[gap] = NO_KEY;
+        self.latches[gap] = LatchState::FREE;
     }
 }
 
@@ -305,10 +312,10 @@ impl State {
     /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
     fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
         let place = self.latches.place(key);
-        let latch = &mut self.latches.places[place];
+        let latch = &mut self.latches.latches[place];
         latch.ungrant(mode);
         if latch.is_free() {
-            self.latches.close_gap(place);
+            self.latches.free(place);
         } else {
             self.grant_waiters(kernel, place);
         }
@@ -316,7 +323,7 @@ impl State {
 
     fn grant_waiters(&mut self, kernel: &Kernel, place: usize) {
         loop {
-            let latch = &mut self.latches.places[place];
+            let latch = &mut self.latches.latches[place];
             let head = latch.waiters.head;
             if head == NOBODY || !latch.allows(self.workers[head as usize].want) {
                 return;

@@ -63,6 +63,7 @@ impl State {
     }
 
     /// The resource is there: to the tail of the scheduler's queue, and onto the core if that is idle.
+    #[inline]
     pub(super) fn make_runnable(&mut self, kernel: &Kernel, id: u32) {
         debug_assert_eq!(self.workers[id as usize].state, WorkerState::Suspended);
         self.enqueue(kernel.now(), id);
@@ -73,6 +74,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn enqueue(&mut self, now_ns: Ns, id: u32) {
         self.change(now_ns, id, WorkerState::Runnable);
         let scheduler = &mut self.schedulers[self.workers[id as usize].scheduler as usize];
@@ -81,6 +83,7 @@ impl State {
     }
 
     /// Puts the head of the queue onto the core, and says who that is. It is polled once all that is ready before it has run.
+    #[inline]
     fn pick_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let id = self.take_next(kernel, scheduler);
         if id != NOBODY {
@@ -89,6 +92,7 @@ impl State {
         id
     }
 
+    #[inline]
     fn take_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let now_ns = kernel.now();
         let core = &mut self.schedulers[scheduler as usize];
@@ -124,6 +128,7 @@ impl State {
         self.leave_core(kernel, id);
     }
 
+    #[inline]
     fn leave_core(&mut self, kernel: &Kernel, id: u32) {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);
