@@ -124,9 +124,12 @@ pub struct Engine<'w> {
     volumes: RefCell<Vec<Volume>>,
     /// CPU time that the driver of a volume's drives takes for a page.
     drive_cpu_ns: Vec<Ns>,
+    /// The same for whichever drive, if they don't differ.
+    any_drive_cpu_ns: Option<Ns>,
     /// When each volume will be called next.
     due_ns: Vec<Cell<Ns>>,
     ios: RefCell<io::Slots>,
+    coming_ios: look_ahead::ComingIos,
     /// I/Os that a volume has just done: always empty, but not for nothing.
     done: RefCell<Vec<u32>>,
     /// Leaves to be read once there is a frame, and the scheduler that wants it.
@@ -196,6 +199,7 @@ impl<'w> Engine<'w> {
         );
         let (log_volume, _, log_bytes) = layout.log;
         let sector_bytes = volumes[log_volume].sector_bytes();
+        let drive_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
         let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
             os,
@@ -222,10 +226,15 @@ impl<'w> Engine<'w> {
             tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
             files: RefCell::new(files),
-            drive_cpu_ns: volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect(),
+            any_drive_cpu_ns: drive_cpu_ns
+                .first()
+                .copied()
+                .filter(|first| drive_cpu_ns.iter().all(|other| other == first)),
+            drive_cpu_ns,
             due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
             volumes: RefCell::new(volumes),
             ios: RefCell::default(),
+            coming_ios: look_ahead::ComingIos::default(),
             done: RefCell::default(),
             waiting_for_frames: RefCell::default(),
             evictions: Cell::new(0),

@@ -326,6 +326,17 @@ impl Engine<'_> {
         self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
     }
 
+    /// An I/O for a leaf is to come: reads what the drive will need for it, so that it is in the processor's cache by then.
+    pub(super) fn look_ahead(&self, leaf: u32) {
+        let Some(leaves) = self.coming_ios.add(leaf) else {
+            return;
+        };
+        let (files, volumes) = (self.files.borrow(), self.volumes.borrow());
+        let places = leaves.map(|leaf| self.layout.place(files.page_of(leaf)));
+        let touched = places.map(|(volume, offset)| volumes[volume].touch(offset));
+        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+    }
+
     /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
     pub(super) fn start_write(&self, leaf: u32, why: Why, home: u32) -> u32 {
         let Some((first_leaf, pages)) = self.gather(leaf) else {
@@ -366,6 +377,9 @@ impl Engine<'_> {
     fn gather(&self, seed: u32) -> Option<(u32, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
+        // The next pages' leaves stand with it, or in the cache lines beside: all are fetched side by side.
+        let beside = [seed.wrapping_sub(2), seed.wrapping_add(2)].map(|leaf| tree.touch_state(leaf));
+        std::hint::black_box(beside);
         let mut take = |leaf: u32| self.latch_for_write(&mut tree, leaf).then_some(leaf);
         let mut last = take(seed)?;
         let mut first = last;

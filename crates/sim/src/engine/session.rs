@@ -252,10 +252,12 @@ impl<'w> Engine<'w> {
 
     /// CPU time for a read.
     pub(super) fn read_cpu_ns(&self, leaf: u32) -> Ns {
-        let page = self.files.borrow().page_of(leaf);
-        let (volume, offset) = self.layout.place(page);
-        self.volumes.borrow()[volume].look_ahead(offset);
-        self.costs.read_cpu_ns.value + self.drive_cpu_ns[volume]
+        self.look_ahead(leaf);
+        let driver_ns = self.any_drive_cpu_ns.unwrap_or_else(|| {
+            let (volume, _) = self.layout.place(self.files.borrow().page_of(leaf));
+            self.drive_cpu_ns[volume]
+        });
+        self.costs.read_cpu_ns.value + driver_ns
     }
 
     /// Reads a leaf, unless somebody else has begun to.

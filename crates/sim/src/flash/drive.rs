@@ -188,8 +188,9 @@ impl Drive {
 
     /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
     #[inline]
-    pub fn look_ahead(&self, offset: u64) {
-        std::hint::black_box(self.ftl.flash_page(self.page_at(offset)));
+    #[must_use]
+    pub fn touch(&self, offset: u64) -> Option<u32> {
+        self.ftl.flash_page(self.page_at(offset))
     }
 
     /// The page in which the byte at `offset` lies.
