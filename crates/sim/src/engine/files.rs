@@ -90,6 +90,7 @@ impl Layout {
 
     /// The volume and the byte there of a page, numbered over all files.
     #[must_use]
+    #[inline(always)]
     pub fn place(&self, page: u32) -> (usize, u64) {
         let (volume, base) = self.files[(page / self.pages_per_file) as usize];
         (
@@ -328,7 +329,7 @@ impl Files {
 
     /// The leaf on the page after, if the file goes on there.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn after(&self, leaf: u32) -> Option<u32> {
         let next = leaf + 1;
         if next % EXTENT_PAGES > 0 {

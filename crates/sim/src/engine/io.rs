@@ -101,7 +101,7 @@ impl Engine<'_> {
         answer.is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Option<Answer> {
         let request = Request { kind, offset, bytes };
         let (answer, due_ns) = {
@@ -168,6 +168,7 @@ impl Engine<'_> {
     }
 
     /// The volume is done: its scheduler will notice.
+    #[inline(always)]
     pub(super) fn io_done(&self, slot: u32) {
         let home = {
             let slot = &mut self.ios.borrow_mut().slots[slot as usize];
@@ -277,6 +278,7 @@ impl Engine<'_> {
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
+    #[inline(always)]
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
         let page = self.files.borrow().page_of(leaf);
         let (volume, offset) = self.layout.place(page);
@@ -309,6 +311,7 @@ impl Engine<'_> {
     }
 
     /// Lets a page go if it is clean and nobody wants it.
+    #[inline(always)]
     pub(super) fn let_go(&self, victim: Victim) -> bool {
         let mut tree = self.tree.borrow_mut();
         let State { flags, waiters, .. } = tree.states[victim.leaf as usize];

@@ -136,7 +136,7 @@ impl<'w> Engine<'w> {
     }
 
     /// Lets the log of the work done go out; false if the session must wait for room in it then.
-    #[inline]
+    #[inline(always)]
     fn let_log_out(&self, session: &mut Session) -> bool {
         let log_bytes = std::mem::take(&mut session.log_bytes);
         if log_bytes == 0 {

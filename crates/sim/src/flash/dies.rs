@@ -98,7 +98,7 @@ impl Dies {
     }
 
     /// A program of a flash page, not before `ready`: when it is done.
-    #[inline]
+    #[inline(always)]
     pub(super) fn program(&mut self, ready: u64, flash: u32) -> u64 {
         let takes = self.stray(self.program);
         let index = self.index(flash);

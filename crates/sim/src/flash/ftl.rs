@@ -381,7 +381,7 @@ impl Ftl {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn invalidate(&mut self, flash: u32) {
         let block = flash >> self.shift;
         let valid = &mut self.valid[block as usize];

@@ -118,7 +118,7 @@ impl EventList {
     ///
     /// # Panics
     /// If `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, time_ns: Ns, action: Action) {
         assert!(
             time_ns >> TIME_BITS | self.sequence >> SEQUENCE_BITS == 0,

@@ -211,7 +211,7 @@ impl LatchTable {
     }
 
     /// Nothing if the latch was granted; else the latch, for whoever wants to wait for it.
-    #[inline]
+    #[inline(always)]
     fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
         let mut place = self.place(key);
         if self.keys[place] == NO_KEY {

@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, now_ns: Ns, id: u32, from: WorkerState) {
         self.change(now_ns, id, from, WorkerState::Runnable);
         let scheduler = &mut self.schedulers[self.workers[id as usize].scheduler as usize];
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// Puts the head of the queue onto the core, and says who that is. It is polled once all that is ready before it has run.
-    #[inline]
+    #[inline(always)]
     fn pick_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let id = self.take_next(kernel, scheduler);
         if id != NOBODY {
@@ -105,7 +105,7 @@ impl State {
         id
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let now_ns = kernel.now();
         let core = &mut self.schedulers[scheduler as usize];
@@ -141,7 +141,7 @@ impl State {
         self.leave_core(kernel, id);
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave_core(&mut self, kernel: &Kernel, id: u32) {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);
@@ -181,6 +181,7 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn deliver(&mut self, kernel: &Kernel, action: Action) {
         match action.port() {
             WAKE => self.make_runnable(kernel, action.token()),

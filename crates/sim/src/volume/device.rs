@@ -130,7 +130,7 @@ impl Device {
 ///
 /// # Errors
 /// If the drive is off-line.
-#[inline]
+#[inline(always)]
 pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<Ns, Offline> {
     let Request { kind, offset, bytes } = request;
     if kind == Kind::Append {
