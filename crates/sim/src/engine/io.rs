@@ -208,12 +208,11 @@ impl Engine<'_> {
         }
         let nobody_waits = self.waiting_for_frames.borrow().is_empty();
         let frame = nobody_waits.then(|| self.pool.borrow_mut().take_free()).flatten();
-        match frame {
-            Some(frame) => self.submit_read(leaf, frame, home),
-            None => {
-                self.waiting_for_frames.borrow_mut().push_back((leaf, home));
-                self.serve_frames(home);
-            }
+        if let Some(frame) = frame {
+            self.submit_read(leaf, frame, home);
+        } else {
+            self.waiting_for_frames.borrow_mut().push_back((leaf, home));
+            self.serve_frames(home);
         }
         self.wake_lazy_writer();
     }

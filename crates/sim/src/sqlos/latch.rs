@@ -192,9 +192,7 @@ impl LatchTable {
     #[inline]
     fn home(&self, key: u64) -> usize {
         let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        #[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
-        let spread = spread as usize;
-        spread & (self.keys.len() - 1)
+        spread as usize & (self.keys.len() - 1)
     }
 
     /// The place of a key, or the free one where it would go.
