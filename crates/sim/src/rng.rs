@@ -164,10 +164,10 @@ impl Spread {
         }
     }
 
-    /// One such time, by 32 random bits.
+    /// One such time, by the lower half of a random word.
     #[inline]
-    pub(crate) const fn of(self, bits: u64) -> u64 {
-        self.least_ns + ((bits * self.span_ns) >> 32)
+    pub(crate) const fn of(self, word: u64) -> u64 {
+        self.least_ns + (((word & 0xffff_ffff) * self.span_ns) >> 32)
     }
 }
 

@@ -200,7 +200,7 @@ impl<'w> Engine<'w> {
             }
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
             let word = rng.next_u64();
-            session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word & 0xffff_ffff);
+            session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word);
             session.key = upper_half(word);
             if MIXED {
                 session.reading = session.reads.below(1000) < u64::from(self.read_per_mille);
