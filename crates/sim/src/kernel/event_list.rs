@@ -1,4 +1,4 @@
-//! The future-event list: (time, sequence, action), earliest first; a sorted line, and a heap behind it.
+//! The future-event list: a heap of (time, sequence, action), earliest first.
 
 use super::Ns;
 
@@ -67,21 +67,17 @@ impl Action {
     }
 }
 
-/// How many events stand in line at most before half of them go to the heap.
-const LINE_LENGTH: usize = 256;
-
 /// Events to come, taken out in the order of their times, and of their scheduling where times are equal.
 ///
 /// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
-/// single comparison orders two events. The earliest stand in line, sorted: taking one out is free, and most new events find
-/// their place by a short search and a move of a few hundred bytes, which costs less than a pass through a heap. Only a
-/// world with more events to come than a line is long has the later ones in a heap behind it.
+/// single comparison orders two events. Taking out an event leaves a hole at the root, which the next event put in fills:
+/// most events of a simulation schedule their successor, and this way each pair costs one pass through the heap, not two.
 #[derive(Debug, Default)]
 pub struct EventList {
-    /// The earliest events, the very next one last. Empty only if the whole list is.
-    line: Vec<u128>,
-    /// Events that come after all in the line: a heap of four children to each parent, half as deep as one of two.
+    /// A heap of four children to each parent: half as deep as one of two, and the children stand side by side.
+    /// `heap[0]` means nothing while `hole` is set.
     heap: Vec<u128>,
+    hole: bool,
     sequence: u64,
 }
 
@@ -90,8 +86,8 @@ impl EventList {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            line: Vec::new(),
             heap: Vec::new(),
+            hole: false,
             sequence: 0,
         }
     }
@@ -99,13 +95,13 @@ impl EventList {
     /// How many events are to come.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.line.len() + self.heap.len()
+        self.heap.len() - usize::from(self.hole)
     }
 
     /// True if no event is to come.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.len() == 0
     }
 
     /// How many events have been taken out.
@@ -118,7 +114,7 @@ impl EventList {
     ///
     /// # Panics
     /// If `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
-    #[inline(always)]
+    #[inline]
     pub fn push(&mut self, time_ns: Ns, action: Action) {
         assert!(
             time_ns >> TIME_BITS | self.sequence >> SEQUENCE_BITS == 0,
@@ -129,30 +125,25 @@ impl EventList {
             | u128::from(self.sequence) << ACTION_BITS
             | u128::from(action.0);
         self.sequence += 1;
-        // The new event comes after all of its own time: whatever is not later than that time stays before it.
-        let place = self.line.partition_point(|&other| upper_half(other) > upper_half(key));
-        if place == 0 && !self.heap.is_empty() {
-            self.push_to_heap(key);
-            return;
-        }
-        self.line.insert(place, key);
-        if self.line.len() == LINE_LENGTH {
-            self.shorten_line();
+        if self.hole {
+            self.hole = false;
+            self.sift_down(key);
+        } else {
+            self.heap.push(key);
+            self.sift_up(key);
         }
     }
 
     /// Takes out the earliest event, unless it is later than `limit_ns`.
     #[inline]
     pub fn pop_until(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
-        let &key = self.line.last()?;
+        self.fill_hole();
+        let key = *self.heap.first()?;
         let time_ns = time_of(key);
         if time_ns > limit_ns {
             return None;
         }
-        self.line.pop();
-        if self.line.is_empty() {
-            self.fill_line();
-        }
+        self.hole = true;
         Some((time_ns, action_of(key)))
     }
 
@@ -160,56 +151,28 @@ impl EventList {
     #[must_use]
     #[inline]
     pub fn next_time_ns(&self) -> Ns {
-        self.line.last().map_or(Ns::MAX, |&key| time_of(key))
-    }
-
-    /// Moves the later half of the line to the heap.
-    #[cold]
-    fn shorten_line(&mut self) {
-        let rest = self.line.split_off(LINE_LENGTH / 2);
-        let later = std::mem::replace(&mut self.line, rest);
-        for &key in later.iter().rev() {
-            self.push_to_heap(key);
-        }
-    }
-
-    /// Moves the earliest events from the heap to the line, which is empty.
-    #[cold]
-    fn fill_line(&mut self) {
-        while self.line.len() < LINE_LENGTH / 2
-            && let Some(key) = self.pop_from_heap()
-        {
-            self.line.push(key);
-        }
-        self.line.reverse();
-    }
-
-    fn push_to_heap(&mut self, key: u128) {
-        let mut at = self.heap.len();
-        self.heap.push(key);
-        let heap = self.heap.as_mut_slice();
-        while at > 0 {
-            let parent = (at - 1) / 4;
-            if heap[parent] <= key {
-                break;
-            }
-            heap[at] = heap[parent];
-            at = parent;
-        }
-        heap[at] = key;
-    }
-
-    fn pop_from_heap(&mut self) -> Option<u128> {
-        let last = self.heap.pop()?;
-        let Some(first) = self.heap.first_mut() else {
-            return Some(last);
+        let earliest = if self.hole {
+            self.heap.iter().skip(1).take(4).min()
+        } else {
+            self.heap.first()
         };
-        let earliest = std::mem::replace(first, last);
-        self.sift_down(last);
-        Some(earliest)
+        earliest.map_or(Ns::MAX, |&key| time_of(key))
+    }
+
+    #[inline]
+    fn fill_hole(&mut self) {
+        if !self.hole {
+            return;
+        }
+        self.hole = false;
+        match self.heap.pop() {
+            Some(last) if !self.heap.is_empty() => self.sift_down(last),
+            _ => {}
+        }
     }
 
     /// Puts `key` where it belongs on the way down from the root, whose present key is given up.
+    #[inline]
     fn sift_down(&mut self, key: u128) {
         let heap = self.heap.as_mut_slice();
         let mut at = 0;
@@ -241,11 +204,22 @@ impl EventList {
         }
         heap[at] = key;
     }
-}
 
-/// Time and the beginning of the sequence number, which is enough to tell where a new event goes.
-const fn upper_half(key: u128) -> u64 {
-    (key >> 64) as u64
+    /// Puts `key` where it belongs on the way up from the last place, whose present key is given up.
+    #[inline]
+    fn sift_up(&mut self, key: u128) {
+        let heap = self.heap.as_mut_slice();
+        let mut at = heap.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / 4;
+            if heap[parent] <= key {
+                break;
+            }
+            heap[at] = heap[parent];
+            at = parent;
+        }
+        heap[at] = key;
+    }
 }
 
 const fn time_of(key: u128) -> Ns {

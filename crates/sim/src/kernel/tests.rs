@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// More events than stand in line, at times that are often equal; it grows, stays as long as it is, and empties.
+/// As many events as thousands of connections have to come, often at equal times; the list grows, stays so long, and empties.
 #[test]
 fn a_list_of_thousands_of_events_does_so_too() {
     for (seed, span_ns) in [(1, 50), (2, 5_000), (3, 1 << 40)] {
