@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 CAMPAIGN = ROOT / "experiments" / "multiple-data-files.toml"
 JOBS = 2
 _RATIO_ROW = re.compile(r"^ *(?P<processes>\d+) +[\d.]+ +[\d.]+ +[\d.]+ +(?P<same>[\d.]+) +(?P<standard>[\d.]+) ", re.M)
-_FTL_ROW = re.compile(r"^map alone, at random, full, (?P<format>[\w-]+) +[\d.]+ +(?P<millions>[\d.]+)$", re.M)
+_FTL_ROW = re.compile(r"^map alone, (?P<pattern>\S+(?: \S+)*) +[\d.]+ +(?P<millions>[\d.]+)$", re.M)
 
 
 def figures(folder: Path) -> Iterator[Figure]:
@@ -110,7 +110,7 @@ def _flash() -> Iterator[Figure]:
     for row in _FTL_ROW.finditer(said):
         millions = float(row["millions"])
         yield Figure(
-            f"random host page writes through the map alone, full drive at scale 1, {row['format']}", millions,
+            f"host page writes through the map alone, drive at scale 1, {row['pattern']}", millions,
             "million a CPU s", "at least 7", millions >= 7,
         )  # fmt: skip
 

@@ -33,7 +33,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use crate::kernel::{Ns, Port};
-use crate::rng::Rng;
+use crate::rng::{Rng, Spread};
 use crate::scenario::{Costs, RunPlan, Scenario, Switches, WorkloadKind};
 use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
 use crate::volume::{self, Volume};
@@ -96,29 +96,6 @@ enum Level {
     Grandparent,
 }
 
-/// A time that strays: the least that it can be, and how many more nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Spread {
-    least_ns: Ns,
-    span_ns: Ns,
-}
-
-impl Spread {
-    const fn new(mean_ns: Ns, jitter_per_mille: u64) -> Self {
-        let reach_ns = mean_ns * jitter_per_mille / 1000;
-        Self {
-            least_ns: mean_ns - reach_ns,
-            span_ns: 2 * reach_ns + 1,
-        }
-    }
-
-    /// One such time, by the lower half of a random word.
-    #[inline]
-    const fn of(self, word: u64) -> Ns {
-        self.least_ns + (((word & 0xffff_ffff) * self.span_ns) >> 32)
-    }
-}
-
 fn add(cell: &Cell<u64>, more: u64) {
     cell.set(cell.get() + more);
 }
@@ -147,9 +124,12 @@ pub struct Engine<'w> {
     volumes: RefCell<Vec<Volume>>,
     /// CPU time that the driver of a volume's drives takes for a page.
     drive_cpu_ns: Vec<Ns>,
+    /// The same for whichever drive, if they don't differ.
+    any_drive_cpu_ns: Option<Ns>,
     /// When each volume will be called next.
     due_ns: Vec<Cell<Ns>>,
     ios: RefCell<io::Slots>,
+    coming_ios: look_ahead::ComingIos,
     /// I/Os that a volume has just done: always empty, but not for nothing.
     done: RefCell<Vec<u32>>,
     /// Leaves to be read once there is a frame, and the scheduler that wants it.
@@ -221,6 +201,7 @@ impl<'w> Engine<'w> {
         );
         let (log_volume, _, log_bytes) = layout.log;
         let sector_bytes = volumes[log_volume].sector_bytes();
+        let drive_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
         let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
             os,
@@ -247,10 +228,15 @@ impl<'w> Engine<'w> {
             tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
             pool: RefCell::new(pool),
             files: RefCell::new(files),
-            drive_cpu_ns: volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect(),
+            any_drive_cpu_ns: drive_cpu_ns
+                .first()
+                .copied()
+                .filter(|first| drive_cpu_ns.iter().all(|other| other == first)),
+            drive_cpu_ns,
             due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
             volumes: RefCell::new(volumes),
             ios: RefCell::default(),
+            coming_ios: look_ahead::ComingIos::default(),
             done: RefCell::default(),
             waiting_for_frames: RefCell::default(),
             evictions: Cell::new(0),

@@ -147,6 +147,30 @@ impl Rng {
     }
 }
 
+/// A time that strays: the least that it can be, and how many more nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    least_ns: u64,
+    span_ns: u64,
+}
+
+impl Spread {
+    /// `mean_ns`, give or take so many thousandths of it, evenly.
+    pub(crate) const fn new(mean_ns: u64, jitter_per_mille: u64) -> Self {
+        let reach_ns = mean_ns * jitter_per_mille / 1000;
+        Self {
+            least_ns: mean_ns - reach_ns,
+            span_ns: 2 * reach_ns + 1,
+        }
+    }
+
+    /// One such time, by the lower half of a random word.
+    #[inline]
+    pub(crate) const fn of(self, word: u64) -> u64 {
+        self.least_ns + (((word & 0xffff_ffff) * self.span_ns) >> 32)
+    }
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "the upper half is left out on purpose")]
 fn low_half(product: u128) -> u64 {
     product as u64

@@ -246,6 +246,7 @@ impl Sqlos {
 
     /// Lets `action` happen when `scheduler` next notices completions: an I/O that no worker waits for, a write of the
     /// checkpoint, say. A port of the engine's own then does the rest.
+    #[inline(always)]
     pub fn arrive(&self, scheduler: u32, action: Action) {
         self.state().arrive(&self.kernel, scheduler, action);
     }

@@ -67,6 +67,7 @@ impl Engine<'_> {
                 .await;
             self.forget_latency();
         }
+        self.look_ahead(leaf);
         self.checkpoint_permits.take(WaitType::SleepBpoolFlush).await;
         self.os.cpu(self.write_cpu_ns()).await;
         let home = self.os.current_scheduler().unwrap_or(0);
@@ -124,6 +125,7 @@ impl Engine<'_> {
         if !victim.dirty {
             return true;
         }
+        self.look_ahead(victim.leaf);
         self.lazy_permits.take(WaitType::WriteCompletion).await;
         self.os.cpu(self.write_cpu_ns()).await;
         let still = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;

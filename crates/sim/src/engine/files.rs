@@ -90,6 +90,7 @@ impl Layout {
 
     /// The volume and the byte there of a page, numbered over all files.
     #[must_use]
+    #[inline(always)]
     pub fn place(&self, page: u32) -> (usize, u64) {
         let (volume, base) = self.files[(page / self.pages_per_file) as usize];
         (
@@ -108,11 +109,12 @@ impl Layout {
     }
 
     /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the volume, since files
-    /// that were moved over it go on at its beginning. Each piece is its first byte and its length.
-    pub fn pieces(&self, volume: usize, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+    /// that were moved over it go on at its beginning. Each piece is its first byte and its length; the second may have none.
+    #[must_use]
+    #[inline]
+    pub fn pieces(&self, volume: usize, offset: u64, bytes: u64) -> [(u64, u64); 2] {
         let before_end = bytes.min(self.usable_bytes(volume) - offset);
-        let pieces = [(offset, before_end), (0, bytes - before_end)];
-        pieces.into_iter().filter(|&(_, bytes)| bytes > 0)
+        [(offset, before_end), (0, bytes - before_end)]
     }
 
     /// Whole pages of a volume, in bytes.
@@ -327,7 +329,7 @@ impl Files {
 
     /// The leaf on the page after, if the file goes on there.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn after(&self, leaf: u32) -> Option<u32> {
         let next = leaf + 1;
         if next % EXTENT_PAGES > 0 {

@@ -73,7 +73,8 @@ impl Slots {
 const ROUNDS: u32 = 2;
 
 impl Engine<'_> {
-    fn home(&self) -> u32 {
+    /// The scheduler that notices the end of what is started now.
+    pub(super) fn home(&self) -> u32 {
         self.os.current_scheduler().unwrap_or(0)
     }
 
@@ -86,11 +87,10 @@ impl Engine<'_> {
             begun_ns,
             waits_for: 1,
         });
-        let mut pieces = self.layout.pieces(volume, offset, bytes);
-        let (offset, bytes) = pieces.next().expect("an I/O is of some bytes");
+        let [(offset, bytes), (rest_offset, rest_bytes)] = self.layout.pieces(volume, offset, bytes);
         let mut answer = self.ask(volume, kind, offset, bytes, slot);
-        if let Some((offset, bytes)) = pieces.next() {
-            let rest = self.ask(volume, kind, offset, bytes, slot);
+        if rest_bytes > 0 {
+            let rest = self.ask(volume, kind, rest_offset, rest_bytes, slot);
             answer = self.both(answer, rest, slot);
         }
         match answer {
@@ -101,12 +101,12 @@ impl Engine<'_> {
         answer.is_some()
     }
 
+    #[inline(always)]
     fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Option<Answer> {
         let request = Request { kind, offset, bytes };
         let (answer, due_ns) = {
-            let mut volumes = self.volumes.borrow_mut();
-            let answer = volumes[volume].submit(self.os.now(), request, slot);
-            (answer, volumes[volume].next_event())
+            let volume = &mut self.volumes.borrow_mut()[volume];
+            (volume.submit(self.os.now(), request, slot), volume.next_event())
         };
         self.arm(volume, due_ns);
         self.or_failure(answer)
@@ -124,11 +124,13 @@ impl Engine<'_> {
         Some(answer)
     }
 
+    #[inline]
     fn or_failure<T>(&self, answer: Result<T, volume::Failure>) -> Option<T> {
         answer.map_err(|failure| self.fail(Failure::Volume(failure))).ok()
     }
 
     /// Lets a volume be called at `due_ns`, unless it will be called before that.
+    #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
         if due_ns < self.due_ns[volume].get() {
             self.due_ns[volume].set(due_ns);
@@ -166,6 +168,7 @@ impl Engine<'_> {
     }
 
     /// The volume is done: its scheduler will notice.
+    #[inline(always)]
     pub(super) fn io_done(&self, slot: u32) {
         let home = {
             let slot = &mut self.ios.borrow_mut().slots[slot as usize];
@@ -203,13 +206,26 @@ impl Engine<'_> {
             debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
             *flags = flag::READING | flag::REFERENCED;
         }
-        self.waiting_for_frames.borrow_mut().push_back((leaf, home));
-        self.serve_frames(home);
+        let nobody_waits = self.waiting_for_frames.borrow().is_empty();
+        let frame = nobody_waits.then(|| self.pool.borrow_mut().take_free()).flatten();
+        if let Some(frame) = frame {
+            self.submit_read(leaf, frame, home);
+        } else {
+            self.waiting_for_frames.borrow_mut().push_back((leaf, home));
+            self.serve_frames(home);
+        }
         self.wake_lazy_writer();
     }
 
     /// Gives free frames to reads that wait for one, and makes room for the others.
+    #[inline]
     pub(super) fn serve_frames(&self, home: u32) {
+        if !self.waiting_for_frames.borrow().is_empty() {
+            self.serve_waiting(home);
+        }
+    }
+
+    fn serve_waiting(&self, home: u32) {
         while !self.waiting_for_frames.borrow().is_empty() {
             let frame = self.pool.borrow_mut().take_free();
             let Some(frame) = frame else {
@@ -261,6 +277,7 @@ impl Engine<'_> {
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
+    #[inline(always)]
     fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
         self.end_memory_phase();
         let page = self.files.borrow().page_of(leaf);
@@ -294,6 +311,7 @@ impl Engine<'_> {
     }
 
     /// Lets a page go if it is clean and nobody wants it.
+    #[inline(always)]
     pub(super) fn let_go(&self, victim: Victim) -> bool {
         let mut tree = self.tree.borrow_mut();
         let State { flags, waiters, .. } = tree.states[victim.leaf as usize];
@@ -309,6 +327,17 @@ impl Engine<'_> {
         self.pool.borrow_mut().fill(frame, leaf);
         self.tree.borrow_mut().states[leaf as usize].flags = flag::REFERENCED;
         self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+    }
+
+    /// An I/O for a leaf is to come: reads what the drive will need for it, so that it is in the processor's cache by then.
+    pub(super) fn look_ahead(&self, leaf: u32) {
+        let Some(leaves) = self.coming_ios.add(leaf) else {
+            return;
+        };
+        let (files, volumes) = (self.files.borrow(), self.volumes.borrow());
+        let places = leaves.map(|leaf| self.layout.place(files.page_of(leaf)));
+        let touched = places.map(|(volume, offset)| volumes[volume].touch(offset));
+        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
     }
 
     /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
@@ -351,6 +380,9 @@ impl Engine<'_> {
     fn gather(&self, seed: u32) -> Option<(u32, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
+        // The next pages' leaves stand with it, or in the cache lines beside: all are fetched side by side.
+        let beside = [seed.wrapping_sub(2), seed.wrapping_add(2)].map(|leaf| tree.touch_state(leaf));
+        std::hint::black_box(beside);
         let mut take = |leaf: u32| self.latch_for_write(&mut tree, leaf).then_some(leaf);
         let mut last = take(seed)?;
         let mut first = last;

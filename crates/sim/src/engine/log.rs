@@ -77,19 +77,22 @@ impl<'w> Log<'w> {
         self.state.borrow_mut().end += bytes;
     }
 
-    /// The next block to write now: a full one, or what a commit waits for once nothing else is being written.
-    pub fn next_write(&self) -> Option<LogWrite> {
-        let mut state = self.state.borrow_mut();
-        if state.in_progress.len() >= self.most_writes {
-            return None;
-        }
-        let unwritten = state.end - state.submitted;
-        let full = unwritten >= self.block_bytes;
+    /// Whether there is a block to write now: a full one, or what a commit waits for once nothing else is being written.
+    pub fn is_due(&self) -> bool {
+        let state = self.state.borrow();
+        let full = state.end - state.submitted >= self.block_bytes;
         // Commits that come while a flush is in progress share the next one.
-        let due = state.wanted > state.submitted && state.in_progress.is_empty();
-        if !full && !due {
+        let wanted = state.wanted > state.submitted && state.in_progress.is_empty();
+        (full || wanted) && state.in_progress.len() < self.most_writes
+    }
+
+    /// That block.
+    pub fn next_write(&self) -> Option<LogWrite> {
+        if !self.is_due() {
             return None;
         }
+        let mut state = self.state.borrow_mut();
+        let unwritten = state.end - state.submitted;
         let payload = unwritten.min(self.block_bytes);
         let bytes = payload.next_multiple_of(self.sector_bytes);
         if state.offset + bytes > self.file_bytes {
@@ -140,19 +143,22 @@ impl<'w> Log<'w> {
         event
     }
 
-    /// Waits while there is more unwritten log than may be: every write that may be in progress is, and one block more is full.
+    /// Whether there is no more unwritten log than may be: a write more may be in progress, or no block more is full.
+    pub fn has_room(&self) -> bool {
+        let state = self.state.borrow();
+        let backlog = state.end - state.submitted;
+        state.in_progress.len() < self.most_writes || backlog < self.block_bytes
+    }
+
+    /// Waits until there is room.
     pub async fn room(&self) {
-        loop {
-            let event = {
+        while !self.has_room() {
+            let os = self.os;
+            let room = {
                 let mut state = self.state.borrow_mut();
-                let backlog = state.end - state.submitted;
-                if state.in_progress.len() < self.most_writes || backlog < self.block_bytes {
-                    return;
-                }
-                let os = self.os;
                 state.room.get_or_insert_with(|| os.event(super::LABEL_LOG)).clone()
             };
-            event.wait(WaitType::LogBuffer).await;
+            room.wait(WaitType::LogBuffer).await;
         }
     }
 

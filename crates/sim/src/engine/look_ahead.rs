@@ -1,9 +1,11 @@
-//! Keys before their turn, so that the leaves they lead to are in the processor's cache by then.
+//! Keys and I/Os before their turn, so that the leaves they lead to are in the processor's cache by then.
 //!
 //! A table of millions of leaves lies far from the processor, and each key leads to another place in it. What a session
 //! inserts next is known, though: its keys are the words of its own stream. A copy of that stream, some words ahead, says where
 //! to look. Looks in groups cost little, as the processor fetches all of a group side by side. It changes the speed of a run,
 //! and nothing else.
+
+use std::cell::Cell;
 
 use super::tree::Tree;
 use crate::rng::Rng;
@@ -86,6 +88,28 @@ impl LookAhead {
             touched ^= tree.touch_leaf(key_of(word));
         }
         std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+    }
+}
+
+/// I/Os that are looked up together.
+const IO_GROUP: usize = 4;
+
+/// Leaves that will be read or written soon, of which the drives' maps have yet to be looked up.
+#[derive(Debug, Default)]
+pub(super) struct ComingIos {
+    leaves: Cell<[u32; IO_GROUP]>,
+    count: Cell<usize>,
+}
+
+impl ComingIos {
+    /// Adds a leaf, and gives a group back once it is full.
+    #[inline]
+    pub(super) fn add(&self, leaf: u32) -> Option<[u32; IO_GROUP]> {
+        let (mut leaves, place) = (self.leaves.get(), self.count.get() % IO_GROUP);
+        leaves[place] = leaf;
+        self.leaves.set(leaves);
+        self.count.set(place + 1);
+        (place + 1 == IO_GROUP).then_some(leaves)
     }
 }
 

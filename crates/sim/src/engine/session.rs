@@ -102,7 +102,11 @@ impl<'w> Engine<'w> {
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            self.charge(session).await;
+            // As `charge` does it; but this is done for every few rows.
+            self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
+            if !self.let_log_out(session) {
+                self.log.room().await;
+            }
             match stop {
                 Stop::Long => {}
                 Stop::Done => break,
@@ -119,19 +123,30 @@ impl<'w> Engine<'w> {
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.charge(session).await;
         let flushed = self.log.commit();
-        self.write_log(self.os.current_scheduler().unwrap_or(0));
+        self.write_log(self.home());
         flushed.wait(WaitType::WriteLog).await;
     }
 
     /// Spends the CPU time of the work done, and lets its log go out.
     pub(super) async fn charge(&self, session: &mut Session) {
         self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
-        let log_bytes = std::mem::take(&mut session.log_bytes);
-        if log_bytes > 0 {
-            self.log.append(log_bytes);
-            self.write_log(self.os.current_scheduler().unwrap_or(0));
+        if !self.let_log_out(session) {
             self.log.room().await;
         }
+    }
+
+    /// Lets the log of the work done go out; false if the session must wait for room in it then.
+    #[inline(always)]
+    fn let_log_out(&self, session: &mut Session) -> bool {
+        let log_bytes = std::mem::take(&mut session.log_bytes);
+        if log_bytes == 0 {
+            return true;
+        }
+        self.log.append(log_bytes);
+        if self.log.is_due() {
+            self.write_log(self.home());
+        }
+        self.log.has_room()
     }
 
     /// Inserts rows, and reads rows if the load is mixed, as long as nothing has to be waited for. Takes no simulated time: what it
@@ -141,6 +156,8 @@ impl<'w> Engine<'w> {
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut read, mut newly_dirty) = (0_u32, 0_u64, 0_u64);
         session.look_ahead.begin(&session.rng, &tree);
+        // A copy at hand is drawn from without a way to memory and back for each row.
+        let mut rng = session.rng.clone();
         let stop = loop {
             if inserted == session.rows_left {
                 break Stop::Done;
@@ -164,10 +181,10 @@ impl<'w> Engine<'w> {
                     break Stop::Absent(number);
                 }
                 // As many leaves are in use at once as at life-size, of fewer: they must not be met more often.
-                if session.rng.below(u64::from(self.scale)) == 0 {
+                if rng.below(u64::from(self.scale)) == 0 {
                     break Stop::Busy(number);
                 }
-                session.key = upper_half(session.rng.next_u64());
+                session.key = upper_half(rng.next_u64());
                 continue;
             }
             if reads {
@@ -182,7 +199,7 @@ impl<'w> Engine<'w> {
                 inserted += 1;
             }
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
-            let word = session.rng.next_u64();
+            let word = rng.next_u64();
             session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word);
             session.key = upper_half(word);
             if MIXED {
@@ -191,6 +208,7 @@ impl<'w> Engine<'w> {
             session.look_ahead.step(&tree);
         };
         drop(tree);
+        session.rng = rng;
         session.rows_left -= inserted;
         session.log_bytes += u64::from(inserted) * costs.log_row_bytes.value;
         add(&self.counters.rows, u64::from(inserted));
@@ -234,10 +252,12 @@ impl<'w> Engine<'w> {
 
     /// CPU time for a read.
     pub(super) fn read_cpu_ns(&self, leaf: u32) -> Ns {
-        let page = self.files.borrow().page_of(leaf);
-        let (volume, offset) = self.layout.place(page);
-        self.volumes.borrow()[volume].look_ahead(offset);
-        self.costs.read_cpu_ns.value + self.drive_cpu_ns[volume]
+        self.look_ahead(leaf);
+        let driver_ns = self.any_drive_cpu_ns.unwrap_or_else(|| {
+            let (volume, _) = self.layout.place(self.files.borrow().page_of(leaf));
+            self.drive_cpu_ns[volume]
+        });
+        self.costs.read_cpu_ns.value + driver_ns
     }
 
     /// Reads a leaf, unless somebody else has begun to.

@@ -10,7 +10,7 @@
 
 use super::ftl::Observer;
 use super::parameters::Parameters;
-use crate::rng::Rng;
+use crate::rng::{Rng, Spread};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
@@ -22,11 +22,11 @@ struct Die {
 #[derive(Clone, Debug)]
 pub(super) struct Dies {
     each: Vec<Die>,
-    read_ns: u64,
+    read: Spread,
+    program: Spread,
     program_ns: u64,
     erase_ns: u64,
     erase_pages: u32,
-    jitter_per_mille: u32,
     /// How long a read waits at most for programs that have not begun.
     patience_ns: u64,
     rng: Rng,
@@ -41,11 +41,11 @@ impl Dies {
     pub(super) fn new(parameters: &Parameters, rng: Rng) -> Self {
         Self {
             each: vec![Die::default(); parameters.dies as usize],
-            read_ns: parameters.read_ns,
+            read: Spread::new(parameters.read_ns, parameters.jitter_per_mille.into()),
+            program: Spread::new(parameters.program_ns, parameters.jitter_per_mille.into()),
             program_ns: parameters.program_ns,
             erase_ns: parameters.erase_ns,
             erase_pages: parameters.erase_pages,
-            jitter_per_mille: parameters.jitter_per_mille,
             patience_ns: parameters.program_ns * u64::from(parameters.programs_before_read),
             rng,
             pages_to_erase: 0,
@@ -73,20 +73,15 @@ impl Dies {
         (flash % dies) as usize
     }
 
-    /// `mean_ns`, give or take the jitter, evenly.
     #[inline]
-    fn stray(&mut self, mean_ns: u64) -> u64 {
-        if self.jitter_per_mille == 0 {
-            return mean_ns;
-        }
-        let reach = mean_ns * u64::from(self.jitter_per_mille) / 1000;
-        mean_ns - reach + (((self.rng.next_u64() >> 32) * (2 * reach + 1)) >> 32)
+    fn stray(&mut self, time: Spread) -> u64 {
+        time.of(self.rng.next_u64() >> 32)
     }
 
     /// A host's read of a flash page: when its data are out of the die.
     #[inline]
     pub(super) fn read(&mut self, now: u64, flash: u32) -> u64 {
-        let takes = self.stray(self.read_ns);
+        let takes = self.stray(self.read);
         let index = self.index(flash);
         let die = &mut self.each[index];
         let queued = die.busy_until.saturating_sub(now);
@@ -103,9 +98,9 @@ impl Dies {
     }
 
     /// A program of a flash page, not before `ready`: when it is done.
-    #[inline]
+    #[inline(always)]
     pub(super) fn program(&mut self, ready: u64, flash: u32) -> u64 {
-        let takes = self.stray(self.program_ns);
+        let takes = self.stray(self.program);
         let index = self.index(flash);
         self.occupy(ready, index, takes)
     }
@@ -131,7 +126,7 @@ pub(super) struct InTime<'a> {
 impl Observer for InTime<'_> {
     #[inline]
     fn moved(&mut self, from: u32, to: u32) {
-        let takes = self.dies.stray(self.dies.read_ns);
+        let takes = self.dies.stray(self.dies.read);
         let index = self.dies.index(from);
         let read = self.dies.occupy(self.now, index, takes);
         let programmed = self.dies.program(self.now, to);

@@ -25,6 +25,8 @@ struct PartPage {
 #[derive(Clone, Debug)]
 pub struct Drive {
     parameters: Parameters,
+    /// The power of two that a page's bytes are, if they are one: shifting is faster than dividing.
+    page_shift: Option<u32>,
     ftl: Ftl,
     dies: Dies,
     /// For each place in the buffer, taken in turn, when its page will have been programmed.
@@ -63,6 +65,7 @@ impl Drive {
             u32::try_from(parameters.mapping.data_within(ram) / page).unwrap_or(u32::MAX)
         });
         Self {
+            page_shift: page.is_power_of_two().then(|| page.trailing_zeros()),
             ftl,
             dies: Dies::new(&parameters, rng),
             buffer: vec![0; parameters.buffer_pages as usize],
@@ -185,12 +188,27 @@ impl Drive {
 
     /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
     #[inline]
-    pub fn look_ahead(&self, offset: u64) {
-        let page = offset / u64::from(self.parameters.flash_page_bytes);
-        std::hint::black_box(u32::try_from(page).map(|page| self.ftl.flash_page(page)).ok());
+    #[must_use]
+    pub fn touch(&self, offset: u64) -> Option<u32> {
+        self.ftl.flash_page(self.page_at(offset))
+    }
+
+    /// The page in which the byte at `offset` lies.
+    ///
+    /// # Panics
+    /// If there are more than 2^32 pages before it.
+    #[must_use]
+    #[inline]
+    pub fn page_at(&self, offset: u64) -> u32 {
+        let page = match self.page_shift {
+            Some(shift) => offset >> shift,
+            None => offset / u64::from(self.parameters.flash_page_bytes),
+        };
+        u32::try_from(page).expect("flash pages are numbered in 32 bits")
     }
 
     /// Lets the drive do what it does by itself up to `now`. [`Drive::submit`] does so too; this is for the end of a pause.
+    #[inline]
     pub fn advance(&mut self, now: u64) {
         if self.parameters.cleaning.idle_blocks == 0 {
             return;
@@ -219,6 +237,7 @@ impl Drive {
         }
     }
 
+    #[inline]
     fn read(&mut self, now: u64, page: u32, pages: u32) -> u64 {
         assert!(pages > 0, "a read of no pages");
         let mut done = now;

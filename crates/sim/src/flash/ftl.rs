@@ -158,7 +158,8 @@ pub struct Ftl {
     cleaning_point: usize,
     /// For each logical page the flash page that holds it, or `NONE`.
     pub(super) flash_of: Vec<u32>,
-    /// For each flash page the logical page that it holds, or `NONE`.
+    /// For each flash page the logical page that was last written to it, or `NONE`. It holds that page still if `flash_of`
+    /// says so too: a page that becomes invalid is not marked here, as that would be a far place in memory for each write.
     pub(super) logical_of: Vec<u32>,
     /// For each block its number of valid pages.
     pub(super) valid: Vec<u16>,
@@ -250,6 +251,14 @@ impl Ftl {
         (flash != NONE).then_some(flash)
     }
 
+    /// The logical page that a flash page holds, if it holds one.
+    #[inline]
+    pub(super) fn held_by(&self, flash: u32) -> Option<u32> {
+        let logical = self.logical_of[flash as usize];
+        let still = logical != NONE && self.flash_of[logical as usize] == flash;
+        still.then_some(logical)
+    }
+
     /// Writes a logical page, cleaning first if no block is left to write to; returns the flash page it went to.
     ///
     /// # Panics
@@ -264,6 +273,8 @@ impl Ftl {
         }
         self.counters.host_pages += 1;
         if self.points[HOST].next == self.points[HOST].end {
+            // Its old place is invalid, and must not look valid to a cleaning that comes before it has a new one.
+            self.flash_of[logical as usize] = NONE;
             self.make_room(observer);
         }
         self.append(HOST, logical)
@@ -284,18 +295,21 @@ impl Ftl {
     /// Reads what writing these pages (the first [`GROUP`] of them) will change, so that it is in the processor's cache by
     /// then. One step for all pages, then the next: so each step's reads are under way at once.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
-        let mut flashes = [NONE; GROUP];
-        for (flash, logical) in flashes.iter_mut().zip(logicals) {
-            *flash = self.flash_of[logical as usize];
+        let mut places = [NONE; GROUP];
+        let mut count = 0;
+        for (place, logical) in places.iter_mut().zip(logicals) {
+            *place = self.flash_of[logical as usize];
+            count += 1;
         }
+        let flashes = &places[..count];
         let mut ahead = 0;
-        for &flash in &flashes {
+        for &flash in flashes {
             let block = (flash >> self.shift) as usize;
-            if let (Some(back), Some(valid)) = (self.logical_of.get(flash as usize), self.valid.get(block)) {
-                ahead ^= back ^ u32::from(*valid) ^ self.closed.touch_place(block);
+            if let Some(valid) = self.valid.get(block) {
+                ahead ^= u32::from(*valid) ^ self.closed.touch_place(block);
             }
         }
-        for &flash in &flashes {
+        for &flash in flashes {
             ahead ^= self.closed.touch_ring((flash >> self.shift) as usize);
         }
         std::hint::black_box(ahead); // or the compiler would leave out what nobody uses
@@ -327,13 +341,14 @@ impl Ftl {
         let valid = &self.valid;
         let victim = self.closed.pop(|block| u32::from(valid[block as usize]))?;
         let first = victim << self.shift;
-        self.touch_copies(first);
         let mut left = u32::from(self.valid[victim as usize]);
         let moved = left;
+        if left > 0 {
+            self.touch_copies(first);
+        }
         let mut from = first;
         while left > 0 {
-            let logical = std::mem::replace(&mut self.logical_of[from as usize], NONE);
-            if logical != NONE {
+            if let Some(logical) = self.held_by(from) {
                 let to = self.append(self.cleaning_point, logical);
                 observer.moved(from, to);
                 left -= 1;
@@ -366,13 +381,12 @@ impl Ftl {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn invalidate(&mut self, flash: u32) {
         let block = flash >> self.shift;
         let valid = &mut self.valid[block as usize];
         self.closed.lose_page(block, u32::from(*valid));
         *valid -= 1;
-        self.logical_of[flash as usize] = NONE;
     }
 
     /// Puts a logical page at a write point, and closes the block if that filled it.

@@ -164,7 +164,7 @@ impl Ftl {
         out.shorts(self.free.iter().copied());
         out.short(self.closed.len());
         out.shorts(self.closed.in_order());
-        out.shorts(self.logical_of.iter().copied());
+        out.shorts((0..self.shape.flash_pages()).map(|flash| self.held_by(flash).unwrap_or(NONE)));
         out.finish()
     }
 

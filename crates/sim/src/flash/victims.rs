@@ -115,7 +115,7 @@ impl ClosedBlocks {
     }
 
     /// Moves a closed block from the blocks with `count` valid pages to the end of those with one fewer.
-    #[inline]
+    #[inline(always)]
     fn swap_down(&mut self, block: u32, count: u32) {
         let start = self.starts[count as usize];
         self.starts[count as usize] = start.wrapping_add(1);

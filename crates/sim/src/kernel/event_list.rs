@@ -114,7 +114,7 @@ impl EventList {
     ///
     /// # Panics
     /// If `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, time_ns: Ns, action: Action) {
         assert!(
             time_ns >> TIME_BITS | self.sequence >> SEQUENCE_BITS == 0,
@@ -135,7 +135,7 @@ impl EventList {
     }
 
     /// Takes out the earliest event, unless it is later than `limit_ns`.
-    #[inline]
+    #[inline(always)]
     pub fn pop_until(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
         self.fill_hole();
         let key = *self.heap.first()?;
@@ -172,7 +172,7 @@ impl EventList {
     }
 
     /// Puts `key` where it belongs on the way down from the root, whose present key is given up.
-    #[inline]
+    #[inline(always)]
     fn sift_down(&mut self, key: u128) {
         let heap = self.heap.as_mut_slice();
         let mut at = 0;

@@ -1,7 +1,6 @@
 //! The clock, what is ready now, and the loop over both.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -31,6 +30,36 @@ impl ProcessId {
     }
 }
 
+/// A queue that is empty again and again, and begins afresh then.
+#[derive(Debug)]
+struct Ready {
+    actions: Vec<Action>,
+    /// How many of them have been taken out.
+    taken: usize,
+}
+
+impl Ready {
+    const fn new() -> Self {
+        Self {
+            actions: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// Takes out the first, and says if that was the last.
+    #[inline]
+    fn pop(&mut self) -> (Option<Action>, bool) {
+        let action = self.actions.get(self.taken).copied();
+        self.taken += 1;
+        let empty = self.taken >= self.actions.len();
+        if empty {
+            self.actions.clear();
+            self.taken = 0;
+        }
+        (action, empty)
+    }
+}
+
 /// The clock and the events to come: what processes and handlers see of the simulation. Shared by plain reference.
 #[derive(Debug)]
 pub struct Kernel {
@@ -40,7 +69,7 @@ pub struct Kernel {
     current: Cell<ProcessId>,
     events: RefCell<EventList>,
     /// What is to happen in this nanosecond, in order, before the next event.
-    ready: RefCell<VecDeque<Action>>,
+    ready: RefCell<Ready>,
     stopping: Cell<bool>,
     /// True if the next event must wait: something is ready, or the run is to stop.
     busy: Cell<bool>,
@@ -63,7 +92,7 @@ impl Kernel {
             limit_ns: Cell::new(0),
             current: Cell::new(ProcessId::NONE),
             events: RefCell::new(EventList::new()),
-            ready: RefCell::new(VecDeque::new()),
+            ready: RefCell::new(Ready::new()),
             stopping: Cell::new(false),
             busy: Cell::new(false),
             may_jump: Cell::new(true),
@@ -104,7 +133,7 @@ impl Kernel {
     /// Lets `action` happen now, after what is ready already and before the next event.
     #[inline]
     pub fn soon(&self, action: Action) {
-        self.ready.borrow_mut().push_back(action);
+        self.ready.borrow_mut().actions.push(action);
         self.busy.set(true);
     }
 
@@ -160,13 +189,13 @@ impl Kernel {
     }
 
     /// Takes out what is to happen next in this nanosecond; nothing, once the run is to stop.
+    #[inline]
     fn next_ready(&self) -> Option<Action> {
         if self.stopping.get() {
             return None;
         }
-        let mut ready = self.ready.borrow_mut();
-        let action = ready.pop_front();
-        self.busy.set(!ready.is_empty());
+        let (action, empty) = self.ready.borrow_mut().pop();
+        self.busy.set(!empty);
         action
     }
 

@@ -71,6 +71,41 @@ proptest! {
     }
 }
 
+/// As many events as thousands of connections have to come, often at equal times; the list grows, stays so long, and empties.
+#[test]
+fn a_list_of_thousands_of_events_does_so_too() {
+    for (seed, span_ns) in [(1, 50), (2, 5_000), (3, 1 << 40)] {
+        let mut rng = Rng::stream(seed, "a long list");
+        let mut list = EventList::new();
+        let mut model = std::collections::BTreeSet::new();
+        let mut now_ns = 0;
+        for token in 0..30_000 {
+            let pops = match token {
+                0..3_000 => 0,
+                3_000..20_000 => 1,
+                _ => rng.below(3),
+            };
+            for _ in 0..pops {
+                let earliest = model.pop_first();
+                let popped = list
+                    .pop_until(Ns::MAX)
+                    .map(|(time_ns, action)| (time_ns, action.token()));
+                assert_eq!(popped, earliest);
+                now_ns = earliest.map_or(now_ns, |(time_ns, _)| time_ns);
+            }
+            let time_ns = now_ns + rng.below(span_ns);
+            list.push(time_ns, bell(token));
+            model.insert((time_ns, token));
+            assert_eq!(
+                list.next_time_ns(),
+                model.first().map_or(Ns::MAX, |&(time_ns, _)| time_ns)
+            );
+            assert_eq!(list.len(), model.len());
+        }
+        assert_eq!(drain(&mut list), model.into_iter().collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_sleeping_process_goes_on_at_its_time() {
     let kernel = Kernel::new();

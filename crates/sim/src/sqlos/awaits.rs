@@ -76,8 +76,17 @@ impl Future for Cpu<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let kernel = &self.os.kernel;
         self.left_ns -= self.piece_ns;
+        if self.left_ns == 0 {
+            return Poll::Ready(());
+        }
+        self.go_on()
+    }
+}
+
+impl Cpu<'_> {
+    fn go_on(&mut self) -> Poll<()> {
+        let kernel = &self.os.kernel;
         self.piece_ns = 0;
         while self.left_ns > 0 {
             let Some(piece_ns) = self.next_piece_ns() else {
@@ -92,9 +101,7 @@ impl Future for Cpu<'_> {
         }
         Poll::Ready(())
     }
-}
 
-impl Cpu<'_> {
     /// How long the worker can go on now: up to the end of its quantum, or of a new one if it may stay. Nothing if it had to leave.
     #[inline]
     fn next_piece_ns(&self) -> Option<Ns> {
@@ -105,13 +112,14 @@ impl Cpu<'_> {
             return Some(self.left_ns);
         }
         let scheduler = state.workers[worker as usize].scheduler as usize;
-        if state.schedulers[scheduler].quantum_ends_ns <= kernel.now() && !state.yield_core(kernel, worker) {
-            return None;
+        let mut quantum_ends_ns = state.schedulers[scheduler].quantum_ends_ns;
+        if quantum_ends_ns <= kernel.now() {
+            if !state.yield_core(kernel, worker) {
+                return None;
+            }
+            quantum_ends_ns = state.schedulers[scheduler].quantum_ends_ns;
         }
-        Some(
-            self.left_ns
-                .min(state.schedulers[scheduler].quantum_ends_ns - kernel.now()),
-        )
+        Some(self.left_ns.min(quantum_ends_ns - kernel.now()))
     }
 }
 

@@ -1,9 +1,6 @@
 //! Latches: short locks on pages and other structures in memory, in SQL Server's five modes.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::future::Future;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -91,17 +88,12 @@ impl LatchClass {
     }
 }
 
-/// The latches that are held or wanted; all others, however many pages there are, take no memory.
-#[derive(Debug, Default)]
-pub(super) struct LatchTable {
-    /// Never iterated over, so its order can't matter.
-    held: HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>,
-}
-
+/// A latch that is held or wanted.
 #[derive(Clone, Copy, Debug)]
 struct LatchState {
-    holders: [u32; Mode::ALL.len()],
-    /// Which of `holders` are not 0, as bits.
+    /// How many hold it in each of the modes that several can hold at once, [`Mode::Kp`] and [`Mode::Sh`].
+    sharers: [u32; 2],
+    /// The modes in which it is held, as bits.
     held_modes: u8,
     waiters: Queue,
     /// Who holds it in a mode that one alone can hold; nobody if an I/O does.
@@ -110,83 +102,175 @@ struct LatchState {
 
 impl LatchState {
     const FREE: Self = Self {
-        holders: [0; Mode::ALL.len()],
+        sharers: [0; 2],
         held_modes: 0,
         waiters: Queue::EMPTY,
         owner: NOBODY,
     };
 
+    const fn is_free(&self) -> bool {
+        self.held_modes == 0 && self.waiters.is_empty()
+    }
+
     const fn allows(&self, mode: Mode) -> bool {
         self.held_modes & mode.conflicts() == 0
     }
 
+    #[inline]
     fn grant(&mut self, mode: Mode, holder: u32) {
-        self.holders[mode as usize] += 1;
         self.held_modes |= mode.bit();
-        if mode >= Mode::Up {
-            self.owner = holder;
+        match self.sharers.get_mut(mode as usize) {
+            Some(sharers) => *sharers += 1,
+            None => self.owner = holder,
         }
     }
 
+    #[inline]
     fn ungrant(&mut self, mode: Mode) {
-        let holders = &mut self.holders[mode as usize];
         assert!(
-            *holders > 0,
+            self.held_modes & mode.bit() != 0,
             "a latch is released in a mode in which nobody holds it: {mode:?}"
         );
-        *holders -= 1;
-        if *holders == 0 {
-            self.held_modes &= !mode.bit();
+        match self.sharers.get_mut(mode as usize) {
+            Some(sharers) => {
+                *sharers -= 1;
+                if *sharers > 0 {
+                    return;
+                }
+            }
+            None => self.owner = NOBODY,
         }
-        if mode >= Mode::Up {
-            self.owner = NOBODY;
-        }
+        self.held_modes &= !mode.bit();
     }
 }
 
-/// Spreads keys over a hash table by one multiplication, the upper half of the product folded into the lower.
-#[derive(Default)]
-struct KeyHasher(u64);
+/// Stands where no key does.
+const NO_KEY: u64 = u64::MAX;
 
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// The latches that are held or wanted; all others, however many pages there are, take no memory.
+///
+/// A hash table with open addresses: a latch stands at the place that its key says, or in the next free one after that.
+#[derive(Debug)]
+pub(super) struct LatchTable {
+    /// A power of two of places, at most half of them taken: the key there, or [`NO_KEY`].
+    keys: Vec<u64>,
+    /// The latch there.
+    latches: Vec<LatchState>,
+    taken: usize,
+}
 
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let mixed = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
+impl Default for LatchTable {
+    fn default() -> Self {
+        Self::with_places(64)
     }
 }
 
 impl LatchTable {
+    fn with_places(count: usize) -> Self {
+        Self {
+            keys: vec![NO_KEY; count],
+            latches: vec![LatchState::FREE; count],
+            taken: 0,
+        }
+    }
+
     pub(super) fn owner(&self, key: u64) -> Option<ProcessId> {
-        let owner = self.held.get(&key).map_or(NOBODY, |latch| latch.owner);
+        let owner = self.latches[self.place(key)].owner;
         (owner != NOBODY).then_some(ProcessId(owner))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.held.len()
+    pub(super) const fn len(&self) -> usize {
+        self.taken
     }
 
+    #[inline]
     fn modes_held(&self, key: u64) -> u8 {
-        self.held.get(&key).map_or(0, |latch| latch.held_modes)
+        self.latches[self.place(key)].held_modes
+    }
+
+    /// Where the search for a key begins: its bits are spread by one multiplication, and the upper ones taken.
+    #[inline]
+    fn home(&self, key: u64) -> usize {
+        let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        spread as usize & (self.keys.len() - 1)
+    }
+
+    /// The place of a key, or the free one where it would go.
+    #[inline]
+    fn place(&self, key: u64) -> usize {
+        let mut place = self.home(key);
+        loop {
+            let there = self.keys[place];
+            if there == key || there == NO_KEY {
+                return place;
+            }
+            place = (place + 1) & (self.keys.len() - 1);
+        }
     }
 
     /// Nothing if the latch was granted; else the latch, for whoever wants to wait for it.
+    #[inline(always)]
     fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
-        let latch = self.held.entry(key).or_insert(LatchState::FREE);
+        let mut place = self.place(key);
+        if self.keys[place] == NO_KEY {
+            place = self.take(place, key);
+        }
+        let latch = &mut self.latches[place];
         let free = latch.waiters.is_empty() && latch.allows(mode);
         if free {
             latch.grant(mode, holder);
         }
         (!free).then_some(latch)
+    }
+
+    /// Takes the free place that was found for a key, or another if the table must grow first.
+    #[inline]
+    fn take(&mut self, mut place: usize, key: u64) -> usize {
+        debug_assert_ne!(key, NO_KEY, "this key is taken");
+        if 2 * self.taken >= self.keys.len() {
+            self.grow();
+            place = self.place(key);
+        }
+        self.taken += 1;
+        self.keys[place] = key;
+        place
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::with_places(2 * self.keys.len());
+        larger.taken = self.taken;
+        for (&key, latch) in self.keys.iter().zip(&self.latches).filter(|&(&key, _)| key != NO_KEY) {
+            let place = larger.place(key);
+            larger.keys[place] = key;
+            larger.latches[place] = *latch;
+        }
+        *self = larger;
+    }
+
+    /// Frees the place of a latch that nobody holds or wants any more. Those behind it that would be nearer to their homes
+    /// there move up.
+    #[inline]
+    fn free(&mut self, mut gap: usize) {
+        self.taken -= 1;
+        let last = self.keys.len() - 1;
+        let mut place = gap;
+        loop {
+            place = (place + 1) & last;
+            let key = self.keys[place];
+            if key == NO_KEY {
+                break;
+            }
+            let from_home = place.wrapping_sub(self.home(key)) & last;
+            let from_gap = place.wrapping_sub(gap) & last;
+            if from_home >= from_gap {
+                self.keys[gap] = key;
+                self.latches[gap] = self.latches[place];
+                gap = place;
+            }
+        }
+        self.keys[gap] = NO_KEY;
+        self.latches[gap] = LatchState::FREE;
     }
 }
 
@@ -225,34 +309,24 @@ impl State {
 
     /// Gives back one hold, and grants the latch to those at the head of its queue who can have it now.
     fn release_latch(&mut self, kernel: &Kernel, key: u64, mode: Mode) {
-        let Entry::Occupied(mut entry) = self.latches.held.entry(key) else {
-            panic!("a latch that is released is held");
-        };
-        let latch = entry.get_mut();
+        let place = self.latches.place(key);
+        let latch = &mut self.latches.latches[place];
         latch.ungrant(mode);
-        if latch.waiters.is_empty() {
-            if latch.held_modes == 0 {
-                entry.remove();
-            }
-            return;
+        if latch.is_free() {
+            self.latches.free(place);
+        } else {
+            self.grant_waiters(kernel, place);
         }
-        self.grant_waiters(kernel, key);
     }
 
-    fn grant_waiters(&mut self, kernel: &Kernel, key: u64) {
-        let mut more = true;
-        while more {
-            let latch = self
-                .latches
-                .held
-                .get_mut(&key)
-                .expect("a latch that is waited for is held");
+    fn grant_waiters(&mut self, kernel: &Kernel, place: usize) {
+        loop {
+            let latch = &mut self.latches.latches[place];
             let head = latch.waiters.head;
             if head == NOBODY || !latch.allows(self.workers[head as usize].want) {
                 return;
             }
             latch.waiters.pop(&self.workers);
-            more = !latch.waiters.is_empty();
             let worker = &mut self.workers[head as usize];
             latch.grant(worker.want, head);
             if worker.spins_until_ns == 0 {
@@ -383,3 +457,6 @@ impl Drop for Hold<'_> {
         self.latch.release(self.mode);
     }
 }
+
+#[cfg(test)]
+mod tests;

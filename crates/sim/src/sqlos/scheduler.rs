@@ -35,10 +35,12 @@ impl State {
         self.make_runnable(kernel, process.0);
     }
 
-    /// Charges the time since the last change to the worker's account, and changes its state.
+    /// Charges the time since the last change to the worker's account, and changes its state. Who calls this knows the state
+    /// up to now, so no branch has to be taken on it that the processor could not foresee.
     #[inline]
-    fn change(&mut self, now_ns: Ns, id: u32, to: WorkerState) {
-        self.charge(now_ns, id);
+    fn change(&mut self, now_ns: Ns, id: u32, from: WorkerState, to: WorkerState) {
+        debug_assert_eq!(self.workers[id as usize].state, from);
+        self.charge(now_ns, id, from);
         let worker = &mut self.workers[id as usize];
         worker.state = to;
         // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
@@ -46,14 +48,19 @@ impl State {
         self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
 
-    #[inline]
-    pub(super) fn charge(&mut self, now_ns: Ns, id: u32) {
+    /// Charges the time since the last change, spent in `state`.
+    #[expect(
+        clippy::inline_always,
+        reason = "each caller but one knows the state, and needs one arm of the match"
+    )]
+    #[inline(always)]
+    fn charge(&mut self, now_ns: Ns, id: u32, state: WorkerState) {
         let worker = &mut self.workers[id as usize];
         let passed_ns = now_ns - worker.since_ns;
         worker.since_ns = now_ns;
         let account = &mut self.accounts[id as usize];
         let wait = &mut account.waits[worker.wait.index()];
-        match worker.state {
+        match state {
             WorkerState::Running => account.cpu_ns += passed_ns,
             WorkerState::Runnable => wait.signal_ns += passed_ns,
             WorkerState::Suspended => wait.resource_ns += passed_ns,
@@ -62,10 +69,17 @@ impl State {
         }
     }
 
+    /// Charges all open time up to now.
+    pub(super) fn charge_all(&mut self, now_ns: Ns) {
+        for id in 0..u32::try_from(self.workers.len()).expect("a process number has 28 bits") {
+            self.charge(now_ns, id, self.workers[id as usize].state);
+        }
+    }
+
     /// The resource is there: to the tail of the scheduler's queue, and onto the core if that is idle.
+    #[inline]
     pub(super) fn make_runnable(&mut self, kernel: &Kernel, id: u32) {
-        debug_assert_eq!(self.workers[id as usize].state, WorkerState::Suspended);
-        self.enqueue(kernel.now(), id);
+        self.enqueue(kernel.now(), id, WorkerState::Suspended);
         let scheduler = self.workers[id as usize].scheduler;
         if self.schedulers[scheduler as usize].running == NOBODY {
             self.schedulers[scheduler as usize].busy_since_ns = kernel.now();
@@ -73,14 +87,16 @@ impl State {
         }
     }
 
-    fn enqueue(&mut self, now_ns: Ns, id: u32) {
-        self.change(now_ns, id, WorkerState::Runnable);
+    #[inline(always)]
+    fn enqueue(&mut self, now_ns: Ns, id: u32, from: WorkerState) {
+        self.change(now_ns, id, from, WorkerState::Runnable);
         let scheduler = &mut self.schedulers[self.workers[id as usize].scheduler as usize];
         scheduler.runnable.push(&mut self.workers, id);
         scheduler.runnable_count += 1;
     }
 
     /// Puts the head of the queue onto the core, and says who that is. It is polled once all that is ready before it has run.
+    #[inline(always)]
     fn pick_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let id = self.take_next(kernel, scheduler);
         if id != NOBODY {
@@ -89,6 +105,7 @@ impl State {
         id
     }
 
+    #[inline(always)]
     fn take_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let now_ns = kernel.now();
         let core = &mut self.schedulers[scheduler as usize];
@@ -100,7 +117,7 @@ impl State {
         core.runnable_count -= 1;
         core.running = id;
         core.quantum_ends_ns = now_ns + self.config.quantum_ns;
-        self.change(now_ns, id, WorkerState::Running);
+        self.change(now_ns, id, WorkerState::Runnable, WorkerState::Running);
         let wait = self.workers[id as usize].wait;
         self.accounts[id as usize].waits[wait.index()].count += 1;
         id
@@ -116,7 +133,7 @@ impl State {
     /// The running worker waits: it leaves its core to the next.
     pub(super) fn suspend(&mut self, kernel: &Kernel, id: u32, wait: WaitType, resource: Resource) {
         let now_ns = kernel.now();
-        self.change(now_ns, id, WorkerState::Suspended);
+        self.change(now_ns, id, WorkerState::Running, WorkerState::Suspended);
         let worker = &mut self.workers[id as usize];
         worker.wait = wait;
         worker.resource = resource;
@@ -124,6 +141,7 @@ impl State {
         self.leave_core(kernel, id);
     }
 
+    #[inline(always)]
     fn leave_core(&mut self, kernel: &Kernel, id: u32) {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);
@@ -139,7 +157,7 @@ impl State {
         worker.wait = WaitType::SosSchedulerYield;
         worker.resource = Resource::None;
         worker.waits_since_ns = kernel.now();
-        self.enqueue(kernel.now(), id);
+        self.enqueue(kernel.now(), id, WorkerState::Running);
         let next = self.take_next(kernel, scheduler);
         if next != id {
             kernel.resume(ProcessId(next));
@@ -149,7 +167,7 @@ impl State {
 
     /// The running worker ends.
     pub(super) fn finish(&mut self, kernel: &Kernel, id: u32) {
-        self.change(kernel.now(), id, WorkerState::Finished);
+        self.change(kernel.now(), id, WorkerState::Running, WorkerState::Finished);
         self.leave_core(kernel, id);
     }
 
@@ -163,6 +181,7 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn deliver(&mut self, kernel: &Kernel, action: Action) {
         match action.port() {
             WAKE => self.make_runnable(kernel, action.token()),

@@ -179,10 +179,7 @@ impl State {
 
     /// Charges all open time up to now, and checks that no nanosecond is lost or counted twice.
     pub(super) fn settle(&mut self, now_ns: Ns) {
-        let ids = 0..u32::try_from(self.workers.len()).expect("a process number has 28 bits");
-        for id in ids.clone() {
-            self.charge(now_ns, id);
-        }
+        self.charge_all(now_ns);
         for (worker, account) in self.workers.iter().zip(&self.accounts) {
             let lived_ns = now_ns - worker.born_ns;
             assert!(

@@ -227,9 +227,11 @@ impl Volume {
 
     /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
     #[inline]
-    pub fn look_ahead(&self, offset: u64) {
-        if let (Way::Alone, Some(drive)) = (self.way, self.members[0].device.flash()) {
-            drive.look_ahead(offset + self.offset_bytes);
+    #[must_use]
+    pub fn touch(&self, offset: u64) -> Option<u32> {
+        match (self.way, self.members[0].device.flash()) {
+            (Way::Alone, Some(drive)) => drive.touch(offset + self.offset_bytes),
+            _ => None,
         }
     }
 

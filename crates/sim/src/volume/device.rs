@@ -130,16 +130,14 @@ impl Device {
 ///
 /// # Errors
 /// If the drive is off-line.
-#[inline]
+#[inline(always)]
 pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<Ns, Offline> {
     let Request { kind, offset, bytes } = request;
     if kind == Kind::Append {
         return drive.submit(now, Op::WriteBytes { offset, bytes });
     }
-    let page_bytes = u64::from(drive.parameters().flash_page_bytes);
-    let narrow = |page: u64| u32::try_from(page).expect("flash pages are numbered in 32 bits");
-    let page = narrow(offset / page_bytes);
-    let pages = narrow((offset + bytes).div_ceil(page_bytes)) - page;
+    let page = drive.page_at(offset);
+    let pages = drive.page_at(offset + bytes - 1) + 1 - page;
     let op = match kind {
         Kind::Read => Op::Read { page, pages },
         Kind::Write | Kind::Append => Op::Write { page, pages },

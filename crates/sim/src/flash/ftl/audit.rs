@@ -26,14 +26,19 @@ impl Ftl {
                 }
             }
         }
-        let held = self.logical_of.iter().filter(|&&logical| logical != NONE).count();
-        if mapped != self.mapped || held != mapped as usize {
+        let held = self.count_held(0..self.shape.flash_pages());
+        if mapped != self.mapped || held != mapped {
             return Err(format!(
                 "{mapped} logical pages are mapped, {held} flash pages are valid, {} are counted",
                 self.mapped
             ));
         }
         Ok(())
+    }
+
+    /// How many of these flash pages are valid.
+    fn count_held(&self, pages: std::ops::Range<u32>) -> u32 {
+        pages.map(|flash| u32::from(self.held_by(flash).is_some())).sum()
     }
 
     fn check_blocks(&self) -> Result<(), String> {
@@ -52,21 +57,18 @@ impl Ftl {
         if let Some(block) = seen.iter().position(|&times| times != 1) {
             return Err(format!("block {block} stands in {} places instead of one", seen[block]));
         }
-        for (block, pages) in self.logical_of.chunks(self.shape.pages_per_block as usize).enumerate() {
-            let valid = pages.iter().filter(|&&logical| logical != NONE).count();
-            if valid != usize::from(self.valid[block]) {
-                return Err(format!(
-                    "block {block} has {valid} valid pages, counted as {}",
-                    self.valid[block]
-                ));
+        for (block, &counted) in (0..).zip(&self.valid) {
+            let first = block << self.shift;
+            let valid = self.count_held(first..first + self.shape.pages_per_block);
+            if valid != u32::from(counted) {
+                return Err(format!("block {block} has {valid} valid pages, counted as {counted}"));
             }
         }
         if let Some(block) = self.free.iter().find(|&&block| self.valid[block as usize] > 0) {
             return Err(format!("free block {block} holds valid pages"));
         }
         for point in open {
-            let unwritten = &self.logical_of[point.next as usize..point.end as usize];
-            if unwritten.iter().any(|&logical| logical != NONE) {
+            if self.count_held(point.next..point.end) > 0 {
                 return Err(format!(
                     "a page not yet written at or after flash page {} is valid",
                     point.next
