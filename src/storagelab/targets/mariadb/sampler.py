@@ -31,7 +31,7 @@ from storagelab.targets.watch import Looks, Watch
 from storagelab.targets.watching import Moments, Pace, Series, Tallies
 from storagelab.waits import NO_EVENT, NS, CountedWait, CountedWaits, EventTicks
 
-BUDGET = 0.035
+BUDGET = 0.02
 """Share of one core that the sampler and its session may take; above it samples get rarer."""
 PROGRESS_INTERVAL_S = 0.25
 WAITING_TASKS_INTERVAL_S = 0.5
