@@ -347,6 +347,24 @@ def test_volumes_on_one_device_are_named_together():
     assert caution.figures == {"volumes": "a, b", "device": "sda"}
 
 
+def test_layouts_under_different_loads_are_not_to_be_compared_across_them():
+    caution = only(mixed_doubts({"workload.read_fraction": [0, 0.5, 0.9], "layout.data_files": [1, 4]}))
+    assert (caution.kind, caution.severity, caution.cells) == ("different-loads", "note", ())
+    assert caution.figures == {"loads": 3, "lowest": 0.0, "highest": 0.9}
+
+
+def test_one_layout_under_different_loads_is_a_question_of_its_own():
+    assert mixed_doubts({"workload.read_fraction": [0, 0.9]}) == ()
+
+
+def mixed_doubts(factors) -> tuple[Caution, ...]:
+    experiment = make_experiment(factors)
+    base = {**experiment.base, "workload": {"kind": "mixed", "connections": 16, "rows_per_connection": 50_000}}
+    experiment = experiment.model_copy(update={"base": base})
+    plan = make_plan(experiment)
+    return analyse(experiment, plan, make_runs(experiment, plan)).cautions
+
+
 def test_forced_delayed_durability_of_sql_server_is_named():
     unsafe = environment(server={"settings": {"delayed_durability_desc": "FORCED"}})
     (caution,) = doubts(change=lambda runs: [with_measurement(run, environment=unsafe) for run in runs])

@@ -364,6 +364,7 @@ FIGURES: dict[str, dict[str, str | int | float]] = {
     "durability-off": {"setting": "fsync", "value": "off"},
     "shared-device": {"volumes": "a, b", "device": "nvme0n1"},
     "allocation-latches": {"major": 15},
+    "different-loads": {"loads": 3, "lowest": 0.0, "highest": 0.9},
 }
 NAMED = {
     "failed-runs": ["3 runs failed", "20", "the disk is full", "storagelab run --again", "give it a new name"],
@@ -385,6 +386,7 @@ NAMED = {
     "durability-off": ["With fsync = off nothing is forced to the disk", "turn it on"],
     "shared-device": ["Volumes a, b", "nvme0n1", "a drive of its own"],
     "allocation-latches": ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
+    "different-loads": ["3 different loads", "with 0 % to 90 % of reads", "the least to do", "all else the same"],
 }
 
 
@@ -413,7 +415,16 @@ def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
 @pytest.mark.parametrize(
     "kind",
     set(get_args(CautionKind))
-    - {"missing-runs", "virtual-disk", "shared-device", "busy-machine", "drift", "blocks", "allocation-latches"},
+    - {
+        "missing-runs",
+        "virtual-disk",
+        "shared-device",
+        "busy-machine",
+        "drift",
+        "blocks",
+        "allocation-latches",
+        "different-loads",
+    },
 )
 def test_a_doubt_about_some_cells_names_them(kind):
     text = w.caution_sentence(doubt(kind, ("c2",), **FIGURES[kind]), findings_to_doubt())

@@ -389,6 +389,20 @@ def allocation_latches(evidence: Evidence) -> Iterator[Caution]:
         yield evidence.caution("allocation-latches", (), note=True, major=int(major))
 
 
+def different_loads(evidence: Evidence) -> Iterator[Caution]:
+    """More than one load on more than one layout: which is fastest of all is then mostly which had the least to do.
+
+    figures: loads, lowest, highest (of the fraction of reads; left out where that is not what differs).
+    """
+    works = [cell.config.workload for cell in evidence.plan.cells]
+    loads = {(work.kind, work.read_fraction) for work in works if work.block_bytes is None}
+    if not 1 < len(loads) < len(works):
+        return
+    fractions = {work.read_fraction or 0.0 for work in works}
+    range_ = {"lowest": min(fractions), "highest": max(fractions)} if len(fractions) > 1 else {}
+    yield evidence.caution("different-loads", (), note=True, loads=len(loads), **range_)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Reading the evidence
 # ---------------------------------------------------------------------------------------------------------------------
@@ -441,4 +455,5 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     durability_off,
     shared_devices,
     allocation_latches,
+    different_loads,
 )

@@ -234,6 +234,7 @@ CautionKind = Literal[
     "durability-off",
     "shared-device",
     "allocation-latches",
+    "different-loads",
 ]
 
 

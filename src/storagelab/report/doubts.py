@@ -297,6 +297,16 @@ def _shared_device(doubt: _Doubt) -> str:
     )
 
 
+def _different_loads(doubt: _Doubt) -> str:
+    loads, lowest, highest = doubt.number("loads"), doubt.number("lowest"), doubt.number("highest")
+    several = "more than one load" if loads is None else f"{count(loads)} different loads"
+    reads = "" if lowest is None or highest is None else f", with {percent(lowest)} to {percent(highest)} of reads"
+    return (
+        f"The layouts bore {several}{reads}: which cell is fastest of all says mostly which had the least to do. "
+        "Layouts are told apart by what is compared with all else the same."
+    )
+
+
 _SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
     "failed-runs": _failed_runs,
     "missing-runs": _missing_runs,
@@ -316,5 +326,6 @@ _SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
     "virtual-disk": _virtual_disk,
     "durability-off": _durability_off,
     "shared-device": _shared_device,
+    "different-loads": _different_loads,
     "allocation-latches": lambda doubt: latch_note(int(doubt.number("major") or 0)),
 }
