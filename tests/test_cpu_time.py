@@ -23,8 +23,9 @@ def test_the_cpu_time_of_the_server_s_children_is_the_server_s():
         spent = difference(before, read_cpu_time(os.getpid()))
         assert child.stdin is not None
         child.stdin.close()
-    assert spent["busy_s"] >= 0.35
-    assert spent["server_s"] >= 0.35
+    tick_s = 0.01  # the kernel counts in these, and the sums of the machine and of a process are not of one moment
+    assert spent["busy_s"] > 0.35 - tick_s
+    assert spent["server_s"] > 0.35 - tick_s
 
 
 def test_what_neither_server_nor_storagelab_used_is_the_others():
