@@ -1,21 +1,15 @@
 //! A block of runs, as Python sees it: one crossing a run, with looks at signals and at progress in between.
 
-use std::any::Any;
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
-
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use storagelab_sim::run::{Block as Runs, BlockError, Step};
+use storagelab_sim::run::{Block as Runs, Step};
 use storagelab_sim::scenario::{Costs, Refusal, Scenario};
 
-create_exception!(_sim, Refused, PyValueError);
+use crate::crossing::{broken_off, make_next};
 
-/// How often a run stops to let Python look at signals and hear of progress.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
+create_exception!(_sim, Refused, PyValueError);
 
 /// Runs that are made one after the other on one set of drives.
 #[pyclass(module = "storagelab._sim")]
@@ -48,42 +42,8 @@ impl Block {
     /// Makes the next run and says what came of it, as JSON; nothing when there is none left.
     #[pyo3(signature = (progress = None))]
     fn run_next(&mut self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
-        let mut runs = self.runs.take().ok_or_else(broken_off)?;
-        let progress = progress.map(|heard| heard.clone().unbind());
-        let mut stopped = None;
-        let (runs, made) = py.detach(|| {
-            let mut looked = Instant::now();
-            let mut glance = |step| {
-                if looked.elapsed() < LOOK_EVERY {
-                    return ControlFlow::Continue(());
-                }
-                looked = Instant::now();
-                match Python::attach(|py| look(py, progress.as_ref(), step)) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => {
-                        stopped = Some(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            };
-            // What the core asserts of itself must not end a campaign: this block is lost, others go on.
-            let made = catch_unwind(AssertUnwindSafe(|| runs.run_next(&mut glance)));
-            (
-                runs,
-                made.unwrap_or_else(|panic| Err(BlockError::Defect(words(&*panic)))),
-            )
-        });
-        if let Some(error) = stopped {
-            return Err(error);
-        }
-        let outcome = made.map_err(|error| match error {
-            BlockError::Refused(refusal) => refusal_error(py, &refusal),
-            other => PyRuntimeError::new_err(other.to_string()),
-        })?;
-        self.runs = Some(runs);
-        let json = outcome.map(|outcome| py.detach(|| serde_json::to_string(&outcome)));
-        json.transpose()
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        let told = |step: Step| step.rows;
+        make_next(py, &mut self.runs, progress, told, |runs, glance| runs.run_next(glance))
     }
 
     /// The drives as bytes, in the order of their names.
@@ -110,22 +70,6 @@ pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
 
 fn read(py: Python<'_>, scenario: &str) -> PyResult<Scenario> {
     serde_json::from_str(scenario).map_err(|error| refused(py, "scenario", &error.to_string()))
-}
-
-fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, step: Step) -> PyResult<()> {
-    py.check_signals()?;
-    progress.map_or(Ok(()), |heard| heard.call1(py, (step.rows,)).map(drop))
-}
-
-/// What a panic said.
-pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without words").to_owned()
-}
-
-pub(crate) fn broken_off() -> PyErr {
-    PyRuntimeError::new_err("a run of this block was broken off, so its drives are of no use: make a new block")
 }
 
 /// Its `place` and `what` are attributes too, so that Python can say them in the words of the spec.

@@ -2,6 +2,7 @@
 //! described for Python in `src/storagelab/_sim.pyi`.
 
 mod block;
+mod crossing;
 mod raw_block;
 
 use pyo3::exceptions::PyMemoryError;

@@ -1,16 +1,11 @@
 //! A block of raw I/O tests, as Python sees it: one crossing a test, with looks at signals and at progress in between.
 
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
-
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use storagelab_sim::raw_io::{RawBlock as Tests, RawScenario, RawStep};
-use storagelab_sim::run::BlockError;
 
-use crate::block::{LOOK_EVERY, broken_off, refusal_error, refused, words};
+use crate::block::{refusal_error, refused};
+use crate::crossing::{broken_off, make_next};
 
 /// Tests that are made one after the other on one set of drives.
 #[pyclass(module = "storagelab._sim")]
@@ -37,42 +32,11 @@ impl RawBlock {
     /// Makes the next test and says what came of it, as JSON; nothing when there is none left.
     #[pyo3(signature = (progress = None))]
     fn run_next(&mut self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
-        let mut tests = self.tests.take().ok_or_else(broken_off)?;
-        let progress = progress.map(|heard| heard.clone().unbind());
-        let mut stopped = None;
-        let (tests, made) = py.detach(|| {
-            let mut looked = Instant::now();
-            let mut glance = |step: RawStep| {
-                if looked.elapsed() < LOOK_EVERY {
-                    return ControlFlow::Continue(());
-                }
-                looked = Instant::now();
-                match Python::attach(|py| look(py, progress.as_ref(), step)) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => {
-                        stopped = Some(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            };
-            // What the core asserts of itself must not end a campaign: this block is lost, others go on.
-            let made = catch_unwind(AssertUnwindSafe(|| tests.run_next(&mut glance)));
-            (
-                tests,
-                made.unwrap_or_else(|panic| Err(BlockError::Defect(words(&*panic)))),
-            )
-        });
-        if let Some(error) = stopped {
-            return Err(error);
-        }
-        let outcome = made.map_err(|error| match error {
-            BlockError::Refused(refusal) => refusal_error(py, &refusal),
-            other => PyRuntimeError::new_err(other.to_string()),
-        })?;
-        self.tests = Some(tests);
-        let json = outcome.map(|outcome| py.detach(|| serde_json::to_string(&outcome)));
-        json.transpose()
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        // Progress is told in simulated milliseconds.
+        let told = |step: RawStep| step.at_ns / 1_000_000;
+        make_next(py, &mut self.tests, progress, told, |tests, glance| {
+            tests.run_next(glance)
+        })
     }
 
     /// The drives as bytes, in the order of their names.
@@ -93,10 +57,4 @@ pub(crate) fn check_raw(py: Python<'_>, scenario: &str) -> PyResult<()> {
 
 fn read(py: Python<'_>, scenario: &str) -> PyResult<RawScenario> {
     serde_json::from_str(scenario).map_err(|error| refused(py, "scenario", &error.to_string()))
-}
-
-/// Progress is told in simulated milliseconds.
-fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, step: RawStep) -> PyResult<()> {
-    py.check_signals()?;
-    progress.map_or(Ok(()), |heard| heard.call1(py, (step.at_ns / 1_000_000,)).map(drop))
 }

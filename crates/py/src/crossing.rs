@@ -1,0 +1,80 @@
+//! One crossing from Python into the core and back: a run or a test made without the GIL, with looks at signals and at progress
+//! in between.
+
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use serde::Serialize;
+use storagelab_sim::run::BlockError;
+
+use crate::block::refusal_error;
+
+/// How often a run stops to let Python look at signals and hear of progress.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What `next` makes of the world in `place`, as JSON; nothing when nothing is left to be made. `told` is the number that progress
+/// is told of a step. If the run is broken off the world is lost: what its drives hold then is nobody's.
+pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
+    py: Python<'_>,
+    place: &mut Option<World>,
+    progress: Option<&Bound<'_, PyAny>>,
+    told: fn(Step) -> u64,
+    next: impl FnOnce(&mut World, &mut dyn FnMut(Step) -> ControlFlow<()>) -> Result<Option<Outcome>, BlockError> + Send,
+) -> PyResult<Option<String>> {
+    let mut world = place.take().ok_or_else(broken_off)?;
+    let progress = progress.map(|heard| heard.clone().unbind());
+    let mut stopped = None;
+    let (world, made) = py.detach(|| {
+        let mut looked = Instant::now();
+        let mut glance = |step: Step| {
+            if looked.elapsed() < LOOK_EVERY {
+                return ControlFlow::Continue(());
+            }
+            looked = Instant::now();
+            match Python::attach(|py| look(py, progress.as_ref(), told(step))) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    stopped = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        // What the core asserts of itself must not end a campaign: this block is lost, others go on.
+        let made = catch_unwind(AssertUnwindSafe(|| next(&mut world, &mut glance)));
+        (
+            world,
+            made.unwrap_or_else(|panic| Err(BlockError::Defect(words(&*panic)))),
+        )
+    });
+    if let Some(error) = stopped {
+        return Err(error);
+    }
+    let outcome = made.map_err(|error| match error {
+        BlockError::Refused(refusal) => refusal_error(py, &refusal),
+        other => PyRuntimeError::new_err(other.to_string()),
+    })?;
+    *place = Some(world);
+    let json = outcome.map(|outcome| py.detach(move || serde_json::to_string(&outcome)));
+    json.transpose()
+        .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, told: u64) -> PyResult<()> {
+    py.check_signals()?;
+    progress.map_or(Ok(()), |heard| heard.call1(py, (told,)).map(drop))
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+pub(crate) fn broken_off() -> PyErr {
+    PyRuntimeError::new_err("a run of this block was broken off, so its drives are of no use: make a new block")
+}
