@@ -132,8 +132,8 @@ pub struct Engine<'w> {
     coming_ios: look_ahead::ComingIos,
     /// I/Os that a volume has just done: always empty, but not for nothing.
     done: RefCell<Vec<u32>>,
-    /// Leaves to be read once there is a frame, and the scheduler that wants it.
-    waiting_for_frames: RefCell<VecDeque<(u32, u32)>>,
+    /// Leaves that wait for a frame.
+    waiting_for_frames: RefCell<VecDeque<io::Wanted>>,
     evictions: Cell<u32>,
     log: Log<'w>,
     /// How many latches of index pages above the leaves are held or wanted exclusively.

@@ -84,7 +84,7 @@ mod waits;
 
 use std::cell::{Cell, RefCell, RefMut};
 
-pub use awaits::{Cpu, Until, YieldNow};
+pub use awaits::{Cpu, Park, Until, YieldNow};
 pub use event::{Event, Semaphore, Take, Wait};
 pub use latch::{Acquire, Hold, Latch, LatchClass, Mode};
 pub use machine::{Machine, Progress, Stuck};

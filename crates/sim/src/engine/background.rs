@@ -3,16 +3,20 @@
 use super::Engine;
 use super::add;
 use super::io::Why;
+use super::pool::Victim;
 use super::tree::{NO_LEAF, flag};
 use crate::kernel::Ns;
 use crate::sqlos::WaitType;
 
-/// Frames that the lazy writer looks at in one go.
+/// Pages that the lazy writer lets go before it reckons up its CPU time, and how many frames it looks at for each at most.
 const LAZY_BATCH: u32 = 16;
+const LAZY_FRAMES: u32 = 1024;
 /// How fast the checkpoint forgets how long its writes took while it pauses: to 1/e in this time, in steps of a pause.
 const LATENCY_FADES_NS: Ns = 80 * crate::kernel::MS;
 /// Frames that the checkpoint looks at in one go, at most.
-const CHECKPOINT_BATCH: u32 = 4096;
+const CHECKPOINT_FRAMES: u32 = 4096;
+/// Pages that the checkpoint has written before it reckons up its CPU time, at most.
+const CHECKPOINT_BATCH: u32 = 8;
 
 impl Engine<'_> {
     fn write_cpu_ns(&self) -> Ns {
@@ -30,12 +34,20 @@ impl Engine<'_> {
                 .await;
             due_ns = self.os.now() + period_ns;
             let mut frame = 0;
+            let mut uncharged = 0;
             while let Some((next, leaf)) = self.next_dirty(frame).await {
                 frame = next;
-                self.checkpoint_page(leaf).await;
+                self.checkpoint_page(leaf, &mut uncharged).await;
             }
+            self.charge_writes(&mut uncharged).await;
             add(&self.counters.checkpoints, 1);
         }
+    }
+
+    /// Spends the CPU time of writes that have been started.
+    async fn charge_writes(&self, uncharged: &mut u32) {
+        let writes = u64::from(std::mem::take(uncharged));
+        self.os.cpu(writes * self.write_cpu_ns()).await;
     }
 
     /// The first dirty leaf in or after `frame`, and the frame after it.
@@ -43,7 +55,7 @@ impl Engine<'_> {
         loop {
             {
                 let (pool, tree) = (self.pool.borrow(), self.tree.borrow());
-                let end = pool.len().min(frame + CHECKPOINT_BATCH);
+                let end = pool.len().min(frame + CHECKPOINT_FRAMES);
                 while frame < end {
                     pool.look_ahead(frame as usize, &tree);
                     let leaf = pool.leaf_in(frame);
@@ -56,24 +68,26 @@ impl Engine<'_> {
                     return None;
                 }
             }
-            self.os.cpu(u64::from(CHECKPOINT_BATCH)).await;
+            self.os.cpu(u64::from(CHECKPOINT_FRAMES)).await;
         }
     }
 
-    async fn checkpoint_page(&self, leaf: u32) {
+    async fn checkpoint_page(&self, leaf: u32, uncharged: &mut u32) {
         while self.write_latency_ns.get() > self.costs.checkpoint_latency_ns.value {
+            self.charge_writes(uncharged).await;
             self.os
                 .sleep(self.costs.checkpoint_pause_ns.value, WaitType::SleepBpoolFlush)
                 .await;
             self.forget_latency();
         }
-        self.look_ahead(leaf);
+        if *uncharged >= CHECKPOINT_BATCH || self.checkpoint_permits.free() == 0 {
+            self.charge_writes(uncharged).await;
+        }
         self.checkpoint_permits.take(WaitType::SleepBpoolFlush).await;
-        self.os.cpu(self.write_cpu_ns()).await;
-        let home = self.os.current_scheduler().unwrap_or(0);
-        if self.start_write(leaf, Why::Checkpoint, home) == 0 {
+        if self.start_write(leaf, Why::Checkpoint, self.home()) == 0 {
             self.checkpoint_permits.give();
         }
+        *uncharged += 1;
     }
 
     /// What was learnt of writes fades in a pause, as fast in a few long ones as in many short ones.
@@ -101,38 +115,48 @@ impl Engine<'_> {
             self.lazy_wake.wait(WaitType::LazyWriterSleep).await;
             let enough = self.part_of_pool(self.costs.lazy_high_per_mille.value);
             while u64::from(self.pool.borrow().free()) < enough {
-                if !self.lazy_batch().await {
+                if !self.lazy_batch(enough).await {
                     self.os.sleep(crate::kernel::MS, WaitType::LazyWriterSleep).await;
                 }
             }
         }
     }
 
-    /// Looks at a few frames; false if there was nothing to do there.
-    async fn lazy_batch(&self) -> bool {
-        self.os.cpu(self.costs.free_cpu_ns.value).await;
-        let victim = {
-            let mut pool = self.pool.borrow_mut();
-            let most = pool.len().min(LAZY_BATCH * 64);
-            pool.sweep(&mut self.tree.borrow_mut(), most)
+    /// Lets a few pages go, up to a dirty one, which is written; false if there was nothing to do.
+    async fn lazy_batch(&self, enough: u64) -> bool {
+        let mut looks = 0;
+        let dirty = loop {
+            if looks == LAZY_BATCH || u64::from(self.pool.borrow().free()) >= enough {
+                break None;
+            }
+            let victim = {
+                let mut pool = self.pool.borrow_mut();
+                let most = pool.len().min(LAZY_FRAMES);
+                pool.sweep(&mut self.tree.borrow_mut(), most)
+            };
+            looks += 1;
+            let Some(victim) = victim else { return false };
+            if self.let_go(victim) {
+                add(&self.counters.evicted_clean, 1);
+                self.serve_frames(self.home());
+            } else if victim.dirty {
+                break Some(victim);
+            }
         };
-        let Some(victim) = victim else { return false };
-        if self.let_go(victim) {
-            add(&self.counters.evicted_clean, 1);
-            self.serve_frames(self.os.current_scheduler().unwrap_or(0));
-            return true;
+        self.os.cpu(u64::from(looks) * self.costs.free_cpu_ns.value).await;
+        if let Some(victim) = dirty {
+            self.lazy_write(victim).await;
         }
-        if !victim.dirty {
-            return true;
-        }
+        true
+    }
+
+    async fn lazy_write(&self, victim: Victim) {
         self.look_ahead(victim.leaf);
         self.lazy_permits.take(WaitType::WriteCompletion).await;
         self.os.cpu(self.write_cpu_ns()).await;
         let still = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
-        let home = self.os.current_scheduler().unwrap_or(0);
-        if !still || self.start_write(victim.leaf, Why::Lazy(victim), home) == 0 {
+        if !still || self.start_write(victim.leaf, Why::Lazy(victim), self.home()) == 0 {
             self.lazy_permits.give();
         }
-        true
     }
 }

@@ -9,8 +9,8 @@ use super::tree::{State, Tree, flag};
 use super::{Engine, Failure, IO_DONE, IO_NOTICED, VOLUME_DUE, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
-use crate::kernel::{Action, Ns};
-use crate::sqlos::{LatchClass, Mode};
+use crate::kernel::{Action, Ns, ProcessId};
+use crate::sqlos::{LatchClass, Mode, Park};
 use crate::volume::{self, Answer, Kind, Request, Volume};
 
 /// Why pages are written.
@@ -24,9 +24,19 @@ pub(super) enum Why {
     Evict(Victim),
 }
 
+/// A leaf that wants a frame, as it is to be read or is new.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    leaf: u32,
+    /// The scheduler that asked for it.
+    home: u32,
+    /// The worker that waits for it.
+    worker: ProcessId,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Io {
-    Read { leaf: u32, frame: u32 },
+    Read { wanted: Wanted, frame: u32 },
     Write { first_leaf: u32, pages: u32, why: Why },
     Log { up_to: u64 },
 }
@@ -72,7 +82,7 @@ impl Slots {
 /// How many frames the clock's hand passes at most in search of one victim: twice around.
 const ROUNDS: u32 = 2;
 
-impl Engine<'_> {
+impl<'w> Engine<'w> {
     /// The scheduler that notices the end of what is started now.
     pub(super) fn home(&self) -> u32 {
         self.os.current_scheduler().unwrap_or(0)
@@ -186,8 +196,9 @@ impl Engine<'_> {
         let Slot { io, home, begun_ns, .. } = self.ios.borrow_mut().take(slot);
         let took_ns = self.os.now() - begun_ns;
         match io {
-            Io::Read { leaf, frame } => {
-                self.read_done(leaf, frame, took_ns);
+            Io::Read { wanted, frame } => {
+                add(&self.counters.read_ns, took_ns);
+                self.fill_frame(wanted, frame, flag::REFERENCED);
                 self.serve_frames(home);
             }
             Io::Write { first_leaf, pages, why } => self.write_done(first_leaf, pages, why, took_ns, home),
@@ -198,9 +209,17 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts to read a leaf, whose latch the caller has taken for the read.
+    fn wanted(&self, leaf: u32) -> Wanted {
+        Wanted {
+            leaf,
+            home: self.home(),
+            worker: self.os.kernel().current(),
+        }
+    }
+
+    /// Starts to read a leaf, for which the running worker parks next.
     pub(super) fn start_read(&self, leaf: u32) {
-        let home = self.home();
+        let wanted = self.wanted(leaf);
         {
             let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
             debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
@@ -209,10 +228,10 @@ impl Engine<'_> {
         let nobody_waits = self.waiting_for_frames.borrow().is_empty();
         let frame = nobody_waits.then(|| self.pool.borrow_mut().take_free()).flatten();
         if let Some(frame) = frame {
-            self.submit_read(leaf, frame, home);
+            self.submit_read(wanted, frame);
         } else {
-            self.waiting_for_frames.borrow_mut().push_back((leaf, home));
-            self.serve_frames(home);
+            self.waiting_for_frames.borrow_mut().push_back(wanted);
+            self.serve_frames(wanted.home);
         }
         self.wake_lazy_writer();
     }
@@ -235,54 +254,52 @@ impl Engine<'_> {
                 continue;
             };
             let next = self.waiting_for_frames.borrow_mut().pop_front();
-            if let Some((leaf, home)) = next {
-                self.use_frame(leaf, frame, home);
+            if let Some(wanted) = next {
+                self.use_frame(wanted, frame);
             }
         }
     }
 
     /// A frame for a leaf that waited for one: to be read into, or for a new page.
-    fn use_frame(&self, leaf: u32, frame: u32, home: u32) {
-        let is_new = {
-            let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
-            let is_new = *flags & flag::NEW != 0;
-            if is_new {
-                *flags = flag::DIRTY | flag::REFERENCED;
-            }
-            is_new
-        };
+    fn use_frame(&self, wanted: Wanted, frame: u32) {
+        let is_new = self.tree.borrow().states[wanted.leaf as usize].flags & flag::NEW != 0;
         if is_new {
-            self.pool.borrow_mut().fill(frame, leaf);
-            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+            self.fill_frame(wanted, frame, flag::DIRTY | flag::REFERENCED);
         } else {
-            self.submit_read(leaf, frame, home);
+            self.submit_read(wanted, frame);
         }
     }
 
     /// Waits for a frame for a new leaf.
     pub(super) async fn wait_for_frame(&self, leaf: u32) {
-        let latch = self.leaf_latch(leaf, LatchClass::PageIo);
-        if let Some(hold) = latch.try_acquire(Mode::Ex) {
-            let _io = hold.hand_over();
-        }
         {
             let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
             leaf.flags |= flag::READING | flag::NEW;
             leaf.waiters += 1;
         }
-        let home = self.home();
-        self.waiting_for_frames.borrow_mut().push_back((leaf, home));
-        self.serve_frames(home);
-        latch.acquire(Mode::Ex).await.release();
+        let wanted = self.wanted(leaf);
+        self.waiting_for_frames.borrow_mut().push_back(wanted);
+        self.serve_frames(wanted.home);
+        let waits = self.tree.borrow().states[leaf as usize].flags & flag::NEW != 0;
+        if waits {
+            self.park_for(leaf, Mode::Ex).await;
+        }
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
+    /// Waits for a page that this worker has asked for. It is the first to wait, and mostly the only one: no latch need say so.
+    pub(super) fn park_for(&self, leaf: u32, mode: Mode) -> Park<'w> {
+        let resource = self.leaf_latch(leaf, LatchClass::PageIo).resource();
+        self.os.park(LatchClass::PageIo.wait_type(mode), resource)
+    }
+
     #[inline(always)]
-    fn submit_read(&self, leaf: u32, frame: u32, home: u32) {
+    fn submit_read(&self, wanted: Wanted, frame: u32) {
         self.end_memory_phase();
-        let page = self.files.borrow().page_of(leaf);
+        let page = self.files.borrow().page_of(wanted.leaf);
         let (volume, offset) = self.layout.place(page);
-        if self.submit(Io::Read { leaf, frame }, home, volume, (Kind::Read, offset, PAGE_BYTES)) {
+        let io = Io::Read { wanted, frame };
+        if self.submit(io, wanted.home, volume, (Kind::Read, offset, PAGE_BYTES)) {
             add(&self.counters.reads, 1);
         }
     }
@@ -322,11 +339,18 @@ impl Engine<'_> {
         !wanted
     }
 
-    fn read_done(&self, leaf: u32, frame: u32, took_ns: Ns) {
-        add(&self.counters.read_ns, took_ns);
+    /// A leaf is in its frame now, and like this; who waited for it goes on.
+    fn fill_frame(&self, wanted: Wanted, frame: u32, flags: u8) {
+        let Wanted { leaf, worker, .. } = wanted;
         self.pool.borrow_mut().fill(frame, leaf);
-        self.tree.borrow_mut().states[leaf as usize].flags = flag::REFERENCED;
-        self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+        let before = std::mem::replace(&mut self.tree.borrow_mut().states[leaf as usize].flags, flags);
+        // A new page may get its frame while its worker is still asking.
+        if worker != self.os.kernel().current() {
+            self.os.unpark(worker);
+        }
+        if before & flag::LATCHED != 0 {
+            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
+        }
     }
 
     /// An I/O for a leaf is to come: reads what the drive will need for it, so that it is in the processor's cache by then.

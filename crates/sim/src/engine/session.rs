@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::geometry::ROWS_PER_PAGE;
 use super::look_ahead::LookAhead;
-use super::tree::{Tree, flag};
+use super::tree::{State, Tree, flag};
 use super::{Engine, Level, add};
 use crate::kernel::Ns;
 use crate::rng::Rng;
@@ -233,17 +233,21 @@ impl<'w> Engine<'w> {
         let (in_io, must_latch) = {
             let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
             leaf.waiters += 1;
-            let must_latch = mode == Mode::Ex && leaf.flags & (flag::WRITING | flag::LATCHED) == flag::WRITING;
-            if must_latch {
+            let io_mode = match leaf.flags & (flag::IN_IO | flag::LATCHED) {
+                flag::READING => Some(Mode::Ex),
+                flag::WRITING if mode == Mode::Ex => Some(Mode::Sh),
+                _ => None,
+            };
+            if io_mode.is_some() {
                 leaf.flags |= flag::LATCHED;
             }
-            (leaf.flags & flag::IN_IO != 0, must_latch)
+            (leaf.flags & flag::IN_IO != 0, io_mode)
         };
         let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
-        if must_latch {
-            let _write = latch
-                .try_acquire(Mode::Sh)
-                .expect("nobody is at a page that is being written")
+        if let Some(io_mode) = must_latch {
+            let _io = latch
+                .try_acquire(io_mode)
+                .expect("nobody is at a page that is in I/O")
                 .hand_over();
         }
         latch.acquire(mode).await.release();
@@ -262,21 +266,15 @@ impl<'w> Engine<'w> {
 
     /// Reads a leaf, unless somebody else has begun to.
     pub(super) async fn fetch(&self, leaf: u32, mode: Mode) {
-        let latch = self.leaf_latch(leaf, LatchClass::PageIo);
-        let absent = {
-            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
-            let absent = leaf.flags & flag::ABSENT != 0;
-            leaf.waiters += u16::from(absent);
-            absent
-        };
-        if !absent {
-            return;
+        {
+            let State { flags, waiters, .. } = &mut self.tree.borrow_mut().states[leaf as usize];
+            if *flags & flag::ABSENT == 0 {
+                return;
+            }
+            *waiters += 1;
         }
-        if let Some(hold) = latch.try_acquire(Mode::Ex) {
-            let _io = hold.hand_over();
-            self.start_read(leaf);
-        }
-        latch.acquire(mode).await.release();
+        self.start_read(leaf);
+        self.park_for(leaf, mode).await;
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 

@@ -51,6 +51,23 @@ impl Sqlos {
         }
     }
 
+    /// Waits for `resource` until somebody calls [`Sqlos::unpark`]. Whoever is to do so must know of this worker already.
+    #[inline]
+    pub const fn park(&self, wait: WaitType, resource: Resource) -> Park<'_> {
+        Park {
+            os: self,
+            wait,
+            resource,
+            parked: false,
+        }
+    }
+
+    /// What a parked worker waits for is there: it is RUNNABLE.
+    #[inline]
+    pub fn unpark(&self, worker: ProcessId) {
+        self.state().make_runnable(&self.kernel, worker.0);
+    }
+
     /// Goes to the tail of the queue before the quantum is used up.
     pub const fn yield_now(&self) -> YieldNow<'_> {
         YieldNow {
@@ -146,6 +163,33 @@ impl Future for Until<'_> {
         let worker = state.current(kernel);
         kernel.at(self.time_ns, Action::call(WAKE, worker));
         state.suspend(kernel, worker, self.wait, Resource::None);
+        Poll::Pending
+    }
+}
+
+/// A wait that somebody else ends: [`Sqlos::park`].
+#[derive(Debug)]
+#[must_use = "a worker waits only if it awaits this"]
+pub struct Park<'w> {
+    os: &'w Sqlos,
+    wait: WaitType,
+    resource: Resource,
+    parked: bool,
+}
+
+impl Future for Park<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.parked {
+            return Poll::Ready(());
+        }
+        self.parked = true;
+        let kernel = &self.os.kernel;
+        let mut state = self.os.state();
+        let worker = state.current(kernel);
+        state.suspend(kernel, worker, self.wait, self.resource);
         Poll::Pending
     }
 }

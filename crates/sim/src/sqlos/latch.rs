@@ -358,6 +358,12 @@ impl<'w> Latch<'w> {
         Self { class, ..self }
     }
 
+    /// What those who wait for it are said to wait for.
+    #[must_use]
+    pub const fn resource(self) -> Resource {
+        Resource::Latch(self.key)
+    }
+
     /// Waits until the latch is granted: strictly in the order of asking, so behind any queue, even in a mode that would
     /// go with the holders. A worker that waited holds the latch from the grant on, though it must yet get its core: under
     /// load this makes convoys, as it does in SQL Server.
