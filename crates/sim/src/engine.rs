@@ -47,7 +47,7 @@ use tree::Tree;
 pub use sample::{Decoded, Reading};
 
 /// An I/O is done; the token is its slot.
-const IO_DONE: Port = Port::new(5);
+const IO_DONE: Port = Port::new(8);
 /// The scheduler has noticed it; the token is its slot.
 const IO_NOTICED: Port = Port::new(6);
 /// Something is due in a volume; the token is its number.

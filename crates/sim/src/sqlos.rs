@@ -75,6 +75,7 @@
 //! ```
 
 mod awaits;
+mod coming;
 mod event;
 mod latch;
 mod machine;
@@ -94,14 +95,16 @@ pub use waits::{Account, WAIT_TYPES, WaitSum, WaitType};
 
 use crate::kernel::{Action, Kernel, MS, Ns, Port, ProcessId};
 
-/// A sleeping worker's time has come; the token is the worker.
+/// A sleeping worker's time has come, as its scheduler notices; the token is the worker.
 const WAKE: Port = Port::new(1);
 /// An event is to be set; the token is the event.
 const SET: Port = Port::new(2);
-/// An I/O is done, to be noticed by the event's scheduler; the token is the event.
+/// An I/O is done, as the event's scheduler notices; the token is the event.
 const IO_DONE: Port = Port::new(3);
 /// A worker has spun long enough; the token is the worker.
 const SPUN: Port = Port::new(4);
+/// A scheduler that has nothing to run has something to notice; the token is the scheduler.
+const ALARM: Port = Port::new(5);
 
 /// When a scheduler notices that an I/O is done or a timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +254,15 @@ impl Sqlos {
         self.state().arrive(&self.kernel, scheduler, action);
     }
 
+    /// The same, for what is known to come at `time_ns`. It costs no event if the scheduler's code runs soon enough anyway.
+    ///
+    /// # Panics
+    /// If that time is past.
+    #[inline]
+    pub fn arrive_at(&self, time_ns: Ns, scheduler: u32, action: Action) {
+        self.state().arrive_at(&self.kernel, time_ns, scheduler, action);
+    }
+
     /// Where a worker is.
     ///
     /// # Panics
@@ -322,7 +334,7 @@ impl Sqlos {
         books
     }
 
-    /// A hash over all that happened to workers, in order, with times: equal in equal runs, and in hardly any others.
+    /// A hash over who got a core when after what wait, in order: equal in equal runs, and in hardly any others.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.state().fingerprint

@@ -104,7 +104,7 @@ impl<'w> Engine<'w> {
             answer = self.both(answer, rest, slot);
         }
         match answer {
-            Some(Answer::Done(done_ns)) => self.os.kernel().at(done_ns, Action::call(IO_DONE, slot)),
+            Some(Answer::Done(done_ns)) => self.os.arrive_at(done_ns, home, Action::call(IO_NOTICED, slot)),
             Some(Answer::Pending) => {}
             None => drop(self.ios.borrow_mut().take(slot)),
         }
@@ -126,9 +126,14 @@ impl<'w> Engine<'w> {
     fn both(&self, one: Option<Answer>, other: Option<Answer>, slot: u32) -> Option<Answer> {
         let answer = match (one?, other?) {
             (Answer::Done(one_ns), Answer::Done(other_ns)) => Answer::Done(one_ns.max(other_ns)),
-            (answer, Answer::Pending) | (Answer::Pending, answer) => {
+            (one, other) => {
                 self.ios.borrow_mut().slots[slot as usize].waits_for = 2;
-                answer
+                for answer in [one, other] {
+                    if let Answer::Done(done_ns) = answer {
+                        self.os.kernel().at(done_ns, Action::call(IO_DONE, slot));
+                    }
+                }
+                Answer::Pending
             }
         };
         Some(answer)

@@ -21,7 +21,7 @@ impl Port {
     pub const COUNT: usize = 16;
     pub(super) const RESUME: Self = Self(0);
 
-    /// Port `number`, from 1 to 15. Ports 1 to 4 are taken by [`crate::sqlos`] where that is in use.
+    /// Port `number`, from 1 to 15. Ports 1 to 5 are taken by [`crate::sqlos`] where that is in use.
     ///
     /// # Panics
     /// If there is no such port.
@@ -151,12 +151,12 @@ impl EventList {
     #[must_use]
     #[inline]
     pub fn next_time_ns(&self) -> Ns {
-        let earliest = if self.hole {
-            self.heap.iter().skip(1).take(4).min()
-        } else {
-            self.heap.first()
+        let earliest = match self.heap.as_slice() {
+            [first, ..] if !self.hole => Some(*first),
+            [_, a, b, c, d, ..] => Some(*a.min(b).min(c.min(d))),
+            few => few.iter().skip(1).min().copied(),
         };
-        earliest.map_or(Ns::MAX, |&key| time_of(key))
+        earliest.map_or(Ns::MAX, time_of)
     }
 
     #[inline]

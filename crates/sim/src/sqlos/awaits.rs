@@ -161,7 +161,8 @@ impl Future for Until<'_> {
         let kernel = &self.os.kernel;
         let mut state = self.os.state();
         let worker = state.current(kernel);
-        kernel.at(self.time_ns, Action::call(WAKE, worker));
+        let scheduler = state.workers[worker as usize].scheduler;
+        state.arrive_at(kernel, self.time_ns, scheduler, Action::call(WAKE, worker));
         state.suspend(kernel, worker, self.wait, Resource::None);
         Poll::Pending
     }
@@ -222,11 +223,8 @@ impl Future for YieldNow<'_> {
 }
 
 impl Sqlos {
-    /// Sleeping worker `token`'s time has come.
-    pub(super) fn on_wake(&self, token: u32) {
-        let mut state = self.state();
-        let scheduler = state.workers[token as usize].scheduler;
-        state.arrive(&self.kernel, scheduler, Action::call(WAKE, token));
+    pub(super) fn on_alarm(&self, scheduler: u32) {
+        self.state().alarm(&self.kernel, scheduler);
     }
 
     pub(super) fn on_spun(&self, token: u32) {

@@ -57,11 +57,6 @@ impl Sqlos {
         self.state().fire_scheduled(&self.kernel, token);
     }
 
-    pub(super) fn on_io_done(&self, token: u32) {
-        let mut state = self.state();
-        let home = state.events[token as usize].home;
-        state.arrive(&self.kernel, home, Action::call(IO_DONE, token));
-    }
 }
 
 /// Something that happens, once or again: the end of an I/O, a flush of the log, room in the pool. Any number of workers may
@@ -91,18 +86,21 @@ impl Event<'_> {
 
     /// Sets the event at `time_ns`.
     pub fn set_at(&self, time_ns: Ns) {
-        self.schedule(time_ns, Action::call(SET, self.id));
+        self.hold();
+        self.os.kernel.at(time_ns, Action::call(SET, self.id));
     }
 
     /// An I/O is done: the event is set when its scheduler notices.
     pub fn io_done(&self) {
-        self.hold();
-        self.os.on_io_done(self.id);
+        self.io_done_at(self.os.now());
     }
 
     /// An I/O will be done at `time_ns`: the event is set when its scheduler notices that.
     pub fn io_done_at(&self, time_ns: Ns) {
-        self.schedule(time_ns, Action::call(IO_DONE, self.id));
+        self.hold();
+        let mut state = self.os.state();
+        let home = state.events[self.id as usize].home;
+        state.arrive_at(&self.os.kernel, time_ns, home, Action::call(IO_DONE, self.id));
     }
 
     /// Takes back that the event was set.
@@ -114,11 +112,6 @@ impl Event<'_> {
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.os.state().events[self.id as usize].set
-    }
-
-    fn schedule(&self, time_ns: Ns, action: Action) {
-        self.hold();
-        self.os.kernel.at(time_ns, action);
     }
 
     /// Keeps the event alive for a firing to come.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use super::{IO_DONE, Role, SET, SPUN, Sqlos, WAKE, WaitingTask};
+use super::{ALARM, Role, SET, SPUN, Sqlos, WaitingTask};
 use crate::kernel::{Executor, Halt, Ns, Port, ProcessId, TIME_LIMIT_NS};
 
 /// How far a run got.
@@ -56,9 +56,8 @@ impl<'w> Machine<'w> {
     #[must_use]
     pub fn new(os: &'w Sqlos) -> Self {
         let mut executor = Executor::new(&os.kernel);
-        executor.on(WAKE, |worker| os.on_wake(worker));
         executor.on(SET, |event| os.on_set(event));
-        executor.on(IO_DONE, |event| os.on_io_done(event));
+        executor.on(ALARM, |scheduler| os.on_alarm(scheduler));
         executor.on(SPUN, |worker| os.on_spun(worker));
         Self { os, executor }
     }
@@ -100,7 +99,7 @@ impl<'w> Machine<'w> {
         self.executor.spawn(process)
     }
 
-    /// Sets what a call of `port` does: 5 to 15 are free.
+    /// Sets what a call of `port` does: 6 to 15 are free.
     pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
         self.executor.on(port, handler);
     }

@@ -2,7 +2,7 @@
 
 use super::state::{NOBODY, Resource, State, Worker, WorkerState};
 use super::waits::{Account, WaitType};
-use super::{IO_DONE, Notice, Role, WAKE};
+use super::{ALARM, IO_DONE, Notice, Role, WAKE};
 use crate::kernel::{Action, Kernel, Ns, ProcessId};
 
 impl State {
@@ -41,11 +41,7 @@ impl State {
     fn change(&mut self, now_ns: Ns, id: u32, from: WorkerState, to: WorkerState) {
         debug_assert_eq!(self.workers[id as usize].state, from);
         self.charge(now_ns, id, from);
-        let worker = &mut self.workers[id as usize];
-        worker.state = to;
-        // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
-        let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ u64::from(worker.wait as u8) << 3 ^ to as u64;
-        self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        self.workers[id as usize].state = to;
     }
 
     /// Charges the time since the last change, spent in `state`.
@@ -112,6 +108,7 @@ impl State {
         let Some(id) = core.runnable.pop(&self.workers) else {
             core.running = NOBODY;
             core.busy_ns += now_ns - core.busy_since_ns;
+            self.set_alarm(kernel, scheduler);
             return NOBODY;
         };
         core.runnable_count -= 1;
@@ -120,14 +117,49 @@ impl State {
         self.change(now_ns, id, WorkerState::Runnable, WorkerState::Running);
         let wait = self.workers[id as usize].wait;
         self.accounts[id as usize].waits[wait.index()].count += 1;
+        // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
+        let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ wait as u64;
+        self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         id
     }
 
     /// What a scheduler does whenever its code runs: it notices completed I/O and timers, in the order of their arrival.
+    #[inline]
     fn notice_arrived(&mut self, kernel: &Kernel, scheduler: u32) {
-        while let Some(action) = self.schedulers[scheduler as usize].arrived.pop_front() {
+        while let Some(action) = self.schedulers[scheduler as usize].coming.pop_until(kernel.now()) {
             self.deliver(kernel, action);
         }
+    }
+
+    /// Sees to it that the scheduler's code runs when the next completion comes.
+    #[inline]
+    fn set_alarm(&mut self, kernel: &Kernel, scheduler: u32) {
+        let core = &mut self.schedulers[scheduler as usize];
+        let next_ns = core.coming.next_time_ns();
+        if next_ns < core.alarm_ns {
+            core.alarm_ns = next_ns;
+            kernel.at(next_ns, Action::call(ALARM, scheduler));
+        }
+    }
+
+    /// The time has come for which an alarm was set. It says nothing new if the core has been busy since, and will be.
+    pub(super) fn alarm(&mut self, kernel: &Kernel, scheduler: u32) {
+        let core = &mut self.schedulers[scheduler as usize];
+        if core.alarm_ns == kernel.now() {
+            core.alarm_ns = Ns::MAX;
+        }
+        if self.looks_now(scheduler) {
+            self.notice_arrived(kernel, scheduler);
+        }
+        if self.looks_now(scheduler) {
+            self.set_alarm(kernel, scheduler);
+        }
+    }
+
+    /// Whether a completion is noticed as soon as it comes.
+    #[inline]
+    fn looks_now(&self, scheduler: u32) -> bool {
+        self.config.notice == Notice::AtOnce || self.schedulers[scheduler as usize].running == NOBODY
     }
 
     /// The running worker waits: it leaves its core to the next.
@@ -171,13 +203,22 @@ impl State {
         self.leave_core(kernel, id);
     }
 
-    /// Something arrives from outside of the cores: at once, or at the scheduler's next switch.
+    /// Something arrives from outside of the cores now: it is noticed at once, or at the scheduler's next switch.
     pub(super) fn arrive(&mut self, kernel: &Kernel, scheduler: u32, action: Action) {
-        let core = &mut self.schedulers[scheduler as usize];
-        if self.config.notice == Notice::AtSwitch && core.running != NOBODY {
-            core.arrived.push_back(action);
-        } else {
+        if self.looks_now(scheduler) {
             self.deliver(kernel, action);
+        } else {
+            self.schedulers[scheduler as usize].coming.push(kernel.now(), action);
+        }
+    }
+
+    /// Something will arrive at `time_ns`.
+    #[inline]
+    pub(super) fn arrive_at(&mut self, kernel: &Kernel, time_ns: Ns, scheduler: u32, action: Action) {
+        assert!(time_ns >= kernel.now(), "an arrival at {time_ns} ns is past");
+        self.schedulers[scheduler as usize].coming.push(time_ns, action);
+        if self.looks_now(scheduler) {
+            self.set_alarm(kernel, scheduler);
         }
     }
 

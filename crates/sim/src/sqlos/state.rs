@@ -1,11 +1,10 @@
 //! What is known of workers, schedulers and events, and the check that no time is lost; the moves stand in `scheduler`.
 
-use std::collections::VecDeque;
-
 use super::latch::{LatchTable, Mode};
 use super::waits::{Account, WaitType};
 use super::{Config, Role};
-use crate::kernel::{Action, Ns};
+use super::coming::Coming;
+use crate::kernel::Ns;
 
 /// Nobody: the end of a queue, or a scheduler that is idle.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -113,15 +112,17 @@ impl Queue {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Scheduler {
     /// [`NOBODY`] if idle.
     pub(super) running: u32,
     pub(super) runnable: Queue,
     pub(super) runnable_count: u32,
     pub(super) quantum_ends_ns: Ns,
-    /// Completions that have arrived and wait for a switch to be noticed.
-    pub(super) arrived: VecDeque<Action>,
+    /// Completions and timers, to come or come already, that wait to be noticed.
+    pub(super) coming: Coming,
+    /// When this scheduler's code will run though no worker leaves its core; [`Ns::MAX`] if it won't.
+    pub(super) alarm_ns: Ns,
     /// When it last went from idle to busy, and all the time it was busy before that.
     pub(super) busy_since_ns: Ns,
     pub(super) busy_ns: Ns,
@@ -155,19 +156,20 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(config: Config) -> Self {
-        let scheduler = Scheduler {
+        let scheduler = |_| Scheduler {
             running: NOBODY,
             runnable: Queue::EMPTY,
             runnable_count: 0,
             quantum_ends_ns: 0,
-            arrived: VecDeque::new(),
+            coming: Coming::default(),
+            alarm_ns: Ns::MAX,
             busy_since_ns: 0,
             busy_ns: 0,
         };
         Self {
             workers: Vec::new(),
             accounts: Vec::new(),
-            schedulers: vec![scheduler; config.schedulers as usize],
+            schedulers: (0..config.schedulers).map(scheduler).collect(),
             latches: LatchTable::default(),
             events: Vec::new(),
             free_events: Vec::new(),
