@@ -46,12 +46,12 @@ use tree::Tree;
 
 pub use sample::{Decoded, Reading};
 
-/// An I/O is done; the token is its slot.
-const IO_DONE: Port = Port::new(8);
+/// A part of an I/O that was cut in two is done; the token is its slot.
+const IO_DONE: Port = Port::new(6);
 /// The scheduler has noticed it; the token is its slot.
-const IO_NOTICED: Port = Port::new(6);
+const IO_NOTICED: Port = Port::new(7);
 /// Something is due in a volume; the token is its number.
-const VOLUME_DUE: Port = Port::new(7);
+const VOLUME_DUE: Port = Port::new(8);
 
 /// Labels of events, for samples of waiting tasks.
 const LABEL_LOG: u64 = 1;

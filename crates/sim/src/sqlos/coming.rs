@@ -38,3 +38,28 @@ impl Coming {
         self.line.front().map_or(Ns::MAX, |first| first.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Port;
+    use crate::rng::Rng;
+
+    #[test]
+    fn what_comes_is_noticed_in_the_order_of_time_and_then_of_coming_and_never_too_early() {
+        let mut rng = Rng::stream(1, "coming");
+        let (mut coming, mut sorted) = (Coming::default(), Vec::new());
+        for token in 0..1000 {
+            let time_ns = rng.below(300);
+            coming.push(time_ns, Action::call(Port::new(1), token));
+            sorted.push((time_ns, token));
+        }
+        sorted.sort_unstable();
+        for &(time_ns, token) in &sorted {
+            assert_eq!(coming.next_time_ns(), time_ns);
+            assert!(time_ns == 0 || coming.pop_until(time_ns - 1).is_none());
+            assert_eq!(coming.pop_until(time_ns).map(Action::token), Some(token));
+        }
+        assert_eq!(coming.next_time_ns(), Ns::MAX);
+    }
+}

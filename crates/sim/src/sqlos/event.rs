@@ -56,7 +56,6 @@ impl Sqlos {
     pub(super) fn on_set(&self, token: u32) {
         self.state().fire_scheduled(&self.kernel, token);
     }
-
 }
 
 /// Something that happens, once or again: the end of an I/O, a flush of the log, room in the pool. Any number of workers may

@@ -1,9 +1,9 @@
 //! What is known of workers, schedulers and events, and the check that no time is lost; the moves stand in `scheduler`.
 
+use super::coming::Coming;
 use super::latch::{LatchTable, Mode};
 use super::waits::{Account, WaitType};
 use super::{Config, Role};
-use super::coming::Coming;
 use crate::kernel::Ns;
 
 /// Nobody: the end of a queue, or a scheduler that is idle.

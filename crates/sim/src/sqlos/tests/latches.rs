@@ -115,7 +115,7 @@ fn a_latch_is_handed_over_through_the_runnable_queue() {
 
 #[test]
 fn a_page_in_io_is_held_by_the_io_and_waited_for_as_such() {
-    const READ_DONE: Port = Port::new(5);
+    const READ_DONE: Port = Port::new(6);
     let (os, log) = (Sqlos::new(small(2)), Log::default());
     let page = os.latch(7, LatchClass::PageIo);
     let mut machine = Machine::new(&os);

@@ -1,7 +1,7 @@
 use super::{Log, run, small};
 use crate::kernel::{Action, MS, Ns, Port, US};
 use crate::rng::Rng;
-use crate::sqlos::{Config, Machine, Notice, Role, Sqlos, WaitSum, WaitType, WorkerState};
+use crate::sqlos::{Config, Machine, Notice, Resource, Role, Sqlos, WaitSum, WaitType, WorkerState};
 
 /// A session that computes once, and notes when it was done.
 async fn burst(os: &Sqlos, log: &Log, name: &str, length_ns: Ns) {
@@ -214,6 +214,41 @@ fn an_io_that_no_worker_waits_for_calls_its_port_when_the_scheduler_notices_it()
     machine.spawn_session(burst(&os, &log, "burst", 5 * MS));
     run(&mut machine);
     log.assert(&[(4 * MS, "page 17 is written"), (5 * MS, "burst")]);
+}
+
+#[test]
+fn what_is_known_to_come_to_a_core_is_noticed_at_its_switch_and_by_an_idle_core_in_that_nanosecond() {
+    const WRITTEN: Port = Port::new(7);
+    let os = Sqlos::new(Config::new(1));
+    let log = Log::default();
+    let mut machine = Machine::new(&os);
+    machine.on(WRITTEN, |page| log.note(&os, format!("page {page}")));
+    for (page, done_ns) in [(1, 7 * MS), (2, MS), (3, 6 * MS)] {
+        os.arrive_at(done_ns, 0, Action::call(WRITTEN, page));
+    }
+    machine.spawn_session(async {
+        os.cpu(5 * MS).await;
+        os.sleep(10 * MS, WaitType::WaitFor).await;
+    });
+    run(&mut machine);
+    log.assert(&[(4 * MS, "page 2"), (6 * MS, "page 3"), (7 * MS, "page 1")]);
+}
+
+#[test]
+fn a_parked_worker_waits_for_what_it_says_until_somebody_calls_it() {
+    let os = Sqlos::new(Config::new(2));
+    let mut machine = Machine::new(&os);
+    let parked = machine.spawn_session(os.park(WaitType::PageIoLatchEx, Resource::Latch(17)));
+    let os = &os;
+    machine.spawn_session(async move {
+        os.cpu(30).await;
+        assert_eq!(os.waiting_tasks()[0].resource, Resource::Latch(17));
+        os.unpark(parked);
+        os.cpu(10).await;
+    });
+    assert_eq!(run(&mut machine), 40);
+    let wait = *os.books().sessions.of(WaitType::PageIoLatchEx);
+    assert_eq!((wait.count, wait.resource_ns, wait.signal_ns), (1, 30, 0));
 }
 
 /// Eight sessions a core that only compute: each yields at every quantum, and waits for seven others' quanta.
