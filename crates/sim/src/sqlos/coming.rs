@@ -1,41 +1,55 @@
 //! What is to come to one scheduler, and when: completions of I/O, and ends of sleep.
 
-use std::collections::VecDeque;
-
 use crate::kernel::{Action, Ns};
+
+/// Taken actions are swept out once there are so many, and no fewer than those to come.
+const SWEEP: usize = 64;
 
 /// Actions in the order of their times, and of their coming where times are equal.
 ///
 /// A sorted line and no heap: a scheduler has few of them, and most of those that come last are due last.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
-    line: VecDeque<(Ns, Action)>,
+    line: Vec<(Ns, Action)>,
+    /// How many of them, the first ones, have been taken.
+    taken: usize,
 }
 
 impl Coming {
     #[inline]
     pub(super) fn push(&mut self, time_ns: Ns, action: Action) {
-        if self.line.back().is_none_or(|last| last.0 <= time_ns) {
-            self.line.push_back((time_ns, action));
-        } else {
-            let place = self.line.partition_point(|other| other.0 <= time_ns);
-            self.line.insert(place, (time_ns, action));
+        self.line.push((time_ns, action));
+        let waiting = &mut self.line[self.taken..];
+        let mut place = waiting.len() - 1;
+        while place > 0 && waiting[place - 1].0 > time_ns {
+            waiting[place] = waiting[place - 1];
+            place -= 1;
         }
+        waiting[place] = (time_ns, action);
     }
 
     /// Takes out the first, if its time has come.
     #[inline]
     pub(super) fn pop_until(&mut self, now_ns: Ns) -> Option<Action> {
-        if self.next_time_ns() > now_ns {
+        let &(time_ns, action) = self.line.get(self.taken)?;
+        if time_ns > now_ns {
             return None;
         }
-        self.line.pop_front().map(|(_, action)| action)
+        self.taken += 1;
+        if self.taken == self.line.len() {
+            self.line.clear();
+            self.taken = 0;
+        } else if self.taken >= SWEEP && 2 * self.taken >= self.line.len() {
+            self.line.drain(..self.taken);
+            self.taken = 0;
+        }
+        Some(action)
     }
 
     /// When the first is due; [`Ns::MAX`] if there is none.
     #[inline]
     pub(super) fn next_time_ns(&self) -> Ns {
-        self.line.front().map_or(Ns::MAX, |first| first.0)
+        self.line.get(self.taken).map_or(Ns::MAX, |first| first.0)
     }
 }
 
