@@ -14,7 +14,7 @@
 //!   same with k = B). (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012.)
 
 use super::ftl::{Ftl, NONE, WritePoint};
-use super::victims::{ClosedBlocks, VictimPolicy};
+use super::victims::{Blocks, VictimPolicy};
 use crate::rng::Rng;
 
 /// How a drive grows old. Addresses 0 up to, but not including, `addresses` are those in use.
@@ -117,7 +117,7 @@ impl Ftl {
         rng.shuffle(&mut order);
         let mut logicals = order.into_iter();
         let pages = self.shape.pages_per_block;
-        self.closed = ClosedBlocks::new(self.shape.victim, self.shape.blocks, pages);
+        self.blocks = Blocks::new(self.shape.victim, self.shape.blocks, pages);
         self.points = [WritePoint::default(); 2];
         for (block, &count) in (0..).zip(counts) {
             let mut wanted = count;
@@ -131,8 +131,8 @@ impl Ftl {
                     wanted -= 1;
                 }
             }
-            self.valid[block as usize] = u16::try_from(count).expect("a block has at most 32768 pages");
-            self.closed.push(block, count);
+            self.blocks.gain_pages(block, count);
+            self.blocks.push(block);
         }
         self.mapped = addresses;
         let first_free = u32::try_from(counts.len()).expect("blocks are counted in 32 bits");

@@ -8,9 +8,9 @@
 //! makes no difference. With some pages hotter than others, pages that survived a cleaning are kept apart from fresh
 //! ones, which are likelier to die soon, and that saves copies.
 //!
-//! Memory: 4 bytes a flash page, 4 bytes a logical page, and about 18 bytes a block.
+//! Memory: 4 bytes a flash page, 4 bytes a logical page, and 16 to 20 bytes a block.
 
-use super::victims::{ClosedBlocks, VictimPolicy};
+use super::victims::{Blocks, VictimPolicy};
 use serde::{Deserialize, Serialize};
 
 /// Stands in a map for "nothing here".
@@ -18,9 +18,6 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Blocks that can never hold the host's data: two write points, one free block for each, and one that is being cleaned.
 pub const UNUSABLE_BLOCKS: u32 = 5;
-
-/// Free blocks below which the host may not open one: cleaning needs the last one to copy into.
-const FREE_BLOCKS_FOR_HOST: usize = 2;
 
 /// Where the host's pages and the cleaning's copies go.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -144,6 +141,13 @@ pub(super) struct WritePoint {
     pub(super) end: u32,
 }
 
+impl WritePoint {
+    /// How many pages can be written to the open block.
+    fn room(self) -> usize {
+        (self.end - self.next) as usize
+    }
+}
+
 /// Pages that are looked up together.
 const GROUP: usize = 32;
 
@@ -161,14 +165,14 @@ pub struct Ftl {
     /// For each flash page the logical page that was last written to it, or `NONE`. It holds that page still if `flash_of`
     /// says so too: a page that becomes invalid is not marked here, as that would be a far place in memory for each write.
     pub(super) logical_of: Vec<u32>,
-    /// For each block its number of valid pages.
-    pub(super) valid: Vec<u16>,
     /// Erased blocks; the last one is used first.
     pub(super) free: Vec<u32>,
-    pub(super) closed: ClosedBlocks,
+    pub(super) blocks: Blocks,
     pub(super) points: [WritePoint; 2],
     pub(super) mapped: u32,
     pub(super) counters: FtlCounters,
+    /// How many of the next blocks to clean were looked at ahead; a matter of speed alone.
+    looked_at: usize,
 }
 
 impl Ftl {
@@ -184,12 +188,12 @@ impl Ftl {
             cleaning_point: usize::from(shape.streams == Streams::Separate),
             flash_of: vec![NONE; shape.logical_pages as usize],
             logical_of: vec![NONE; shape.flash_pages() as usize],
-            valid: vec![0; shape.blocks as usize],
             free: (0..shape.blocks).rev().collect(),
-            closed: ClosedBlocks::new(shape.victim, shape.blocks, shape.pages_per_block),
+            blocks: Blocks::new(shape.victim, shape.blocks, shape.pages_per_block),
             points: [WritePoint::default(); 2],
             mapped: 0,
             counters: FtlCounters::default(),
+            looked_at: 0,
         })
     }
 
@@ -272,7 +276,7 @@ impl Ftl {
             self.invalidate(old);
         }
         self.counters.host_pages += 1;
-        if self.points[HOST].next == self.points[HOST].end {
+        if self.points[HOST].room() == 0 {
             // Its old place is invalid, and must not look valid to a cleaning that comes before it has a new one.
             self.flash_of[logical as usize] = NONE;
             self.make_room(observer);
@@ -282,18 +286,47 @@ impl Ftl {
 
     /// Writes the same pages as as many calls of [`Ftl::write`], in the same order; faster on a large drive.
     ///
-    /// Reading the map for a few pages ahead lets the processor fetch them from memory side by side.
+    /// It takes each step for a run of pages before the next step: then the processor fetches the far places in memory
+    /// that a step needs side by side.
     pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
-        for group in logicals.chunks(GROUP) {
-            self.look_ahead(group.iter().copied());
-            for &logical in group {
-                self.write(logical, observer);
+        let mut rest = logicals;
+        while let Some((&first, others)) = rest.split_first() {
+            let room = self.points[HOST].room().min(GROUP);
+            if room == 0 {
+                self.write(first, observer);
+                rest = others;
+            } else {
+                let (run, later) = rest.split_at(rest.len().min(room));
+                self.write_run(run);
+                rest = later;
             }
         }
     }
 
+    /// Writes at most [`GROUP`] pages, for which there is room in the host's open block.
+    fn write_run(&mut self, run: &[u32]) {
+        let first = self.points[HOST].next;
+        let mut places = [NONE; GROUP];
+        let olds = &mut places[..run.len()];
+        for ((to, old), &logical) in (first..).zip(&mut *olds).zip(run) {
+            *old = std::mem::replace(&mut self.flash_of[logical as usize], to);
+        }
+        self.logical_of[first as usize..][..run.len()].copy_from_slice(run);
+        self.touch_blocks(olds);
+        self.fill_up(HOST, run.len()); // before anything is invalidated: a page may be in the run twice
+        for &old in &*olds {
+            if old == NONE {
+                self.mapped += 1;
+            } else {
+                self.invalidate(old);
+            }
+        }
+        self.counters.host_pages += run.len() as u64;
+        self.close_if_full(HOST);
+    }
+
     /// Reads what writing these pages (the first [`GROUP`] of them) will change, so that it is in the processor's cache by
-    /// then. One step for all pages, then the next: so each step's reads are under way at once.
+    /// then. One step for all pages, then the next, as [`Ftl::write_all`] does.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
         let mut places = [NONE; GROUP];
         let mut count = 0;
@@ -301,18 +334,15 @@ impl Ftl {
             *place = self.flash_of[logical as usize];
             count += 1;
         }
-        let flashes = &places[..count];
-        let mut ahead = 0;
-        for &flash in flashes {
-            let block = (flash >> self.shift) as usize;
-            if let Some(valid) = self.valid.get(block) {
-                ahead ^= u32::from(*valid) ^ self.closed.touch_place(block);
-            }
-        }
-        for &flash in flashes {
-            ahead ^= self.closed.touch_ring((flash >> self.shift) as usize);
-        }
-        std::hint::black_box(ahead); // or the compiler would leave out what nobody uses
+        self.touch_blocks(&places[..count]);
+    }
+
+    /// Reads what is known of the blocks of these flash pages, if they are any.
+    #[inline]
+    fn touch_blocks(&self, flashes: &[u32]) {
+        let blocks = flashes.iter().map(|flash| flash >> self.shift);
+        let touched = blocks.fold(0, |touched, block| touched ^ self.blocks.touch(block));
+        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
     }
 
     /// Frees a logical page; returns whether it held data.
@@ -330,89 +360,55 @@ impl Ftl {
         true
     }
 
-    /// How many pages cleaning the next victim would copy; nothing if no block is closed.
-    #[must_use]
-    pub fn next_victim_valid(&self) -> Option<u32> {
-        self.closed.front().map(|block| u32::from(self.valid[block as usize]))
-    }
-
-    /// Cleans one block; returns how many pages were copied, or nothing if no block is closed.
-    pub fn clean(&mut self, observer: &mut impl Observer) -> Option<u32> {
-        let valid = &self.valid;
-        let victim = self.closed.pop(|block| u32::from(valid[block as usize]))?;
-        let first = victim << self.shift;
-        let mut left = u32::from(self.valid[victim as usize]);
-        let moved = left;
-        if left > 0 {
-            self.touch_copies(first);
-        }
-        let mut from = first;
-        while left > 0 {
-            if let Some(logical) = self.held_by(from) {
-                let to = self.append(self.cleaning_point, logical);
-                observer.moved(from, to);
-                left -= 1;
-            }
-            from += 1;
-        }
-        self.valid[victim as usize] = 0;
-        self.free.push(victim);
-        self.counters.moved_pages += u64::from(moved);
-        self.counters.erased_blocks += 1;
-        observer.erased(victim);
-        Some(moved)
-    }
-
-    /// Reads the places in the map that copying a block will change, side by side: they lie all over it.
-    fn touch_copies(&self, first: u32) {
-        let pages = first as usize..(first + self.shape.pages_per_block) as usize;
-        let touched = self.logical_of[pages].iter().fold(0, |touched, &logical| {
-            touched ^ self.flash_of.get(logical as usize).copied().unwrap_or(0)
-        });
-        std::hint::black_box(touched);
-    }
-
-    /// Cleans until the host may open a block, if it still needs one.
-    #[cold]
-    fn make_room(&mut self, observer: &mut impl Observer) {
-        while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].next == self.points[HOST].end {
-            self.clean(observer)
-                .expect("a drive short of free blocks has closed ones");
-        }
-    }
-
     #[inline(always)]
     fn invalidate(&mut self, flash: u32) {
-        let block = flash >> self.shift;
-        let valid = &mut self.valid[block as usize];
-        self.closed.lose_page(block, u32::from(*valid));
-        *valid -= 1;
+        self.blocks.lose_page(flash >> self.shift);
     }
 
     /// Puts a logical page at a write point, and closes the block if that filled it.
     #[inline]
     fn append(&mut self, point: usize, logical: u32) -> u32 {
-        let mut here = self.points[point];
+        let flash = self.open(point).next;
+        self.logical_of[flash as usize] = logical;
+        self.flash_of[logical as usize] = flash;
+        self.fill_up(point, 1);
+        self.close_if_full(point);
+        flash
+    }
+
+    /// A write point, with a block open.
+    #[inline]
+    fn open(&mut self, point: usize) -> WritePoint {
+        let here = &mut self.points[point];
         if here.next == here.end {
             let block = self.free.pop().expect("a block is kept free for every write point");
             here.next = block << self.shift;
             here.end = here.next + self.shape.pages_per_block;
         }
-        let flash = here.next;
-        let block = flash >> self.shift;
-        here.next += 1;
-        self.points[point] = here;
-        self.logical_of[flash as usize] = logical;
-        self.flash_of[logical as usize] = flash;
-        self.valid[block as usize] += 1;
+        *here
+    }
+
+    /// Counts pages that were put at a write point, which has room for them.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a block has at most 32768 pages")]
+    fn fill_up(&mut self, point: usize, pages: usize) {
+        let here = &mut self.points[point];
+        self.blocks.gain_pages(here.next >> self.shift, pages as u32);
+        here.next += pages as u32;
+    }
+
+    /// Closes the block of a write point that was just written to, if that filled it.
+    #[inline]
+    fn close_if_full(&mut self, point: usize) {
+        let here = self.points[point];
         if here.next == here.end {
-            self.closed.push(block, u32::from(self.valid[block as usize]));
+            self.blocks.push((here.end - 1) >> self.shift);
         }
-        flash
     }
 }
 
 mod audit;
+mod cleaning;
 
 #[cfg(test)]
 mod tests;

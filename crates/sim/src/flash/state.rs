@@ -162,8 +162,8 @@ impl Ftl {
         out.shorts(self.points.iter().flat_map(|point| [point.next, point.end]));
         out.short(self.free_blocks());
         out.shorts(self.free.iter().copied());
-        out.short(self.closed.len());
-        out.shorts(self.closed.in_order());
+        out.short(self.blocks.len());
+        out.shorts(self.blocks.in_order());
         out.shorts((0..self.shape.flash_pages()).map(|flash| self.held_by(flash).unwrap_or(NONE)));
         out.finish()
     }
@@ -199,7 +199,7 @@ impl Ftl {
     /// Works out, from what each flash page holds, all that follows from it.
     fn take_up(&mut self, logical_of: Vec<u32>, closed: &[u32]) -> Result<(), StateError> {
         self.logical_of = logical_of;
-        let pages = self.shape.pages_per_block as usize;
+        let pages = self.shape.pages_per_block;
         for (flash, &logical) in (0..).zip(&self.logical_of) {
             if logical == NONE {
                 continue;
@@ -211,14 +211,14 @@ impl Ftl {
             };
             *entry = flash;
             self.mapped += 1;
-            self.valid[flash as usize / pages] += 1;
+            self.blocks.gain_pages(flash / pages, 1);
         }
-        let mut seen = vec![false; self.valid.len()];
+        let mut seen = vec![false; self.shape.blocks as usize];
         for &block in closed {
             if std::mem::replace(&mut seen[block as usize], true) {
                 return Err(StateError::Impossible(format!("block {block} is closed twice")));
             }
-            self.closed.push(block, u32::from(self.valid[block as usize]));
+            self.blocks.push(block);
         }
         Ok(())
     }

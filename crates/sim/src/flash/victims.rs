@@ -1,10 +1,10 @@
-//! Closed blocks, in the order in which they will be cleaned.
+//! How many valid pages each block has, and the order in which closed blocks will be cleaned.
 //!
-//! All of them stand in one ring. Under FIFO they stand in the order in which they were closed. Under greedy they stand
+//! Closed blocks stand in one ring. Under FIFO they stand in the order in which they were closed. Under greedy they stand
 //! sorted by their number of valid pages, and `starts` says where each number begins: a block that loses a page changes
 //! places with the first block of its own number, and that number begins one place later. This is the bucket array of
 //! V. Batagelj and M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003: constant time, no links
-//! to follow, 4 bytes a block for its place and 4 to 8 for the ring.
+//! to follow, 8 bytes a block for its count and place and 4 to 8 for the ring.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,40 +21,65 @@ pub enum VictimPolicy {
 /// The place of a block that is not closed.
 const NOWHERE: u32 = u32::MAX;
 
-/// The closed blocks of one drive.
+/// What is known of a block, side by side: a write to its pages goes to one far place in memory, not to two.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    valid: u32,
+    /// Its index in the ring, or `NOWHERE`. Always the latter under FIFO, which never moves a block.
+    place: u32,
+}
+
+const EMPTY: Block = Block {
+    valid: 0,
+    place: NOWHERE,
+};
+
+/// The blocks of one drive, erased, open and closed.
 #[derive(Clone, Debug)]
-pub(super) struct ClosedBlocks {
+pub(super) struct Blocks {
     policy: VictimPolicy,
+    each: Vec<Block>,
     /// A power of two of places; those in use run from `starts[0]` up to the last of `starts`, both taken modulo the size.
     ring: Vec<u32>,
-    /// For each block its index in `ring`, or `NOWHERE`. Empty under FIFO, which never moves a block.
-    places: Vec<u32>,
     /// `starts[v]`: how many places, since the beginning of time and modulo 2^32, lie before the blocks with `v` valid pages.
     starts: Vec<u32>,
 }
 
-impl ClosedBlocks {
+impl Blocks {
     pub(super) fn new(policy: VictimPolicy, blocks: u32, pages_per_block: u32) -> Self {
-        let (places, boundaries) = match policy {
-            VictimPolicy::Greedy => (vec![NOWHERE; blocks as usize], pages_per_block as usize + 2),
-            VictimPolicy::Fifo => (Vec::new(), 2),
+        let boundaries = match policy {
+            VictimPolicy::Greedy => pages_per_block as usize + 2,
+            VictimPolicy::Fifo => 2,
         };
         Self {
             policy,
+            each: vec![EMPTY; blocks as usize],
             ring: vec![NOWHERE; (blocks as usize).next_power_of_two()],
-            places,
             starts: vec![0; boundaries],
         }
     }
 
-    /// Adds a block that was just closed, with `valid` valid pages.
-    pub(super) fn push(&mut self, block: u32, valid: u32) {
+    /// How many valid pages a block has.
+    #[inline]
+    pub(super) fn valid(&self, block: u32) -> u32 {
+        self.each[block as usize].valid
+    }
+
+    /// Counts pages that were written to a block.
+    #[inline]
+    pub(super) fn gain_pages(&mut self, block: u32, pages: u32) {
+        self.each[block as usize].valid += pages;
+    }
+
+    /// Adds a block that was just closed.
+    pub(super) fn push(&mut self, block: u32) {
+        let valid = self.valid(block);
         let tail = self.tail();
         *self.starts.last_mut().expect("never empty") = tail.wrapping_add(1);
         let index = self.index(tail);
         self.ring[index] = block;
         if self.policy == VictimPolicy::Greedy {
-            self.places[block as usize] = as_place(index);
+            self.each[block as usize].place = as_place(index);
             let fullest = as_place(self.starts.len()) - 2;
             for count in (valid + 1..=fullest).rev() {
                 self.swap_down(block, count);
@@ -62,20 +87,18 @@ impl ClosedBlocks {
         }
     }
 
-    /// Takes out the next block to clean; `valid_of` says how many valid pages a block has.
-    pub(super) fn pop(&mut self, valid_of: impl Fn(u32) -> u32) -> Option<u32> {
+    /// Takes out the next block to clean, which then counts as empty; also says how many valid pages it had.
+    pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
         let block = self.front()?;
+        let Block { valid, .. } = std::mem::replace(&mut self.each[block as usize], EMPTY);
         let lowest = match self.policy {
-            VictimPolicy::Greedy => {
-                self.places[block as usize] = NOWHERE;
-                valid_of(block) as usize
-            }
+            VictimPolicy::Greedy => valid as usize,
             VictimPolicy::Fifo => 0,
         };
         for start in &mut self.starts[..=lowest] {
             *start = start.wrapping_add(1);
         }
-        Some(block)
+        Some((block, valid))
     }
 
     /// The next block to clean.
@@ -83,29 +106,25 @@ impl ClosedBlocks {
         (self.starts[0] != self.tail()).then(|| self.ring[self.index(self.starts[0])])
     }
 
-    /// Says that a block, closed or not, is about to have one valid page fewer than `valid`.
-    #[inline]
-    pub(super) fn lose_page(&mut self, block: u32, valid: u32) {
-        if self.policy == VictimPolicy::Greedy && self.places[block as usize] != NOWHERE {
-            self.swap_down(block, valid);
+    /// Counts a page of a block, closed or not, that is no longer valid.
+    #[inline(always)]
+    pub(super) fn lose_page(&mut self, block: u32) {
+        let Block { valid, place } = &mut self.each[block as usize];
+        let had = *valid;
+        *valid -= 1;
+        if *place != NOWHERE {
+            self.swap_down(block, had);
         }
     }
 
-    /// Reads where a block stands, so that it is in the processor's cache when it loses a page.
+    /// Reads what is known of a block, if there is such a one, so that it is in the processor's cache.
     #[inline]
-    pub(super) fn touch_place(&self, block: usize) -> u32 {
-        self.places.get(block).copied().unwrap_or(NOWHERE)
-    }
-
-    /// Reads what stands there, likewise.
-    #[inline]
-    pub(super) fn touch_ring(&self, block: usize) -> u32 {
-        let place = self.touch_place(block);
-        self.ring.get(place as usize).copied().unwrap_or(NOWHERE)
+    pub(super) fn touch(&self, block: u32) -> u32 {
+        self.each.get(block as usize).map_or(0, |block| block.valid)
     }
 
     /// All closed blocks, next victim first.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = u32> + Clone {
         let head = self.starts[0];
         (0..self.len()).map(move |step| self.ring[self.index(head.wrapping_add(step))])
     }
@@ -120,12 +139,12 @@ impl ClosedBlocks {
         let start = self.starts[count as usize];
         self.starts[count as usize] = start.wrapping_add(1);
         let first = self.index(start);
-        let place = self.places[block as usize];
+        let place = self.each[block as usize].place;
         let other = self.ring[first];
         self.ring[place as usize] = other;
-        self.places[other as usize] = place;
+        self.each[other as usize].place = place;
         self.ring[first] = block;
-        self.places[block as usize] = as_place(first);
+        self.each[block as usize].place = as_place(first);
     }
 
     fn tail(&self) -> u32 {

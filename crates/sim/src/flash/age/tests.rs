@@ -34,8 +34,8 @@ fn next_write_amplification(ftl: &mut Ftl, addresses: u32) -> f64 {
 /// How many blocks have each number of valid pages.
 fn spread(ftl: &Ftl) -> Vec<f64> {
     let mut blocks_with = vec![0.0; 33];
-    for &valid in &ftl.valid {
-        blocks_with[usize::from(valid)] += 1.0;
+    for block in 0..ftl.shape.blocks {
+        blocks_with[ftl.blocks.valid(block) as usize] += 1.0;
     }
     blocks_with
 }

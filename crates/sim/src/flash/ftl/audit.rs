@@ -49,7 +49,7 @@ impl Ftl {
             .free
             .iter()
             .copied()
-            .chain(self.closed.in_order())
+            .chain(self.blocks.in_order())
             .chain(open_blocks)
         {
             seen[block as usize] += 1;
@@ -57,14 +57,15 @@ impl Ftl {
         if let Some(block) = seen.iter().position(|&times| times != 1) {
             return Err(format!("block {block} stands in {} places instead of one", seen[block]));
         }
-        for (block, &counted) in (0..).zip(&self.valid) {
+        for block in 0..self.shape.blocks {
+            let counted = self.blocks.valid(block);
             let first = block << self.shift;
             let valid = self.count_held(first..first + self.shape.pages_per_block);
-            if valid != u32::from(counted) {
+            if valid != counted {
                 return Err(format!("block {block} has {valid} valid pages, counted as {counted}"));
             }
         }
-        if let Some(block) = self.free.iter().find(|&&block| self.valid[block as usize] > 0) {
+        if let Some(block) = self.free.iter().find(|&&block| self.blocks.valid(block) > 0) {
             return Err(format!("free block {block} holds valid pages"));
         }
         for point in open {
@@ -75,7 +76,7 @@ impl Ftl {
                 ));
             }
         }
-        let counts = self.closed.in_order().map(|block| self.valid[block as usize]);
+        let counts = self.blocks.in_order().map(|block| self.blocks.valid(block));
         if self.shape.victim == VictimPolicy::Greedy && !counts.is_sorted() {
             return Err("closed blocks are not in the order of their valid pages".to_owned());
         }

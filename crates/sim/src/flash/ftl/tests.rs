@@ -164,13 +164,22 @@ fn writing_many_pages_at_once_is_the_same_as_one_by_one() {
     let pages: Vec<u32> = (0..5000)
         .map(|_| u32::try_from(rng.below(700)).expect("a page"))
         .collect();
-    let mut one_by_one = Ftl::new(shape(64, 16, 700)).expect("a good shape");
-    let mut at_once = one_by_one.clone();
-    for &page in &pages {
-        one_by_one.write(page, &mut ());
+    for victim in [VictimPolicy::Greedy, VictimPolicy::Fifo] {
+        for streams in [Streams::Separate, Streams::Shared] {
+            let mut one_by_one = Ftl::new(Shape {
+                victim,
+                streams,
+                ..shape(64, 16, 700)
+            })
+            .expect("a good shape");
+            let mut at_once = one_by_one.clone();
+            for &page in &pages {
+                one_by_one.write(page, &mut ());
+            }
+            at_once.write_all(&pages, &mut ());
+            assert_eq!(at_once.save(), one_by_one.save(), "{victim:?}, {streams:?}");
+        }
     }
-    at_once.write_all(&pages, &mut ());
-    assert_eq!(at_once.save(), one_by_one.save());
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Winning blocks back: copying what is still valid in them, and erasing them.
+//!
+//! What copies change lies all over the map of logical pages, which at life size is far larger than the processor's caches.
+//! So this is read at once for all blocks that are likely to be cleaned next, as the processor then fetches it side by side.
+
+use super::{Ftl, HOST, Observer};
+
+/// Free blocks below which the host may not open one: cleaning needs the last one to copy into.
+const FREE_BLOCKS_FOR_HOST: usize = 2;
+
+/// Pages that are copied together.
+const GROUP: usize = 64;
+
+/// Pages of blocks about to be cleaned that are looked up together, at most; those of one block at least.
+const GROUP_AHEAD: u32 = 1024;
+
+/// Entries of a map in a line of the processor's cache.
+const LINE: usize = 16;
+
+/// A valid page of a block that is cleaned.
+#[derive(Clone, Copy, Default)]
+struct Valid {
+    flash: u32,
+    logical: u32,
+}
+
+impl Ftl {
+    /// How many pages cleaning the next victim would copy; nothing if no block is closed.
+    #[must_use]
+    pub fn next_victim_valid(&self) -> Option<u32> {
+        self.blocks.front().map(|block| self.blocks.valid(block))
+    }
+
+    /// Cleans until the host may open a block, if it still needs one.
+    #[cold]
+    pub(super) fn make_room(&mut self, observer: &mut impl Observer) {
+        if self.free.len() < FREE_BLOCKS_FOR_HOST {
+            self.looked_at = 0; // the host wrote since then, and other blocks may be next
+        }
+        while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].room() == 0 {
+            self.clean(observer)
+                .expect("a drive short of free blocks has closed ones");
+        }
+    }
+
+    /// Cleans one block; returns how many pages were copied, or nothing if no block is closed.
+    pub fn clean(&mut self, observer: &mut impl Observer) -> Option<u32> {
+        if self.looked_at == 0 {
+            self.looked_at = self.look_at_victims();
+        }
+        let (victim, moved) = self.blocks.pop()?;
+        self.looked_at -= 1;
+        if moved > 0 {
+            self.copy_valid(victim, observer);
+        }
+        self.free.push(victim);
+        self.counters.moved_pages += u64::from(moved);
+        self.counters.erased_blocks += 1;
+        observer.erased(victim);
+        Some(moved)
+    }
+
+    /// Reads what cleaning will change until it has won as many pages as a block has; returns how many blocks that takes.
+    fn look_at_victims(&self) -> usize {
+        let pages = self.shape.pages_per_block;
+        let at_most = (GROUP_AHEAD / pages).max(1) as usize;
+        let mut won = 0;
+        let victims = self.blocks.in_order().take(at_most).take_while(move |&block| {
+            let enough = won >= pages;
+            won += pages - self.blocks.valid(block);
+            !enough
+        });
+        let written_to = |block: u32| &self.logical_of[(block << self.shift) as usize..][..pages as usize];
+        let count = victims.clone().count();
+        let to_copy = victims.filter(|&block| self.blocks.valid(block) > 0);
+        let mut touched = 0;
+        for block in to_copy.clone() {
+            for line in written_to(block).chunks(LINE) {
+                touched ^= line[0];
+            }
+        }
+        for block in to_copy {
+            for &logical in written_to(block) {
+                touched ^= self.flash_of.get(logical as usize).copied().unwrap_or(0);
+            }
+        }
+        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+        count
+    }
+
+    /// Copies the valid pages of a block.
+    fn copy_valid(&mut self, block: u32, observer: &mut impl Observer) {
+        let mut valid = [Valid::default(); GROUP];
+        let first = block << self.shift;
+        for flash in (first..first + self.shape.pages_per_block).step_by(GROUP) {
+            let count = self.collect_valid(flash, &mut valid);
+            self.copy(&valid[..count], observer);
+        }
+    }
+
+    /// Finds the valid ones among flash pages from `first` on, as many as `valid` has room for or the block has; returns
+    /// how many there are.
+    fn collect_valid(&self, first: u32, valid: &mut [Valid; GROUP]) -> usize {
+        let pages = GROUP.min(self.shape.pages_per_block as usize);
+        let mut count = 0;
+        for (flash, &logical) in (first..).zip(&self.logical_of[first as usize..][..pages]) {
+            valid[count] = Valid { flash, logical };
+            // Counting instead of choosing: a processor can't guess which of them are valid.
+            count += usize::from(self.flash_of.get(logical as usize) == Some(&flash));
+        }
+        count
+    }
+
+    /// Puts pages at the cleaning's write point, in runs that end where its blocks do.
+    fn copy(&mut self, mut pages: &[Valid], observer: &mut impl Observer) {
+        let point = self.cleaning_point;
+        while !pages.is_empty() {
+            let here = self.open(point);
+            let (run, later) = pages.split_at(pages.len().min(here.room()));
+            let places = &mut self.logical_of[here.next as usize..][..run.len()];
+            for ((to, place), page) in (here.next..).zip(places).zip(run) {
+                *place = page.logical;
+                self.flash_of[page.logical as usize] = to;
+                observer.moved(page.flash, to);
+            }
+            self.fill_up(point, run.len());
+            self.close_if_full(point);
+            pages = later;
+        }
+    }
+}
