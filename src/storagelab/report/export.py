@@ -218,6 +218,11 @@ def _findings(findings: Findings) -> Json:
         "best": list(findings.best),
         "tied": list(findings.tied),
         "worst": findings.worst,
+        "loads": [
+            {"load": levels_of(one.load), "cells": list(one.cells), "verdict": one.verdict, "best": list(one.best),
+             "tied": list(one.tied), "fastest": one.fastest, "worst": one.worst}
+            for one in findings.loads
+        ],
         "comparisons": [_comparison(item) for item in findings.comparisons],
         "effects": [_effect(effect) for effect in findings.effects],
         "cautions": [
