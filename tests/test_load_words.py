@@ -106,6 +106,19 @@ def test_no_number_of_rows_or_fraction_of_reads_is_ever_said_to_be_best():
     assert {found.factor for found in findings.dependences if found.best} == {FILES}
 
 
+def test_what_the_verdicts_of_the_loads_say_is_not_said_again_as_a_dependence():
+    said = w.sentences(best_of({10: [4], 100: [4], 1000: [1]}))
+    assert not any("the best number of data files" in line for line in said)
+    batches = analysed(
+        {BATCH: [10, 100, 1000], FILES: [1, 4], LOG: ["a", "b"]},
+        lambda levels: 1.3 if (levels[FILES] == 4) == (levels[BATCH] == 10) else 1,
+    )
+    depends, never = [line for line in w.sentences(batches) if "the best number of data files" in line]
+    assert depends.startswith("With 10 rows per transaction 1 data file is fastest")
+    assert "log volume averaged" in depends
+    assert never.startswith("Over all loads together, whatever the log volume, 4 data files")
+
+
 def test_the_table_marks_the_best_of_each_load():
     findings = best_of({10: [4], 100: [4, 8], 1000: [1]})
     marks = {tuple(cell.levels.values()): w.verdict_mark(findings, cell.cell_id) for cell in findings.cells}

@@ -129,7 +129,7 @@ def _stake(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
         return ""
     most = max(told, key=lambda row: row.ratio.value)
     worst = cell_text(findings.cell(most.cell_id).levels)
-    return f"; {worst} took {change_estimate(most.ratio, compared.per(findings))}"
+    return f"; the dearest choice, {worst}, took {change_estimate(most.ratio, compared.per(findings))}"
 
 
 def _slowest_told(findings: Findings, load: LoadVerdict) -> Comparison | None:
