@@ -19,7 +19,7 @@ from builders import (
 from storagelab.analysis import analyse
 from storagelab.findings import Caution
 from storagelab.matrix import expand
-from storagelab.model import Check, ObserverCost, Run
+from storagelab.model import Check, Factor, Level, ObserverCost, Run
 from storagelab.waits import NO_EVENT, EventTicks
 
 FILES = {"layout.data_files": [1, 2, 4, 8]}
@@ -347,18 +347,24 @@ def test_volumes_on_one_device_are_named_together():
     assert caution.figures == {"volumes": "a, b", "device": "sda"}
 
 
-def test_layouts_under_different_loads_are_not_to_be_compared_across_them():
-    caution = only(mixed_doubts({"workload.read_fraction": [0, 0.5, 0.9], "layout.data_files": [1, 4]}))
-    assert (caution.kind, caution.severity, caution.cells) == ("different-loads", "note", ())
-    assert caution.figures == {"loads": 3, "lowest": 0.0, "highest": 0.9}
+def test_a_factor_that_sets_layout_and_load_at_once_makes_the_lighter_load_win():
+    levels = (
+        Level(value="few", sets={"layout.data_files": 1, "workload.read_fraction": 0}),
+        Level(value="many", sets={"layout.data_files": 8, "workload.read_fraction": 0.9}),
+    )
+    caution = only(mixed_doubts({"layout.log": ["a", "b"]}, Factor(name="both", levels=levels)))
+    assert (caution.kind, caution.severity, caution.cells) == ("different-loads", "caution", ())
+    assert caution.figures == {"factors": "both", "loads": 2}
 
 
-def test_one_layout_under_different_loads_is_a_question_of_its_own():
+def test_loads_that_are_a_factor_of_their_own_are_no_doubt():
     assert mixed_doubts({"workload.read_fraction": [0, 0.9]}) == ()
+    assert mixed_doubts({"workload.read_fraction": [0, 0.5, 0.9], "layout.data_files": [1, 4]}) == ()
 
 
-def mixed_doubts(factors) -> tuple[Caution, ...]:
+def mixed_doubts(factors, *more: Factor) -> tuple[Caution, ...]:
     experiment = make_experiment(factors)
+    experiment = experiment.model_copy(update={"factors": (*experiment.factors, *more)})
     base = {**experiment.base, "workload": {"kind": "mixed", "connections": 16, "rows_per_connection": 50_000}}
     experiment = experiment.model_copy(update={"base": base})
     plan = make_plan(experiment)

@@ -12,7 +12,7 @@ from builders import make_experiment, make_plan, make_runs, ten_seconds
 from storagelab.analysis import analyse
 from storagelab.findings import Findings
 from storagelab.model import Run
-from storagelab.report import arrange, charts, figure_data, palette
+from storagelab.report import arrange, charts, figure_data, palette, vega
 from storagelab.values import JsonValue
 from storagelab.waits import CountedWait, CountedWaits
 
@@ -47,6 +47,20 @@ def test_charts_become_png_and_svg_without_a_browser():
     svg = charts.to_svg(spec)
     assert svg.startswith("<svg")
     assert "completion time, s (measured)" in svg
+
+
+def test_a_chart_is_sent_the_columns_that_it_draws_alone_and_looks_the_same(monkeypatch):
+    findings, runs = story({FILES: [1, 2, 4], LOG: ["a", "b"]})
+    slim = charts.specs(findings, runs)
+    of_waits = {"x", "panel", "part", "low", "high", "share", "middle", "label", "ink", "tip"}
+    assert set(slim["waits"]["data"]["values"][0]) == of_waits
+    assert not any("cell_id" in row for spec in slim.values() for row in spec["data"]["values"])
+    all_columns = {name for drawn in charts.figures(findings, runs) for name in (*drawn.data.rows[0], "slot", "kind")}
+    monkeypatch.setattr(vega, "_columns", lambda _spec: {*all_columns, "elapsed_s"})
+    whole = charts.specs(findings, runs)
+    assert any("cell_id" in row for spec in whole.values() for row in spec["data"]["values"])
+    for name, spec in slim.items():
+        assert charts.to_svg(whole[name]) == charts.to_svg(spec), name
 
 
 def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():

@@ -5,6 +5,35 @@ from __future__ import annotations
 import pytest
 from spec_texts import factor, planned, refusal
 
+from storagelab.factors import is_load, sets_load
+from storagelab.model import Factor, Level
+
+# --- Loads and choices -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["connections", "read_fraction", "rows_per_transaction", "kind", "block_bytes"])
+def test_all_that_the_connections_do_is_the_load(name):
+    assert is_load(Factor(name=f"workload.{name}", levels=(Level(value=1, sets={f"workload.{name}": 1}),)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["layout.data_files", "drives.ssd.format", "server.cores", "target.settings.x", "between_runs.pause_s"],
+)
+def test_whatever_else_a_spec_has_can_be_chosen(path):
+    assert not is_load(Factor(name=path, levels=(Level(value=1, sets={path: 1}),)))
+
+
+def test_labels_are_a_load_if_they_set_nothing_else():
+    idle = Level(value="as it stands", sets={})
+    reads = Level(value="half reads", sets={"workload.kind": "mixed", "workload.read_fraction": 0.5})
+    both = Level(value="reads and files", sets={"workload.read_fraction": 0.5, "layout.data_files": 4})
+    assert is_load(Factor(name="mix", levels=(idle, reads)))
+    assert not is_load(Factor(name="mix", levels=(reads, both)))
+    assert sets_load(Factor(name="mix", levels=(idle, both)))
+    assert not is_load(Factor(name="twin", levels=(idle,)))
+
+
 # --- Factors ---------------------------------------------------------------------------------------------------------
 
 

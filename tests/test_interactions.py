@@ -14,8 +14,9 @@ from storagelab.findings import Dependence, Findings
 from storagelab.model import Plan, Run
 from storagelab.values import JsonValue
 
-FILES, LOG, ROWS, COMPRESSION = (
+FILES, LOG, ROWS, COMPRESSION, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "target.settings.wal_compression",
+    "workload.connections",
 )  # fmt: skip
 Slower = Callable[[dict[str, JsonValue]], float]
 
@@ -167,3 +168,21 @@ def test_pairs_of_very_many_levels_are_left_out():
     findings = findings_of({FILES: list(range(1, 42)), ROWS: list(range(1, 12))}, lambda at: 0.0, repetitions=2)
     assert findings.dependences == ()
     assert findings.speed_ups == ()
+
+
+def test_of_a_load_no_level_is_best_and_layouts_are_what_depends_on_it():
+    factors = {ROWS: [4, 8, 16, 32, 64], LOG: ["a", "b"]}
+    findings = findings_of(factors, lambda levels: 1.0 if levels[LOG] == "b" and levels[ROWS] == 4 else 0.0)
+    (found,) = findings.dependences
+    assert (found.factor, found.within) == (LOG, ROWS)
+    assert found.best[0].levels == ("a",)
+
+
+def test_of_two_loads_it_is_told_how_the_cost_of_one_depends_on_the_other():
+    factors = {ROWS: [4, 8, 16], CONNECTIONS: [1, 2]}
+    findings = findings_of(factors, lambda levels: 1.0 if levels == {ROWS: 16, CONNECTIONS: 2} else 0.0)
+    (found,) = findings.dependences
+    assert (found.best, found.cost, found.in_common, found.differs) == ((), None, (), False)
+    assert found.change is not None
+    assert found.change.high.value == pytest.approx(2, rel=0.05)
+    assert findings_of(factors, lambda _: 0.0).dependences == ()

@@ -13,7 +13,7 @@ from storagelab.errors import SpecError
 from storagelab.matrix import expand
 from storagelab.pool import run_all
 from storagelab.report import charts, render
-from storagelab.report.wording import sentences
+from storagelab.report.wording import headline, sentences
 from storagelab.spec import parse
 from storagelab.store import Store
 from storagelab.targets import Site
@@ -86,9 +86,9 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
     experiment, plan, runs = made
     findings = analyse(experiment, plan, runs)
     assert findings.compared == "time-per-request"
-    assert findings.verdict in ("winner", "best-set")
-    assert findings.cell(findings.best[0]).levels["workload.operation"] == "read"
-    said = " ".join(sentences(findings))
+    assert findings.verdict == "one-layout"
+    assert findings.cell(findings.fastest).levels["workload.operation"] == "read"
+    said = " ".join([headline(findings), *sentences(findings)])
     assert "IO/s" in said
     assert "rows" not in said
     page, table = render("html", experiment, plan, runs, findings), render("md", experiment, plan, runs, findings)

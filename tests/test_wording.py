@@ -364,7 +364,7 @@ FIGURES: dict[str, dict[str, str | int | float]] = {
     "durability-off": {"setting": "fsync", "value": "off"},
     "shared-device": {"volumes": "a, b", "device": "nvme0n1"},
     "allocation-latches": {"major": 15},
-    "different-loads": {"loads": 3, "lowest": 0.0, "highest": 0.9},
+    "different-loads": {"factors": "storage", "loads": 3},
 }
 NAMED = {
     "failed-runs": ["3 runs failed", "20", "the disk is full", "storagelab run --again", "give it a new name"],
@@ -386,7 +386,7 @@ NAMED = {
     "durability-off": ["With fsync = off nothing is forced to the disk", "turn it on"],
     "shared-device": ["Volumes a, b", "nvme0n1", "a drive of its own"],
     "allocation-latches": ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
-    "different-loads": ["3 different loads", "with 0 % to 90 % of reads", "the least to do", "all else the same"],
+    "different-loads": ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
 }
 
 

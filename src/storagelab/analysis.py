@@ -7,22 +7,20 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from storagelab import drive_states, interactions, stats
+from storagelab import drive_states, interactions, stats, verdicts
 from storagelab.cautions import Evidence, blocks_of, cautions_of
 from storagelab.findings import (
     CellSummary,
     Compared,
-    Comparison,
     Effect,
     Estimate,
     Findings,
     Point,
     Sample,
-    Verdict,
     WaitChange,
     WaitTrend,
 )
@@ -53,16 +51,12 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
     # What is simulated has no drift from one block to the next: its world is made anew for every run.
     blocks = (0,) * len(plan.cells) if provenance == "simulated" else blocks_of(plan)
     fitted = stats.fit(log_s, blocks)
-    fastest, worst = stats.fastest(fitted), _worst(fitted)
-    comparisons = _comparisons(plan, fitted, fastest, blocks)
-    verdict = _verdict(plan, comparisons, repeated=len(rounds) > 1)
-    ids = [cell.cell_id for cell in plan.cells]
-    tied = () if verdict == "too-few-runs" else tuple(row.cell_id for row in comparisons if not row.distinguishable)
-    best = () if verdict == "too-few-runs" or fastest is None else (ids[fastest], *tied)
+    judged = verdicts.judge(experiment.factors, plan, fitted, blocks)
     # Names of waits of different engines never meet, so there what is waited for is compared.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     compared_cells = tuple(_summaries(plan, runs, used, by_class=True)) if several_engines else summaries
-    extremes = None if fastest is None or worst is None else (compared_cells[fastest], compared_cells[worst])
+    by_id = {cell.cell_id: cell for cell in compared_cells}
+    extremes = None if judged.fastest is None or judged.worst is None else (by_id[judged.fastest], by_id[judged.worst])
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
@@ -70,13 +64,14 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         factors=experiment.factors,
         runs_planned=len(plan.runs),
         runs_stored=len({(run.cell_id, run.repetition) for run in runs}),
-        verdict=verdict,
-        best=best,
-        tied=tied,
-        worst=None if worst is None else ids[worst],
-        fastest=None if fastest is None else ids[fastest],
+        verdict=judged.verdict,
+        best=judged.best,
+        tied=judged.tied,
+        worst=judged.worst,
+        fastest=judged.fastest,
         cells=summaries,
-        comparisons=comparisons,
+        comparisons=judged.comparisons,
+        loads=judged.loads,
         effects=tuple(_effects(experiment.factors, plan.cells, fitted, blocks)),
         wait_changes=() if extremes is None else _wait_changes(*extremes),
         wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
@@ -201,68 +196,6 @@ def _log_s(
             share = 1 if compared == "elapsed" else max(measurement.rows, 1)
             log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The best set
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def _worst(fitted: stats.Fit) -> int | None:
-    there = ~np.isnan(fitted.cells)
-    return int(np.argmax(np.where(there, fitted.cells, -np.inf))) if there.sum() > 1 else None
-
-
-def _comparisons(plan: Plan, fitted: stats.Fit, best: int | None, blocks: Sequence[int]) -> tuple[Comparison, ...]:
-    """Every other cell against the best, or that of its own block, fastest first; none where nothing is measured."""
-    if best is None:
-        return ()
-    rows: list[Comparison] = []
-    for block in dict.fromkeys(blocks):
-        inside = [index for index, of_cell in enumerate(blocks) if of_cell == block]
-        first = best if best in inside else _fastest_of(fitted, inside)
-        if first is None:
-            continue
-        differences = stats.compare_with_best(fitted, first)
-        rows += [_comparison(plan, index, first, row) for index in inside if (row := differences[index]) is not None]
-        if first != best:
-            ratio = Estimate(value=math.exp(fitted.cells[first] - fitted.cells[best]))
-            rows.append(
-                Comparison(
-                    cell_id=plan.cells[first].cell_id, best_cell_id=plan.cells[best].cell_id, ratio=ratio,
-                    distinguishable=False, across_blocks=True,
-                )
-            )  # fmt: skip
-    return tuple(sorted(rows, key=lambda row: (row.ratio.value, row.cell_id)))
-
-
-def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) -> Comparison:
-    return Comparison(
-        cell_id=plan.cells[cell].cell_id,
-        best_cell_id=plan.cells[best].cell_id,
-        ratio=difference.ratio,
-        p_value=difference.p_value,
-        # With runs missing, the common rounds may say the opposite of all rounds: then it isn't slower for sure.
-        distinguishable=difference.distinguishable and difference.ratio.value > 1,
-    )
-
-
-def _fastest_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
-    log_s = np.full_like(fitted.log_s, np.nan)
-    log_s[cells] = fitted.log_s[cells]
-    return stats.fastest(replace(fitted, log_s=log_s))
-
-
-def _verdict(plan: Plan, comparisons: Sequence[Comparison], repeated: bool) -> Verdict:
-    if len(plan.cells) == 1:
-        return "single-cell"
-    tested = any(row.p_value is not None for row in comparisons)
-    if not tested and not (repeated and any(row.across_blocks for row in comparisons)):
-        return "too-few-runs"
-    slower = sum(row.distinguishable for row in comparisons)
-    if slower == 0:
-        return "indistinguishable"
-    return "winner" if slower == len(comparisons) else "best-set"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

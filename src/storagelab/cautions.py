@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storagelab import stats
+from storagelab.factors import is_load, sets_load
 from storagelab.findings import Caution, CautionKind, CellSummary
 from storagelab.model import Experiment, Measurement, Plan, Run
 from storagelab.waits import CountedWaits, SampledWaits
@@ -390,17 +391,21 @@ def allocation_latches(evidence: Evidence) -> Iterator[Caution]:
 
 
 def different_loads(evidence: Evidence) -> Iterator[Caution]:
-    """More than one load on more than one layout: which is fastest of all is then mostly which had the least to do.
+    """Cells that are held against each other do different work: a factor sets layout and load at once.
 
-    figures: loads, lowest, highest (of the fraction of reads; left out where that is not what differs).
+    Where factors are of the load alone, each load has its own verdict. figures: factors ("storage, drive"), loads.
     """
-    works = [cell.config.workload for cell in evidence.plan.cells]
-    loads = {(work.kind, work.read_fraction) for work in works if work.block_bytes is None}
-    if not 1 < len(loads) < len(works):
-        return
-    fractions = {work.read_fraction or 0.0 for work in works}
-    range_ = {"lowest": min(fractions), "highest": max(fractions)} if len(fractions) > 1 else {}
-    yield evidence.caution("different-loads", (), note=True, loads=len(loads), **range_)
+    factors = evidence.experiment.factors
+    own = [factor.name for factor in factors if is_load(factor)]
+    groups: dict[str, set[tuple[str, float | None]]] = defaultdict(set)
+    for cell in evidence.plan.cells:
+        work = cell.config.workload
+        if work.block_bytes is None:
+            groups[repr([cell.levels[name] for name in own])].add((work.kind, work.read_fraction))
+    loads = max(map(len, groups.values()), default=0)
+    if loads > 1:
+        both = [factor.name for factor in factors if factor.name not in own and sets_load(factor)]
+        yield evidence.caution("different-loads", (), factors=", ".join(both), loads=loads)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,9 @@ _CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
     "factors": "can't be varied by itself",
     "exclude": "says what is left out of the matrix, so it can't be varied in it",
 }
+_OF_THE_LOAD = ("workload",)
+"""Tables of the spec that say what the connections do; all others are of what one can choose: layout, drives, server.
+The one place that tells the two apart."""
 _QUOTES = 'A path is written in quotes, dots and all: "layout.data_files" = ...'
 
 
@@ -74,6 +77,24 @@ def _refuse_what_cannot_vary(name: str, place: Parts) -> None:
     if reason is not None:
         hint = "Write another spec for it, under a name of its own."
         raise SpecError(f"{name} {reason}", key=dotted(place), hint=hint)
+
+
+def is_load(factor: Factor) -> bool:
+    """Whether its levels are loads to be borne and not choices: all that they set is the workload.
+
+    A factor that sets both at once counts as a choice.
+    """
+    paths = {path for level in factor.levels for path in level.sets}
+    return bool(paths) and all(map(_of_the_load, paths))
+
+
+def sets_load(factor: Factor) -> bool:
+    """Whether any of its levels sets something of the load."""
+    return any(_of_the_load(path) for level in factor.levels for path in level.sets)
+
+
+def _of_the_load(path: str) -> bool:
+    return path.partition(".")[0] in _OF_THE_LOAD
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -80,8 +80,8 @@ class CellSummary(Frozen):
 class Comparison(Frozen):
     """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons.
 
-    In an experiment run in blocks, the best cell is that of its block. The best of a block stands against the best of
-    all `across_blocks`: untested, as a drift between blocks would look the same.
+    Of several loads the best cell is that of the same load. In an experiment run in blocks it is that of its block; the
+    best of a block stands against the best of all `across_blocks`: untested, as a drift between blocks would look the same.
     """
 
     cell_id: str
@@ -146,12 +146,13 @@ class Dependence(Frozen):
 
     `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
     hold together at 95 %. `cost` is the dearest mistake that is told apart from none, `change` the largest change of an
-    effect. `averaged` names the factors that are averaged over.
+    effect. `averaged` names the factors that are averaged over. Of a factor that is a load no level is best: then `best`
+    is empty, and what may depend is its effect.
     """
 
     factor: str
     within: str
-    best: tuple[BestLevels, ...]
+    best: tuple[BestLevels, ...] = ()
     cost: LevelCost | None = None
     change: EffectChange | None = None
     averaged: tuple[str, ...] = ()
@@ -165,6 +166,8 @@ class Dependence(Frozen):
     @property
     def in_common(self) -> tuple[JsonValue, ...]:
         """The levels that are among the best everywhere, by the order of the first."""
+        if not self.best:
+            return ()
         first, *rest = self.best
         return tuple(level for level in first.levels if all(repr(level) in map(repr, row.levels) for row in rest))
 
@@ -212,7 +215,21 @@ class WaitTrend(Frozen):
 
 
 Compared = Literal["elapsed", "time-per-row", "time-per-request"]
-Verdict = Literal["winner", "best-set", "indistinguishable", "too-few-runs", "single-cell"]
+Verdict = Literal["winner", "best-set", "indistinguishable", "by-load", "one-layout", "too-few-runs", "single-cell"]
+
+
+class LoadVerdict(Frozen):
+    """What is concluded of the layouts under one load, `load` = its factors' levels: the other fields are as those of
+    `Findings`, of its own `cells`."""
+
+    load: dict[str, JsonValue]
+    cells: tuple[str, ...]
+    verdict: Verdict
+    best: tuple[str, ...]
+    tied: tuple[str, ...]
+    fastest: str | None = None
+    worst: str | None = None
+
 
 CautionKind = Literal[
     "failed-runs",
@@ -255,6 +272,9 @@ class Findings(Frozen):
     verdict or not; they are what `wait_changes` compares.
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
     "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
+    Where the load is varied too, layouts are compared under each load by itself, and `loads` has a verdict for each:
+    "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends under the
+    load where these are furthest apart. "one-layout" = nothing but the load is varied, so there is nothing to choose.
     Cells of different blocks are never told apart: the best set then holds the best of each block.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
     for raw I/O, whose runs all last as long as they were told to.
@@ -278,6 +298,7 @@ class Findings(Frozen):
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[Caution, ...]
     compared: Compared = "elapsed"
+    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty where there is one load only")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"
@@ -290,3 +311,7 @@ class Findings(Frozen):
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    def load_of(self, cell_id: str) -> LoadVerdict | None:
+        """The load that a cell bore; None where all bore the same."""
+        return next((load for load in self.loads if cell_id in load.cells), None)

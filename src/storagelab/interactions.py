@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storagelab import stats
+from storagelab.factors import is_load
 from storagelab.findings import BestLevels, Dependence, Effect, EffectChange, Estimate, LevelCost
 from storagelab.model import Cell, Factor
 from storagelab.values import JsonValue
@@ -124,19 +125,22 @@ def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
 def dependences(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
 ) -> Iterator[Dependence]:
-    """One for each pair of factors that can be tested: of the axis within the other, or of the one with more levels."""
+    """One for each pair of factors that can be tested: of the axis within the other, or of the one with more levels.
+
+    A load is no choice: it is what the other depends on, and of two loads only effects are looked at.
+    """
     varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
     axis = axis_factor(varied)
     for pair in itertools.combinations(varied, 2):
-        factor, within = sorted(pair, key=lambda one: (one is not axis, -len(one.levels)))
+        factor, within = sorted(pair, key=lambda one: (is_load(one), one is not axis, -len(one.levels)))
         grid = _grid(factor, within, cells, fitted, blocks)
         if grid is not None and not grid.across and grid.fit.df >= 1:
-            best, cost = _best(grid)
-            if best:
+            best, cost = ((), None) if is_load(factor) else _best(grid)
+            change = _change(grid) if best or is_load(factor) else None
+            if best or change is not None:
                 yield Dependence(
-                    factor=factor.name, within=within.name, best=best, cost=cost, change=_change(grid),
-                    averaged=grid.averaged,
-                )  # fmt: skip
+                    factor=factor.name, within=within.name, best=best, cost=cost, change=change, averaged=grid.averaged
+                )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

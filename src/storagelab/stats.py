@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -239,19 +239,24 @@ def fastest(fitted: Fit) -> int | None:
     return int(np.argmin(np.where(eligible & (runs > 0), fitted.cells, np.inf))) if runs.any() else None
 
 
-def compare_with_best(fitted: Fit, best: int) -> list[Difference | None]:
+def compare_with_best(
+    fitted: Fit, best: int, among: Collection[int] | None = None, families: int = 1
+) -> list[Difference | None]:
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
     Intervals hold together at 95 %, over all cells and over the choice of the best (Tukey). That covers as well a best
-    cell for each block: within blocks cells are never further apart than over all of them.
+    cell for each block: within blocks cells are never further apart than over all of them. Where cells are compared in
+    several `families`, each with a best of its own, they hold together over all of these (Bonferroni); `among` are then
+    the cells of this one, and all others get None.
     """
-    cells = int((~np.isnan(fitted.cells)).sum())
+    among = range(len(fitted.cells)) if among is None else among
+    cells = int((~np.isnan(fitted.cells[sorted(among)])).sum())
     differences: list[Difference | None] = []
     for cell in range(len(fitted.cells)):
-        if cell == best or math.isnan(fitted.cells[cell]):
+        if cell == best or math.isnan(fitted.cells[cell]) or cell not in among:
             differences.append(None)
         else:
-            differences.append(_judge(fitted, [(cell, best)], fitted, (cell, best), _tukey(cells)))
+            differences.append(_judge(fitted, [(cell, best)], fitted, (cell, best), _tukey(cells, families)))
     return differences
 
 
@@ -288,11 +293,12 @@ class _Critical:
 
     kind: str
     count: int
+    families: int = 1
 
     def tail(self, t: float, df: float) -> float:
         if self.kind == "tukey" and self.count > 2:
-            return range_tail(t * math.sqrt(2), self.count, df)
-        times = 1 if self.kind == "tukey" else self.count
+            return min(1.0, range_tail(t * math.sqrt(2), self.count, df) * self.families)
+        times = self.families if self.kind == "tukey" else self.count
         return min(1.0, float(2 * special.stdtr(df, -t) * times))
 
     def point(self, df: float) -> float:
@@ -301,12 +307,12 @@ class _Critical:
     @property
     def caution(self) -> float:
         """What the level of a pair's own t test is divided by."""
-        things = self.count if self.kind == "tukey" else self.count + 1
+        things = self.count * self.families if self.kind == "tukey" else self.count + 1
         return float((things / 2) ** (1 / 6))
 
 
-def _tukey(cells: int) -> _Critical:
-    return _Critical("tukey", cells)
+def _tukey(cells: int, families: int) -> _Critical:
+    return _Critical("tukey", cells, families)
 
 
 def _bonferroni(comparisons: int) -> _Critical:
@@ -316,7 +322,7 @@ def _bonferroni(comparisons: int) -> _Critical:
 @lru_cache(maxsize=4096)
 def _critical_point(critical: _Critical, df: float) -> float:
     if critical.kind == "bonferroni" or critical.count <= 2:
-        times = critical.count if critical.kind == "bonferroni" else 1
+        times = critical.count if critical.kind == "bonferroni" else critical.families
         return _t_point(df, ALPHA / times)
     return float(optimize.brentq(lambda t: critical.tail(t, df) - ALPHA, 1.0, 1e5, xtol=1e-6))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storagelab.factors import is_load
 from storagelab.findings import CellSummary, Effect, Findings
 from storagelab.report import arrange as arranging
 from storagelab.report import compared, numbers, palette
@@ -32,6 +33,8 @@ def best_case(findings: Findings) -> Figure:
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     if places.x is None or not places.panels or compared.of_raw_io(findings) or compared.by_rate(findings):
         return nothing
+    if any(is_load(factor) for factor in (*places.lines, *places.panels)):
+        return nothing  # the fastest would be whatever has the least to do
     others = in_order(map(places.others_of, cells))
     at = {x: [cell for cell in cells if places.x_of(cell) == x] for x in in_order(map(places.x_of, cells))}
     if len(at) < 2 or len(others) < 2:

@@ -298,12 +298,13 @@ def _shared_device(doubt: _Doubt) -> str:
 
 
 def _different_loads(doubt: _Doubt) -> str:
-    loads, lowest, highest = doubt.number("loads"), doubt.number("lowest"), doubt.number("highest")
-    several = "more than one load" if loads is None else f"{count(loads)} different loads"
-    reads = "" if lowest is None or highest is None else f", with {percent(lowest)} to {percent(highest)} of reads"
+    loads = doubt.number("loads")
+    names = [factor_text(name) for name in doubt.text("factors").split(", ") if name]
+    both = f"{listed(names)} set{'s' * (len(names) == 1)}" if names else "A factor sets"
+    several = "different loads" if loads is None else f"{count(loads)} different loads"
     return (
-        f"The layouts bore {several}{reads}: which cell is fastest of all says mostly which had the least to do. "
-        "Layouts are told apart by what is compared with all else the same."
+        f"{_capital(both)} layout and load at once, so that what is compared bore {several}: the fastest may be the one "
+        "that had the least to do. Let one factor set the load and another the layout; each load then has its own verdict."
     )
 
 

@@ -26,7 +26,7 @@ def effects(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
         )
     parts = [block(chart, findings, words)] if chart else []
     parts += _speed_ups(findings, drawn)
-    parts += [_best_levels(findings, found) for found in findings.dependences]
+    parts += [_best_levels(findings, found) for found in findings.dependences if found.best]
     at = [effect for effect in findings.effects if effect.at]
     if at:
         shown = at[:MAX_EFFECT_ROWS]

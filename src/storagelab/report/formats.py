@@ -75,7 +75,7 @@ def _doubts(findings: Findings) -> list[str]:
 
 
 def _waits(findings: Findings) -> list[str]:
-    ends = [*findings.best[:1], findings.fastest, findings.worst]
+    ends = [*(() if findings.loads else findings.best[:1]), findings.fastest, findings.worst]
     cells, _ = cells_shown(findings, _ALL)
     ordered = sorted(cells, key=lambda cell: ends.index(cell.cell_id) if cell.cell_id in ends else len(ends))
     lines: list[str] = []

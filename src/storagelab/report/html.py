@@ -28,7 +28,8 @@ from storagelab.report import (
 )
 from storagelab.report.markup import Markup, tag, text
 
-_GZIP_LEVEL = 6
+_GZIP_LEVEL = 5
+"""6 takes half as long again for 1.5 % less."""
 
 
 def render(

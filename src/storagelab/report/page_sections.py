@@ -46,18 +46,19 @@ def verdict(findings: Findings) -> Markup:
 
 def _tiles(findings: Findings) -> Markup:
     """The fastest and the slowest cell side by side."""
-    against_best = [comparison for comparison in findings.comparisons if comparison.best_cell_id in findings.best[:1]]
-    told = {comparison.cell_id for comparison in against_best if comparison.distinguishable}
     fastest, slowest = ends(findings)
+    told = {item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable}
+    judged = findings.load_of(fastest or "") or findings
+    where, there = (", where layouts differ most", " there") if findings.verdict == "by-load" else ("", "")
     per_row, unit = compared.by_rate(findings), compared.rate_unit(findings)
     tiles = []
     if fastest is not None:
-        title = "fastest" if findings.verdict == "winner" else f"most {unit}" if per_row else "shortest mean time"
-        kind = "best" if findings.verdict in ("winner", "best-set") else ""
-        tiles.append(_tile(title, findings, findings.cell(fastest), kind))
+        title = "fastest" if judged.verdict == "winner" else f"most {unit}" if per_row else "shortest mean time"
+        kind = "best" if judged.verdict in ("winner", "best-set") else ""
+        tiles.append(_tile(title + where, findings, findings.cell(fastest), kind))
     if slowest is not None:
         title = "slowest" if slowest in told else f"fewest {unit}" if per_row else "longest mean time"
-        tiles.append(_tile(title, findings, findings.cell(slowest), "worst" if slowest in told else ""))
+        tiles.append(_tile(title + there, findings, findings.cell(slowest), "worst" if slowest in told else ""))
     return tag("dl", tiles, class_="tiles") if tiles else Markup("")
 
 
@@ -133,8 +134,9 @@ def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
         ]
         for item in findings.wait_changes[:MAX_CHANGES]
     ]  # fmt: skip
+    under = " under the load where layouts differ most" if findings.verdict == "by-load" else ""
     caption = (
-        f"The waits that differ most: {wording.cell_text(fastest.levels)}, of the shortest mean time, against "
+        f"The waits that differ most: {wording.cell_text(fastest.levels)}, of the shortest mean time{under}, against "
         f"{wording.cell_text(slowest.levels)}, of the longest; seconds over all connections of the mean run"
     )
     return table(caption, columns, rows)

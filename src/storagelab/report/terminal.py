@@ -42,7 +42,9 @@ def print_findings(console: Console, findings: Findings) -> None:
     if compared.of_raw_io(findings):
         _print_doubts(console, findings)
         return
-    ends = [cell_id for cell_id in (*findings.best[:1], findings.fastest, findings.worst) if cell_id is not None]
+    # Of several loads the ends are of the one under which layouts are furthest apart.
+    best = () if findings.loads else findings.best[:1]
+    ends = [cell_id for cell_id in (*best, findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
     _print_doubts(console, findings)
 

@@ -65,7 +65,8 @@ def _results(findings: Findings) -> Markup:
     """Every cell; of very many the first part open and the rest to be opened."""
     cells = findings.cells[:MAX_ROWS]
     columns, rows = _result_rows(findings, cells)
-    best = findings.best if findings.verdict in ("winner", "best-set") else ()
+    verdicts = findings.loads or (findings,)
+    best = {cell_id for one in verdicts if one.verdict in ("winner", "best-set") for cell_id in one.best}
     classes = ["best" if cell.cell_id in best else "" for cell in cells]
     caption = f"Every cell ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:

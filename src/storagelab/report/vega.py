@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ VEGA_LITE = "5.21"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _AXIS_WIDTH_PX = 58
 _GAP_PX = 18
+_IN_EXPRESSION = re.compile(r"\bdatum\.(\w+)")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ def config(form: Form) -> Spec:
 
 def finished(title: str, subtitle: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
              panels: Sequence[str], form: Form, height_px: int | None = None) -> Spec:  # fmt: skip
-    """One chart of `layers` over `rows`, split into panels by the rows' `panel` where there are several."""
+    """One chart of `layers` over `rows`, split into panels by the rows' `panel` where there are several.
+
+    Of the rows it has the columns that are drawn: what else they hold is for tables and words.
+    """
     count = len(panels)
     size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
     spec: Spec = {
@@ -78,16 +83,36 @@ def finished(title: str, subtitle: str, layers: Sequence[Spec], rows: Sequence[M
         "background": palette.GROUND,
         "padding": 4,
         "config": config(form),
-        "data": {"values": [dict(row) for row in rows]},
+        "data": {"values": []},
     }
     if count < 2:
-        return spec | size | {"layer": list(layers)}
+        return _with_rows(spec | size | {"layer": list(layers)}, rows)
     lines_px = 6.2 * form.font_px / 12
     header = {
         "field": "panel", "type": "nominal", "sort": list(panels), "title": None,
         "header": {"labelExpr": _wrapped_labels(panels, int(size["width"] / lines_px))},
     }  # fmt: skip
-    return spec | {"facet": header, "columns": form.columns(count), "spec": size | {"layer": list(layers)}}
+    split = {"facet": header, "columns": form.columns(count), "spec": size | {"layer": list(layers)}}
+    return _with_rows(spec | split, rows)
+
+
+def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
+    drawn = set(_columns(spec))
+    return spec | {"data": {"values": [{name: row[name] for name in row if name in drawn} for row in rows]}}
+
+
+def _columns(part: object) -> Iterator[str]:
+    """The columns of its rows that a spec names: as the field of a channel, or as `datum.NAME` in an expression."""
+    if isinstance(part, str):
+        yield from _IN_EXPRESSION.findall(part)
+    elif isinstance(part, Mapping):
+        if isinstance(field := part.get("field"), str):
+            yield field
+        for inner in part.values():
+            yield from _columns(inner)
+    elif isinstance(part, Sequence):
+        for inner in part:
+            yield from _columns(inner)
 
 
 def _wrapped_labels(texts: Sequence[str], characters: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitTrend
 from storagelab.model import WaitingTask
 from storagelab.report import compared
+from storagelab.report.arrange import ends
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
 from storagelab.sqlserver_facts import BENIGN
@@ -45,14 +46,13 @@ def method_text(method: Method) -> str:
 
 def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     """What grew between the best cell and the worst, if these can be told apart."""
-    told = {
-        item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id in findings.best[:1]
-    }
+    fastest, slowest = ends(findings)
+    told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
     # Of more rows, everything grows: that explains nothing.
-    if findings.worst not in told or compared.by_rate(findings):
+    if fastest is None or slowest not in told or compared.by_rate(findings):
         return []
-    best, worst = findings.cell(findings.best[0]), findings.cell(findings.worst)
-    if best.available_s is None or worst.available_s is None or worst.cell_id == best.cell_id:
+    best, worst = findings.cell(fastest), findings.cell(slowest)
+    if best.available_s is None or worst.available_s is None:
         return []
     extra_s = worst.available_s - best.available_s
     growing = sorted(findings.wait_changes, key=lambda item: item.best_s - item.worst_s)
@@ -205,11 +205,13 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     """What a wait table shows, above it."""
     told = {item.cell_id for item in findings.comparisons if item.distinguishable}
     place = ""
-    if findings.verdict not in ("too-few-runs", "single-cell"):
-        if cell.cell_id in findings.best[:1]:
-            place = " (fastest)" if findings.verdict == "winner" else " (nominally fastest)"
-        elif cell.cell_id == findings.worst:
-            place = " (slowest)" if cell.cell_id in told else " (nominally slowest)"
+    load = findings.load_of(cell.cell_id)
+    judged, under = (load, " under its load") if load is not None else (findings, "")
+    if judged.verdict not in ("too-few-runs", "single-cell"):
+        if cell.cell_id in judged.best[:1]:
+            place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"
+        elif cell.cell_id == judged.worst:
+            place = f" (slowest{under})" if cell.cell_id in told else f" (nominally slowest{under})"
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
     return f"Waits of {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"

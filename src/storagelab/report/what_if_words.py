@@ -27,7 +27,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
         return []
     sized: list[tuple[float, str]] = []
     for found in findings.dependences:
-        if found.differs:
+        if found.differs and not _is_the_verdict(findings, found):
             sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
         if found.change is not None:
             sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
@@ -37,6 +37,11 @@ def what_if_sentences(findings: Findings) -> list[str]:
     if len(said) + len(past) < SENTENCES_MAX:
         said += _independent(findings)
     return [*said, *past]
+
+
+def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
+    """Whether the verdicts of the loads are the same answer: one factor is the load, the other all that can be chosen."""
+    return findings.verdict == "by-load" and not found.averaged and found.within in findings.loads[0].load
 
 
 def _size(ratio: Estimate) -> float:
@@ -109,6 +114,8 @@ def _independent(findings: Findings) -> list[str]:
     """That one and the same level does everywhere, of the factor that can say it against most others."""
     of_factor: dict[str, list[Dependence]] = {}
     for found in findings.dependences:
+        if _is_the_verdict(findings, found):
+            continue
         if found.in_common and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
             of_factor.setdefault(found.factor, []).append(found)
     if not of_factor:
@@ -119,8 +126,11 @@ def _independent(findings: Findings) -> list[str]:
         return []
     verb = "follow" if all(_is_number(row.at) for found in rows for row in found.best) else "depend on"
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
+    loads = {name for load in findings.loads for name in load.load}
+    # What is best under one load only may not be best over all of them.
+    whatever = "Over all loads together, whatever" if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
-        f"Whatever {others}, {phrase(factor, common)} can't be told from the fastest: as far as these runs tell, the best "
+        f"{whatever} {others}, {phrase(factor, common)} can't be told from the fastest: as far as these runs tell, the best "
         f"{factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
     ]
 

@@ -20,6 +20,7 @@ from functools import partial
 from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings
 from storagelab.report import compared
 from storagelab.report.doubts import caution_sentence
+from storagelab.report.load_words import by_load, load_sentences, lower_first, one_layout
 from storagelab.report.names import (
     DATA_FILES,
     are_a_product,
@@ -95,13 +96,8 @@ def headline(findings: Findings) -> str:
     """The verdict as one sentence."""
     text = _verdict(findings)
     if findings.provenance == "simulated":
-        return f"In simulation, {_lower_first(text)}"
+        return f"In simulation, {lower_first(text)}"
     return text
-
-
-def _lower_first(text: str) -> str:
-    first = text.split(" ")[0]
-    return text[0].lower() + text[1:] if first in ("No", "Fastest", "The", "Nothing") else text
 
 
 def _verdict(findings: Findings) -> str:
@@ -110,6 +106,10 @@ def _verdict(findings: Findings) -> str:
         return "No run has given a time yet, so nothing can be said."
     if findings.verdict == "single-cell" or len(findings.cells) == 1:
         return f"{_sentence_start(measured[0].levels)} took {_elapsed(measured[0])}; there is nothing to compare with."
+    if findings.verdict == "one-layout":
+        return one_layout(findings)
+    if findings.verdict == "by-load":
+        return by_load(findings, _verdict)
     if findings.verdict == "too-few-runs" or not findings.best:
         return _no_verdict_yet(findings, measured)
     if findings.verdict == "indistinguishable":
@@ -156,6 +156,8 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
         why = f"No verdict yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
     else:
         why = "No verdict: there are too few runs per cell to test anything"
+    if findings.loads:
+        return f"{why}."
     fastest = min(measured, key=lambda cell: cell.elapsed_s.mean.value if cell.elapsed_s else 0.0)
     time = _elapsed(fastest).replace(" (no interval: too few runs)", "")
     if len(measured) == 1:
@@ -264,8 +266,7 @@ def sentences(findings: Findings) -> list[str]:
     return [
         *_on_what_is_compared(findings),
         *what_if_sentences(findings),
-        *_on_the_best(findings),
-        *_on_the_slower(findings),
+        *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
         *_on_effects(findings),
         *wait_change_sentences(findings, said),
         *wait_names_sentence(findings),
@@ -281,6 +282,11 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
         return ["All runs last as long as they were told to, so what is compared is their time per request."]
     which = noun(findings.factors, 2).capitalize()
     return [f"{which} insert different numbers of rows, so not their times are compared but their time per row."]
+
+
+def _on_loads(findings: Findings) -> list[str]:
+    ties = _what_may_hide(findings) if findings.verdict == "by-load" else []
+    return [*load_sentences(findings, _verdict), *ties]
 
 
 def _on_the_best(findings: Findings) -> list[str]:
@@ -306,8 +312,9 @@ def _what_may_hide(findings: Findings) -> list[str]:
     high, comparison = max(highs, key=lambda pair: pair[0])
     per = compared.per(findings)
     room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(high, per=per)}"
+    them = "That does not make them" if not findings.loads else "What is not told apart is not therefore"
     return [
-        f"That does not make them equal: these runs leave room for {room} with "
+        f"{them} equal: these runs leave room for {room} with "
         f"{_cell_name(findings, comparison.cell_id)} than with {_cell_name(findings, comparison.best_cell_id)} "
         "(upper end of the 95 % CI); more repetitions narrow it."
     ]
@@ -333,8 +340,8 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor; those of a single factor would be the comparisons again."""
-    if len(findings.factors) < 2 or findings.verdict == "too-few-runs":
+    """One sentence per factor; those of a single factor would be the comparisons again, unless it is a load."""
+    if (len(findings.factors) < 2 and not findings.loads) or findings.verdict == "too-few-runs":
         return []
     lines = []
     for factor in findings.factors:
@@ -412,8 +419,12 @@ def first_factor(findings: Findings) -> str | None:
 
 def comparison_text(findings: Findings, cell_id: str) -> str:
     """One cell against the best, with its interval: "22 % more time (...) than 4 data files"."""
-    if findings.best and cell_id == findings.best[0]:
-        return "fastest" if findings.verdict == "winner" else "nominally fastest"
+    load = findings.load_of(cell_id)
+    judged, under = (load, " under its load") if load is not None else (findings, "")
+    if load is not None and load.verdict == "single-cell":
+        return "the only layout under its load"
+    if cell_id in judged.best[:1]:
+        return f"fastest{under}" if judged.verdict == "winner" else f"nominally fastest{under}"
     found = _comparison(findings, cell_id)
     if found is None:
         return "no verdict: too few runs" if findings.cell(cell_id).elapsed_s is not None else "no time measured"
@@ -425,13 +436,14 @@ def comparison_text(findings: Findings, cell_id: str) -> str:
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
     """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "" where there is no verdict."""
-    if findings.verdict in ("too-few-runs", "single-cell"):
+    judged = findings.load_of(cell_id) or findings
+    if judged.verdict in ("too-few-runs", "single-cell"):
         return ""
     found = _comparison(findings, cell_id)
-    if _in_blocks(findings) and (cell_id in findings.best[:1] or (found is not None and found.across_blocks)):
+    if _in_blocks(findings) and (cell_id in judged.best[:1] or (found is not None and found.across_blocks)):
         return "best of block"
-    if cell_id in findings.best[:1]:
-        return "best" if findings.verdict == "winner" else "tied"
+    if cell_id in judged.best[:1]:
+        return "best" if judged.verdict == "winner" else "tied"
     if found is None:
         return ""
     return f"slower {signed_estimate(found.ratio).split(' (')[0]}" if found.distinguishable else "tied"
