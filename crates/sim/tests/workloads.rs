@@ -60,9 +60,10 @@ fn reads_join_the_inserts_in_their_part_and_wait_for_pages_in_a_wait_of_their_ow
         );
         let (shared, exclusive) = (waits(outcome, "PAGEIOLATCH_SH"), waits(outcome, "PAGEIOLATCH_EX"));
         // Reads and inserts go to pages at random, so they miss in the same part; a write in progress stops inserts alone.
+        // A thousand misses scatter by 3 %.
         let missed = float(shared.count) / float(reads);
         assert!(
-            missed > 0.05 && missed < 1.05 * float(exclusive.count) / float(rows),
+            missed > 0.05 && missed < 1.1 * float(exclusive.count) / float(rows),
             "{shared:?} {exclusive:?} of {reads} reads and {rows} rows"
         );
     }
