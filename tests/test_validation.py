@@ -175,6 +175,17 @@ def test_the_best_level_and_the_order_are_by_mean_time():
     assert read(figure("order", along=along, order=(2, 4, 1)), group).order == (2, 4, 1)
 
 
+def test_levels_that_cannot_be_told_apart_from_the_best_are_as_good_and_are_named_beside_it():
+    times = ((12.0, 12.1, 11.9, 12.0), (10.0, 10.6, 9.7, 10.1), (9.9, 10.4, 10.1, 9.8))
+    group = [(cell, [run_of(one, {}) for one in runs]) for cell, runs in zip(CELLS, times, strict=True)]
+    best = figure("best_level", value=2, unit="files", along="layout.data_files")
+    found = read(best, group)
+    assert (found.level, found.tied) == (4, (2,))
+    row = judge(ARTICLE_A, best, found)
+    assert (words.simulated(row), row.verdict) == ("4 or 2 files", "within")
+    assert judge(ARTICLE_A, best.model_copy(update={"value": 1.0}), found).verdict == "outside"
+
+
 def test_a_wait_is_gone_from_the_level_on_after_which_no_table_has_it():
     def share(of_100: float) -> Measurement:
         return run_of(60.0, {"PAGEIOLATCH_EX": (100.0 - of_100, 0.0, 1), "PAGELATCH_UP": (of_100, 0.0, 1)})
@@ -218,6 +229,12 @@ def test_a_range_has_no_error_inside_and_outside_that_to_its_nearer_end():
     wanted = figure("elapsed_ratio", between=(1.0, 1.1), against={"layout.data_files": 1})
     assert [relative_error(wanted, value) for value in (1.05, 1.21, 0.9)] == pytest.approx([0.0, 0.1, -0.1])
     assert [judged(wanted, value).verdict for value in (1.05, 1.21)] == ["within", "outside"]
+
+
+def test_a_range_is_met_where_the_interval_of_repetitions_reaches_into_it():
+    wanted = figure("elapsed_ratio", between=(1.0, 1.1), against={"layout.data_files": 1})
+    assert judged(wanted, 0.98, 1.01, 0.99, 1.0).verdict == "within"
+    assert judged(wanted, 0.98, 0.981, 0.979, 0.98).verdict == "outside"
 
 
 def test_a_value_near_nothing_is_held_to_a_tolerance_in_its_own_unit():

@@ -24,6 +24,7 @@ class Row(Frozen):
     figure: Published
     simulated: Estimate | None = None
     level: JsonValue | None = None
+    tied: tuple[JsonValue, ...] = ()
     order: tuple[JsonValue, ...] = ()
     error: float | None = None
     verdict: Verdict
@@ -45,20 +46,32 @@ class Summary(Frozen):
 
 
 def judge(article: Article, figure: Published, simulated: Simulated) -> Row:
-    """The row of a figure that was simulated."""
+    """The row of a figure that was simulated.
+
+    A level is within if the runs can't tell it apart from the best, and a range is if their interval reaches into it: the
+    model's runs scatter as a server's do, and which of two equals comes out ahead is chance.
+    """
     if figure.order is not None:
         right = simulated.order == figure.order
         return Row(article=article.id, figure=figure, order=simulated.order, verdict=_verdict(right))
     if simulated.level is not None:
-        right = simulated.level == figure.value
-        return Row(article=article.id, figure=figure, level=simulated.level, verdict=_verdict(right))
+        right = figure.value in (simulated.level, *simulated.tied)
+        return Row(
+            article=article.id, figure=figure, level=simulated.level, tied=simulated.tied, verdict=_verdict(right)
+        )
     estimate = stats.mean_estimate(simulated.values)
     error = relative_error(figure, estimate.value)
     if figure.tolerance_absolute is not None and figure.value is not None:
         right = abs(estimate.value - figure.value) <= figure.tolerance_absolute
         return Row(article=article.id, figure=figure, simulated=estimate, verdict=_verdict(right))
-    right = abs(error) <= figure.tolerance
+    right = abs(error) <= figure.tolerance or _reaches_into(figure.between, estimate)
     return Row(article=article.id, figure=figure, simulated=estimate, error=error, verdict=_verdict(right))
+
+
+def _reaches_into(between: tuple[float, float] | None, estimate: Estimate) -> bool:
+    if between is None or estimate.low is None or estimate.high is None:
+        return False
+    return estimate.low <= between[1] and between[0] <= estimate.high
 
 
 def relative_error(figure: Published, simulated: float) -> float:

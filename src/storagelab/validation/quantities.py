@@ -7,6 +7,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from storagelab import stats
 from storagelab.model import Cell, Measurement
 from storagelab.validation.articles import Levels, Published
 from storagelab.values import JsonValue
@@ -31,6 +34,8 @@ class Simulated(NamedTuple):
 
     values: tuple[float, ...] = ()
     level: JsonValue | None = None
+    tied: tuple[JsonValue, ...] = ()
+    """Levels that can't be told apart from `level`, if that is the best."""
     order: tuple[JsonValue, ...] = ()
 
 
@@ -211,7 +216,17 @@ def _ordered(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _best(figure: Published, group: Sequence[Made]) -> Simulated:
-    return Simulated(level=_ordered(figure, group).order[0])
+    """The level with the least mean time, and those that its runs can't be told apart from, as in any report."""
+    best = min(group, key=_mean_elapsed_s)
+    rounds = min(len(made.runs) for made in group)
+    log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])
+    differences = stats.compare_with_best(stats.fit(log_s), group.index(best))
+    tied = [
+        made
+        for made, difference in zip(group, differences, strict=True)
+        if difference is not None and difference.p_value is not None and difference.p_value >= stats.ALPHA
+    ]
+    return Simulated(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
 
 
 def _gone(figure: Published, group: Sequence[Made]) -> Simulated:

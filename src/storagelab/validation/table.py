@@ -128,7 +128,11 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
         times = "once" if one.repetitions == 1 else f"{one.repetitions} times, each with its own seed"
         yield f"{one.spec}: {one.runs} runs at scale {one.scale}, each cell {times}."
     if any(one.repetitions > 1 for one in simulations):
-        yield "Simulated figures are means over repetitions, ± half their 95 % confidence interval."
+        yield (
+            "Simulated figures are means over repetitions, ± half their 95 % confidence interval. "
+            'Levels joined by "or" can\'t be told apart from the best, and any of them will do; a range is met where an interval '
+            "reaches into it."
+        )
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------
@@ -229,6 +233,7 @@ def _flat(row: Row) -> dict[str, object]:
         "published_low": low,
         "published_high": high,
         "simulated": estimate.value if estimate else " ".join(map(str, row.order)) or row.level,
+        "simulated_tied": " ".join(map(str, row.tied)),
         "simulated_low": estimate.low if estimate else None,
         "simulated_high": estimate.high if estimate else None,
         "error": row.error,

@@ -58,6 +58,8 @@ def simulated(row: Row) -> str:
     """The mean, and half the width of its interval where there are runs enough for one."""
     if row.order:
         return _levels(row.order)
+    if row.tied:
+        return f"{row.level} or {', '.join(map(str, row.tied))} {row.figure.unit}"
     if row.level is not None:
         return f"{row.level} {row.figure.unit}" if row.level != "never" else "never"
     return "" if row.simulated is None else estimate(row.simulated, row.figure.unit)
