@@ -95,6 +95,7 @@ fn in_time(shape: Shape) -> (f64, f64) {
         erase_pages: 128,
         jitter_per_mille: 100,
         programs_before_read: 0,
+        padding_per_mille: 0,
         read_command_ns: 10_000,
         write_command_ns: 10_000,
         link_read_bytes_per_s: 700_000_000,

@@ -72,7 +72,7 @@ class Driver(Frozen):
     host_cpu_ns: Figure
     host_cpu_sector_ns: Figure
     ram_divisor: Figure
-    programmed_per_mille: Figure | None = None
+    padding_per_mille: Figure | None = None
 
 
 class Platters(Frozen):

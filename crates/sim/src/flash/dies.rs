@@ -1,8 +1,9 @@
 //! The dies of a drive: what each is taken up with until when, by the host and by cleaning.
 //!
 //! - A die does one thing at a time, in the order in which things were asked for; a read overtakes programs that have not
-//!   begun, but for as many as the profile says. It always waits for the one in progress. That it came can't change what
-//!   earlier requests were told: it makes later ones later.
+//!   begun; while a write waits for room in the buffer, all but as many as the profile says. It always waits for the one in
+//!   progress. That it came can't change what earlier requests were told: it makes later ones later.
+//! - What is programmed for writes beside their data falls due by whole pages, on the dies in turn.
 //! - Cleaning takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
 //!   wait for its own read. An erase block spans less than a block of the map: erases fall due by pages freed, on the dies
 //!   in turn.
@@ -27,8 +28,12 @@ pub(super) struct Dies {
     program_ns: u64,
     erase_ns: u64,
     erase_pages: u32,
-    /// How long a read waits at most for programs that have not begun.
+    /// How long a read waits at most for programs that have not begun, while a write waits for room.
     patience_ns: u64,
+    padding_per_mille: u32,
+    /// Thousandths of a page that writes want beside their data and that have not been programmed.
+    padding: u32,
+    next_to_pad: u32,
     rng: Rng,
     /// Pages freed by blocks of the map that no erase has been charged for.
     pub(super) pages_to_erase: u32,
@@ -47,6 +52,9 @@ impl Dies {
             erase_ns: parameters.erase_ns,
             erase_pages: parameters.erase_pages,
             patience_ns: parameters.program_ns * u64::from(parameters.programs_before_read),
+            padding_per_mille: parameters.padding_per_mille,
+            padding: 0,
+            next_to_pad: 0,
             rng,
             pages_to_erase: 0,
             next_to_erase: 0,
@@ -54,9 +62,11 @@ impl Dies {
         }
     }
 
-    /// Finishes all work and sets the clock to 0; erases that will fall due are not forgotten.
+    /// Finishes all work and sets the clock to 0; erases that will fall due are not forgotten, less than a page of padding is.
     pub(super) fn rest(&mut self, rng: Rng) {
         self.each.fill(Die::default());
+        self.padding = 0;
+        self.next_to_pad = 0;
         self.rng = rng;
         self.busy_ns = 0;
     }
@@ -78,15 +88,16 @@ impl Dies {
         time.of(self.rng.next_u64() >> 32)
     }
 
-    /// A host's read of a flash page: when its data are out of the die.
+    /// A host's read of a flash page: when its data are out of the die. Programs come first only if writes wait for them.
     #[inline]
-    pub(super) fn read(&mut self, now: u64, flash: u32) -> u64 {
+    pub(super) fn read(&mut self, now: u64, flash: u32, writes_wait: bool) -> u64 {
         let takes = self.stray(self.read);
         let index = self.index(flash);
         let die = &mut self.each[index];
         let queued = die.busy_until.saturating_sub(now);
-        let wait = if queued > self.patience_ns + self.program_ns {
-            queued % self.program_ns + self.patience_ns
+        let patience_ns = if writes_wait { self.patience_ns } else { 0 };
+        let wait = if queued > patience_ns + self.program_ns {
+            queued % self.program_ns + patience_ns
         } else {
             queued
         };
@@ -103,6 +114,17 @@ impl Dies {
         let takes = self.stray(self.program);
         let index = self.index(flash);
         self.occupy(ready, index, takes)
+    }
+
+    /// What goes with a write beside its data.
+    #[inline]
+    pub(super) fn pad(&mut self, ready: u64) {
+        self.padding += self.padding_per_mille;
+        if self.padding >= 1000 {
+            self.padding -= 1000;
+            self.program(ready, self.next_to_pad);
+            self.next_to_pad = self.next_to_pad.wrapping_add(1);
+        }
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! drive needs no event of its own.
 //!
 //! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
+//! - Reads go before programs, until writes wait for room in the buffer: then it is drained first.
 //! - Cleaning takes turns with the host's writes, or works alone while the host leaves the drive alone; see
 //!   [`super::parameters::Cleaning`]. What it costs is said in `dies`.
 
@@ -32,6 +33,8 @@ pub struct Drive {
     /// For each place in the buffer, taken in turn, when its page will have been programmed.
     buffer: Vec<u64>,
     next_place: usize,
+    /// When the last write that had to wait for room gets it.
+    room_at: u64,
     link_read_until: u64,
     link_write_until: u64,
     link_read_page_ns: u64,
@@ -70,6 +73,7 @@ impl Drive {
             dies: Dies::new(&parameters, rng),
             buffer: vec![0; parameters.buffer_pages as usize],
             next_place: 0,
+            room_at: 0,
             link_read_until: 0,
             link_write_until: 0,
             link_read_page_ns: Parameters::link_ns(page, parameters.link_read_bytes_per_s),
@@ -92,6 +96,7 @@ impl Drive {
         self.counters = counters;
         self.buffer.fill(0);
         self.next_place = 0;
+        self.room_at = 0;
         self.link_read_until = 0;
         self.link_write_until = 0;
         self.last_request = 0;
@@ -240,11 +245,12 @@ impl Drive {
     #[inline]
     fn read(&mut self, now: u64, page: u32, pages: u32) -> u64 {
         assert!(pages > 0, "a read of no pages");
+        let writes_wait = self.room_at > now;
         let mut done = now;
         for page in page..page + pages {
             self.link_read_until = self.link_read_until.max(now) + self.link_read_page_ns;
             let found = match self.ftl.flash_page(page) {
-                Some(flash) => self.dies.read(now, flash),
+                Some(flash) => self.dies.read(now, flash, writes_wait),
                 None => now,
             };
             done = done.max(found + self.link_read_page_ns).max(self.link_read_until);
@@ -264,6 +270,7 @@ impl Drive {
         for page in page..page + pages {
             done = self.write_page(now, page, self.link_write_page_ns);
         }
+        self.dies.pad(done);
         self.counters.written_bytes += u64::from(pages) * u64::from(self.parameters.flash_page_bytes);
         done + self.parameters.write_command_ns
     }
@@ -294,6 +301,7 @@ impl Drive {
             }
             at += piece;
         }
+        self.dies.pad(done);
         self.counters.written_bytes += bytes;
         done + self.parameters.write_command_ns
     }
@@ -304,7 +312,10 @@ impl Drive {
         self.link_write_until = self.link_write_until.max(now) + link_ns;
         let arrived = self.link_write_until;
         let admitted = arrived.max(self.buffer[self.next_place]);
-        self.counters.buffer_wait_ns += admitted - arrived;
+        if admitted > arrived {
+            self.counters.buffer_wait_ns += admitted - arrived;
+            self.room_at = admitted;
+        }
         self.clean_along(admitted);
         let mut cleaning = InTime {
             dies: &mut self.dies,

@@ -45,8 +45,11 @@ pub struct Parameters {
     pub erase_pages: u32,
     /// How far reads and programs stray from their time, either way, in per mille of it.
     pub jitter_per_mille: u32,
-    /// How many programs waiting on a die go before a read that came later; the one in progress always does.
+    /// How many programs waiting on a die go before a read that came later, while a write waits for room in the buffer;
+    /// else none do. The one in progress always does.
     pub programs_before_read: u32,
+    /// Flash pages, in thousandths, that are programmed for each write beside its data.
+    pub padding_per_mille: u32,
     /// What a read costs beside the die and the link.
     pub read_command_ns: u64,
     /// What a write costs beside the link, once its data are in the buffer.
@@ -119,6 +122,7 @@ impl Parameters {
             ("flash_page_bytes", u64::from(self.flash_page_bytes), 1 << 20),
             ("sector_bytes", u64::from(self.mapping.sector_bytes), 1 << 20),
             ("dies", u64::from(self.dies), 1 << 16),
+            ("padding_per_mille", u64::from(self.padding_per_mille), 1000),
             ("buffer_pages", u64::from(self.buffer_pages), 1 << 24),
             ("worst_case_bytes", self.mapping.worst_case_bytes, 1 << 50),
         ]);

@@ -71,7 +71,7 @@ pub struct Timing {
     pub erase_ns: Figure<u64>,
     /// How far reads and programs stray from their time, either way.
     pub jitter_per_mille: Figure<u32>,
-    /// How many waiting programs go before a read that came later.
+    /// How many waiting programs go before a read that came later, while a write waits for room in the buffer.
     pub programs_before_read: Figure<u32>,
     /// What a read costs beside the die and the link.
     pub read_command_ns: Figure<u64>,
@@ -129,14 +129,14 @@ pub struct DriverFigures {
     pub host_cpu_sector_ns: Figure<u64>,
     /// How many times less memory than the published worst case.
     pub ram_divisor: Figure<u32>,
-    /// Flash that it programs for data that would fill 1000, headers and padding of its log included.
+    /// Flash pages, in thousandths, that it programs for each write beside its data: a header and padding of its log.
     #[serde(default = "nothing_but_data")]
-    pub programmed_per_mille: Figure<u64>,
+    pub padding_per_mille: Figure<u32>,
 }
 
-fn nothing_but_data() -> Figure<u64> {
+fn nothing_but_data() -> Figure<u32> {
     Figure {
-        value: 1000,
+        value: 0,
         label: Label::Derived,
         source: "Nothing is known of headers or padding".to_owned(),
         bounds: None,
@@ -227,15 +227,12 @@ impl DriveProfile {
             flash_page_bytes: self.geometry.flash_page_bytes.value,
             dies: self.geometry.dies.value,
             read_ns: timing.read_ns.value,
-            program_ns: timing
-                .program_ns
-                .value
-                .saturating_mul(driver.programmed_per_mille.value)
-                / 1000,
+            program_ns: timing.program_ns.value,
             erase_ns: timing.erase_ns.value,
             erase_pages: self.geometry.erase_block_pages.value,
             jitter_per_mille: timing.jitter_per_mille.value,
             programs_before_read: timing.programs_before_read.value,
+            padding_per_mille: driver.padding_per_mille.value,
             read_command_ns: timing.read_command_ns.value,
             write_command_ns: timing.write_command_ns.value,
             link_read_bytes_per_s: timing.link_read_bytes_per_s.value,

@@ -5,6 +5,7 @@ use crate::flash::parameters::{Cleaning, Parameters};
 use crate::flash::{Age, MappingRam, Shape, StateError, Streams, VictimPolicy};
 use crate::rng::Rng;
 
+mod priority;
 mod saving;
 
 const US: u64 = 1000;
@@ -29,6 +30,7 @@ fn parameters() -> Parameters {
         erase_pages: 128,
         jitter_per_mille: 0,
         programs_before_read: 0,
+        padding_per_mille: 0,
         read_command_ns: 20 * US,
         write_command_ns: 10 * US,
         link_read_bytes_per_s: PAGE * 1_000_000,
@@ -199,33 +201,6 @@ fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplificati
         assert!(amplification > 1.2, "{amplification}");
         assert_near(rate, 16.0 / die_s, 0.025, "pages a second");
     }
-}
-
-#[test]
-fn a_read_waits_for_the_program_in_progress_but_not_for_those_behind_it() {
-    let patient = |programs_before_read| {
-        let mut drive = filled(
-            Parameters {
-                programs_before_read,
-                ..parameters()
-            },
-            7000,
-        );
-        for page in 0..64 {
-            drive.submit(0, write(page)).expect("it is on-line");
-        }
-        // Each die has four programs to do, begun at 64 us at the latest. Page 5000 lies on one of the dies.
-        let done = drive.submit(100 * US, read(5000)).expect("it is on-line");
-        done - 100 * US
-    };
-    let lone = (20 + 50 + 1) * US;
-    assert!(
-        patient(0) > lone + 600 * US && patient(0) <= lone + 800 * US,
-        "{}",
-        patient(0)
-    );
-    assert_eq!(patient(1), patient(0) + 800 * US);
-    assert_eq!(patient(9), patient(3), "there are only three behind it");
 }
 
 #[test]
