@@ -114,7 +114,7 @@ def test_a_drive_keeps_its_history_unless_it_is_formatted(tmp_path):
 
 
 def test_a_drive_that_runs_out_of_host_memory_fails_the_run_in_the_cores_words(tmp_path):
-    starved = ("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 1_000_000")
+    starved = ("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 500_000")
     failed = run_once(tmp_path, ONE_BLOCK, starved)[0]
     assert failed.status == "failed"
     assert "off-line" in failed.reason
@@ -246,7 +246,7 @@ def test_a_scenario_that_is_none_is_refused_with_its_place():
 
 
 def test_what_progress_raises_breaks_the_run_off(tmp_path):
-    plan = planned(ONE_BLOCK, ("500_000", "20_000_000"))
+    plan = planned(ONE_BLOCK, ("500_000", "60_000_000"))
     (task,) = tasks(plan, {}, site_at(tmp_path), tmp_path)
     heard: list[object] = []
 

@@ -5,7 +5,7 @@
 //! - [`tree`]: the leaves of the index, as counts and key intervals; [`pool`]: which of them are in memory;
 //! - [`log`]: blocks, flushes and commits;
 //! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the volumes of [`crate::volume`]: `io` (reads, writes and what
-//!   follows from them), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point
+//!   follows from them), `frames` (room for pages), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point
 //!   reads at random keys), `append` (inserts at the right edge),
 //!   `background` (checkpoint, lazy writer), `sample` (what is going on just now).
 //!
@@ -20,6 +20,7 @@ mod allocate;
 mod append;
 mod background;
 pub mod files;
+mod frames;
 pub mod geometry;
 mod io;
 pub mod log;
@@ -133,7 +134,7 @@ pub struct Engine<'w> {
     /// I/Os that a volume has just done: always empty, but not for nothing.
     done: RefCell<Vec<u32>>,
     /// Leaves that wait for a frame.
-    waiting_for_frames: RefCell<VecDeque<io::Wanted>>,
+    waiting_for_frames: RefCell<VecDeque<frames::Wanted>>,
     evictions: Cell<u32>,
     log: Log<'w>,
     /// How many latches of index pages above the leaves are held or wanted exclusively.

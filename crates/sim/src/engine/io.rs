@@ -4,13 +4,14 @@
 //! change it waits, and that is `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must go first, and if
 //! that is dirty it must be written first: all of this is part of the wait for the page that is to be read.
 
+use super::frames::Wanted;
 use super::pool::Victim;
 use super::tree::{State, Tree, flag};
 use super::{Engine, Failure, IO_DONE, IO_NOTICED, VOLUME_DUE, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
-use crate::kernel::{Action, Ns, ProcessId};
-use crate::sqlos::{LatchClass, Mode, Park};
+use crate::kernel::{Action, Ns};
+use crate::sqlos::{LatchClass, Mode};
 use crate::volume::{self, Answer, Kind, Request, Volume};
 
 /// Why pages are written.
@@ -22,16 +23,6 @@ pub(super) enum Why {
     Lazy(Victim),
     /// A read wants this one's frame.
     Evict(Victim),
-}
-
-/// A leaf that wants a frame, as it is to be read or is new.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    leaf: u32,
-    /// The scheduler that asked for it.
-    home: u32,
-    /// The worker that waits for it.
-    worker: ProcessId,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,10 +78,7 @@ impl Slots {
     }
 }
 
-/// How many frames the clock's hand passes at most in search of one victim: twice around.
-const ROUNDS: u32 = 2;
-
-impl<'w> Engine<'w> {
+impl Engine<'_> {
     /// The scheduler that notices the end of what is started now.
     pub(super) fn home(&self) -> u32 {
         self.os.current_scheduler().unwrap_or(0)
@@ -234,147 +222,15 @@ impl<'w> Engine<'w> {
         }
     }
 
-    fn wanted(&self, leaf: u32) -> Wanted {
-        Wanted {
-            leaf,
-            home: self.home(),
-            worker: self.os.kernel().current(),
-        }
-    }
-
-    /// Starts to read a leaf, for which the running worker parks next.
-    pub(super) fn start_read(&self, leaf: u32) {
-        let wanted = self.wanted(leaf);
-        {
-            let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
-            debug_assert_eq!(*flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
-            *flags = flag::READING | flag::REFERENCED;
-        }
-        let nobody_waits = self.waiting_for_frames.borrow().is_empty();
-        let frame = nobody_waits.then(|| self.pool.borrow_mut().take_free()).flatten();
-        if let Some(frame) = frame {
-            self.submit_read(wanted, frame);
-        } else {
-            self.waiting_for_frames.borrow_mut().push_back(wanted);
-            self.serve_frames(wanted.home);
-        }
-        self.wake_lazy_writer();
-    }
-
-    /// Gives free frames to reads that wait for one, and makes room for the others.
-    #[inline]
-    pub(super) fn serve_frames(&self, home: u32) {
-        if !self.waiting_for_frames.borrow().is_empty() {
-            self.serve_waiting(home);
-        }
-    }
-
-    fn serve_waiting(&self, home: u32) {
-        while !self.waiting_for_frames.borrow().is_empty() {
-            let frame = self.pool.borrow_mut().take_free();
-            let Some(frame) = frame else {
-                if !self.make_room(home) {
-                    return;
-                }
-                continue;
-            };
-            let next = self.waiting_for_frames.borrow_mut().pop_front();
-            if let Some(wanted) = next {
-                self.use_frame(wanted, frame);
-            }
-        }
-    }
-
-    /// A frame for a leaf that waited for one: to be read into, or for a new page.
-    fn use_frame(&self, wanted: Wanted, frame: u32) {
-        let is_new = self.tree.borrow().states[wanted.leaf as usize].flags & flag::NEW != 0;
-        if is_new {
-            self.fill_frame(wanted, frame, flag::DIRTY | flag::REFERENCED);
-        } else {
-            self.submit_read(wanted, frame);
-        }
-    }
-
-    /// Waits for a frame for a new leaf.
-    pub(super) async fn wait_for_frame(&self, leaf: u32) {
-        {
-            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
-            leaf.flags |= flag::READING | flag::NEW;
-            leaf.waiters += 1;
-        }
-        let wanted = self.wanted(leaf);
-        self.waiting_for_frames.borrow_mut().push_back(wanted);
-        self.serve_frames(wanted.home);
-        let waits = self.tree.borrow().states[leaf as usize].flags & flag::NEW != 0;
-        if waits {
-            self.park_for(leaf, Mode::Ex).await;
-        }
-        self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
-    }
-
-    /// Waits for a page that this worker has asked for. It is the first to wait, and mostly the only one: no latch need say so.
-    pub(super) fn park_for(&self, leaf: u32, mode: Mode) -> Park<'w> {
-        let resource = self.leaf_latch(leaf, LatchClass::PageIo).resource();
-        self.os.park(LatchClass::PageIo.wait_type(mode), resource)
-    }
-
+    /// Reads a leaf into a frame.
     #[inline(always)]
-    fn submit_read(&self, wanted: Wanted, frame: u32) {
+    pub(super) fn submit_read(&self, wanted: Wanted, frame: u32) {
         self.end_memory_phase();
         let page = self.files.borrow().page_of(wanted.leaf);
         let (volume, offset) = self.layout.place(page);
         let io = Io::Read { wanted, frame };
         if self.submit(io, wanted.home, volume, (Kind::Read, offset, PAGE_BYTES)) {
             add(&self.counters.reads, 1);
-        }
-    }
-
-    /// Frees a frame, or starts to, if there are fewer evictions on their way than reads that wait. True if one is free now.
-    fn make_room(&self, home: u32) -> bool {
-        while (self.evictions.get() as usize) < self.waiting_for_frames.borrow().len() {
-            let victim = {
-                let mut pool = self.pool.borrow_mut();
-                let most = pool.len() * ROUNDS;
-                pool.sweep(&mut self.tree.borrow_mut(), most)
-            };
-            let Some(victim) = victim else { return false };
-            if self.let_go(victim) {
-                add(&self.counters.evicted_clean, 1);
-                return true;
-            }
-            if victim.dirty && self.start_write(victim.leaf, Why::Evict(victim), home) > 0 {
-                self.evictions.set(self.evictions.get() + 1);
-            }
-            if self.failure().is_some() {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Lets a page go if it is clean and nobody wants it.
-    #[inline(always)]
-    pub(super) fn let_go(&self, victim: Victim) -> bool {
-        let mut tree = self.tree.borrow_mut();
-        let State { flags, waiters, .. } = tree.states[victim.leaf as usize];
-        let wanted = waiters > 0 || flags & (flag::DIRTY | flag::REFERENCED | flag::BUSY) != 0;
-        if !wanted {
-            self.pool.borrow_mut().evict(victim, &mut tree);
-        }
-        !wanted
-    }
-
-    /// A leaf is in its frame now, and like this; who waited for it goes on.
-    fn fill_frame(&self, wanted: Wanted, frame: u32, flags: u8) {
-        let Wanted { leaf, worker, .. } = wanted;
-        self.pool.borrow_mut().fill(frame, leaf);
-        let before = std::mem::replace(&mut self.tree.borrow_mut().states[leaf as usize].flags, flags);
-        // A new page may get its frame while its worker is still asking.
-        if worker != self.os.kernel().current() {
-            self.os.unpark(worker);
-        }
-        if before & flag::LATCHED != 0 {
-            self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
         }
     }
 
@@ -483,14 +339,6 @@ impl<'w> Engine<'w> {
             }
         }
         self.serve_frames(home);
-    }
-
-    /// The victim is clean now: it goes, unless somebody wanted it while it was being written.
-    fn free_or_rescue(&self, victim: Victim) {
-        let there = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
-        if !there || !self.let_go(victim) {
-            add(&self.counters.rescued, 1);
-        }
     }
 
     /// Writes what of the log is due.
