@@ -279,6 +279,7 @@ impl Drive {
         assert!(bytes > 0, "a write of no bytes");
         let page_bytes = u64::from(self.parameters.flash_page_bytes);
         let (mut done, mut at, end) = (now, offset, offset + bytes);
+        let mut opens_page = false;
         while at < end {
             let page = u32::try_from(at / page_bytes).expect("pages are numbered in 32 bits");
             let piece = (end - at).min(page_bytes - at % page_bytes);
@@ -294,6 +295,7 @@ impl Drive {
                 done = self.link_write_until;
             } else {
                 done = self.write_page(now, page, link_ns);
+                opens_page = true;
                 self.part_page = Some(PartPage {
                     page,
                     filled_bytes: piece,
@@ -301,7 +303,10 @@ impl Drive {
             }
             at += piece;
         }
-        self.dies.pad(done);
+        // What shares a page with the piece before it shares its padding too.
+        if opens_page {
+            self.dies.pad(done);
+        }
         self.counters.written_bytes += bytes;
         done + self.parameters.write_command_ns
     }

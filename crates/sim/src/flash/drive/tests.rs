@@ -378,6 +378,24 @@ fn pieces_of_log_that_share_a_page_are_programmed_once() {
 }
 
 #[test]
+fn each_write_is_padded_and_pieces_of_log_that_share_a_page_share_their_padding() {
+    let mut drive = drive(Parameters {
+        padding_per_mille: 1000,
+        ..parameters()
+    });
+    let mut programs_of = |now, op| {
+        let before = drive.counters().die_busy_ns;
+        drive.submit(now, op).expect("it is on-line");
+        (drive.counters().die_busy_ns - before) / (800 * US)
+    };
+    assert_eq!(programs_of(0, Op::Write { page: 10, pages: 1 }), 2);
+    assert_eq!(programs_of(S, Op::Write { page: 20, pages: 8 }), 9);
+    let piece = |offset| Op::WriteBytes { offset, bytes: 512 };
+    assert_eq!(programs_of(2 * S, piece(0)), 2);
+    assert_eq!(programs_of(3 * S, piece(512)), 0);
+}
+
+#[test]
 fn log_written_to_a_page_that_was_trimmed_is_there_again() {
     let mut drive = drive(parameters());
     let piece = |offset| Op::WriteBytes { offset, bytes: 512 };
