@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from storagelab.model import (
@@ -173,6 +173,19 @@ def make_runs(
         measurement = None if reason else make_measurement(cell.config, elapsed_s, shares, environment)
         runs.append(make_run(planned, cell, measurement, reason))
     return tuple(runs)
+
+
+def runs_in_order(
+    experiment: Experiment, plan: Plan, times_s: Sequence[float], lost: Collection[int]
+) -> tuple[Run, ...]:
+    """Runs without waits whose times are those of `times_s`, by their place in the order; those in `lost` failed."""
+    at = {(run.cell_id, run.repetition): run.sequence for run in plan.runs}
+    cells = {tuple(cell.levels.items()): cell.cell_id for cell in plan.cells}
+    return make_runs(
+        experiment, plan, waits=None,
+        elapsed=lambda levels, repetition: times_s[at[cells[tuple(levels.items())], repetition]],
+        failed=lambda planned: "lost" if planned.sequence in lost else "",
+    )  # fmt: skip
 
 
 def make_run(

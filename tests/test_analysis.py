@@ -13,6 +13,7 @@ from builders import (
     make_plan,
     make_run,
     make_runs,
+    runs_in_order,
     ten_seconds,
 )
 from hypothesis import given, settings
@@ -118,14 +119,7 @@ def test_the_order_in_which_runs_are_handed_over_changes_nothing():
 def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
     experiment = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=4)
     plan = make_plan(experiment)
-    at = {(run.cell_id, run.repetition): run.sequence for run in plan.runs}
-    cells = {tuple(cell.levels.items()): cell.cell_id for cell in plan.cells}
-    runs = make_runs(
-        experiment, plan, waits=None,
-        elapsed=lambda levels, repetition: times[at[cells[tuple(levels.items())], repetition]],
-        failed=lambda planned: "lost" if planned.sequence in lost else "",
-    )  # fmt: skip
-    findings = analyse(experiment, plan, runs)
+    findings = analyse(experiment, plan, runs_in_order(experiment, plan, times, lost))
     assert (findings.verdict == "winner") == (len(findings.best) == 1)
     assert (findings.verdict == "too-few-runs") == (not findings.best)
     slower = {comparison.cell_id for comparison in findings.comparisons if comparison.distinguishable}

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import make_experiment, make_plan, make_runs, ten_seconds
+from builders import make_experiment, make_plan, make_runs, runs_in_order, ten_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,14 +133,7 @@ def test_blocks_of_layouts_are_not_told_apart_under_any_load():
 def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_worded(times, lost):
     experiment = make_experiment({BATCH: [10, 1000], FILES: [1, 2, 4]}, repetitions=4)
     plan = make_plan(experiment)
-    at = {(run.cell_id, run.repetition): run.sequence for run in plan.runs}
-    cells = {tuple(cell.levels.items()): cell.cell_id for cell in plan.cells}
-    runs = make_runs(
-        experiment, plan, waits=None,
-        elapsed=lambda levels, repetition: times[at[cells[tuple(levels.items())], repetition]],
-        failed=lambda planned: "lost" if planned.sequence in lost else "",
-    )  # fmt: skip
-    findings = analyse(experiment, plan, runs)
+    findings = analyse(experiment, plan, runs_in_order(experiment, plan, times, lost))
     slower = {row.cell_id for row in findings.comparisons if row.distinguishable}
     for load in findings.loads:
         assert (load.verdict == "winner") == (len(load.best) == 1)

@@ -156,7 +156,7 @@ def _side_by_side(todo: Sequence[Task], jobs: int, tell: Tell) -> None:
 def _environment() -> Iterator[None]:
     """That of the processes which are started meanwhile."""
     before = os.environ.get(_TUNABLES)
-    os.environ[_TUNABLES] = tunables(before or "")
+    os.environ[_TUNABLES] = _tunables(before or "")
     try:
         yield
     finally:
@@ -166,7 +166,7 @@ def _environment() -> Iterator[None]:
             os.environ[_TUNABLES] = before
 
 
-def tunables(before: str = "") -> str:
+def _tunables(before: str) -> str:
     """GLIBC_TUNABLES for a process that simulates: memory in large pages, which maps of drives and leaves want, as each
     access leads to another place in them. A tenth of the time; other C libraries and older ones take no notice."""
     return before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))

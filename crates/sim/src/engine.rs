@@ -5,9 +5,9 @@
 //! - [`tree`]: the leaves of the index, as counts and key intervals; [`pool`]: which of them are in memory;
 //! - [`log`]: blocks, flushes and commits;
 //! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the volumes of [`crate::volume`]: `io` (reads, writes and what
-//!   follows from them), `frames` (room for pages), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point
-//!   reads at random keys), `append` (inserts at the right edge),
-//!   `background` (checkpoint, lazy writer), `sample` (what is going on just now).
+//!   follows from them), `frames` (room for pages), `allocate` (the next page, under the latches of PFS and GAM pages),
+//!   `session` (inserts and point reads at random keys), `append` (inserts at the right edge), `background` (checkpoint, lazy
+//!   writer), `sample` (what is going on just now).
 //!
 //! # How a row is inserted
 //! A session draws a key, finds the leaf, and puts the row in if the leaf is in memory and nobody is at it: that costs CPU
