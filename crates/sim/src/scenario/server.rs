@@ -30,6 +30,8 @@ pub struct Server {
 pub struct Switches {
     /// How PFS pages are latched.
     pub pfs_latch: PfsLatch,
+    /// Whether a worker looks at the PFS page for a free page, in `PAGELATCH_SH`, before it queues for its latch to mark one.
+    pub pfs_look: bool,
     /// How a worker picks the file for its next page.
     pub pick_file: PickFile,
     /// How many other files a worker looks at if the PFS page of the one it picked is taken, before it queues.
@@ -55,6 +57,7 @@ impl Default for Switches {
     fn default() -> Self {
         Self {
             pfs_latch: PfsLatch::Update,
+            pfs_look: true,
             pick_file: PickFile::Random,
             pick_tries: 0,
             keep_file: true,
@@ -153,7 +156,8 @@ costs! {
     pfs_hold_ns: 500, Fitted in [500, 20_000] on "A19",
         "any short time makes a convoy";
     /// CPU time under the latch of a GAM page, for an extent.
-    gam_hold_ns: 10_000, Derived, "an assumption";
+    gam_hold_ns: 2_000, Fitted in [500, 20_000] on "A24",
+        "a bit set in a page, as in a PFS page; how often extents change hands decides how often workers look again";
     /// Index entries of a page above the leaves, ln 2 full.
     index_fanout: 224, Derived, "323 entries of 25 bytes, ln 2 full";
     /// CPU time to read a page, without the drive's driver.
