@@ -3,8 +3,9 @@
 //! A worker looks for a free page first, with the PFS page latched in SH, and then marks it, with the latch in UP; if there is
 //! none it takes an extent, under the GAM page's latch (*What is allocation bottleneck?*, SQL Server Storage Engine blog, 2009).
 //! SH goes with UP, so nobody waits for those who look. They themselves, asking while others queue, wait for the next release
-//! of the page and no longer: whenever a latch is let go, all in its queue who go together get it (R. Farley in *Professional SQL
-//! Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for `PAGELATCH_SH` beside the convoy.
+//! of the page and no longer: whenever a latch is let go, all in its queue who go together get it (C. Bolton and others,
+//! *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for `PAGELATCH_SH` beside
+//! the convoy. With latches strictly in the order of asking they need an event of their own, which each release sets.
 
 use super::{Engine, Failure, KEY_GAM, KEY_PFS, KEY_SHIFT};
 use crate::rng::Rng;
