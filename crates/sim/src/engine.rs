@@ -13,8 +13,8 @@
 //! A session draws a key, finds the leaf, and puts the row in if the leaf is in memory and nobody is at it: that costs CPU
 //! time and no event, and many rows may go in as one burst. A burst ends where something has to be waited for: a leaf that is
 //! not in memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`), a parent whose latch a splitting
-//! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_UP`), or the
-//! commit (`WRITELOG`).
+//! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_SH` to look for
+//! a free one, `PAGELATCH_UP` to mark it), or the commit (`WRITELOG`).
 
 mod allocate;
 mod append;
