@@ -156,7 +156,7 @@ costs! {
     pfs_hold_ns: 500, Fitted in [500, 20_000] on "A19",
         "any short time makes a convoy";
     /// CPU time under the latch of a GAM page, for an extent.
-    gam_hold_ns: 1_500, Fitted in [500, 20_000] on "A24",
+    gam_hold_ns: 1_000, Fitted in [500, 20_000] on "A24",
         "a bit is set, as in a PFS page: bounds as for that";
     /// Index entries of a page above the leaves, ln 2 full.
     index_fanout: 224, Derived, "323 entries of 25 bytes, ln 2 full";
