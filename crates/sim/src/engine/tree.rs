@@ -139,25 +139,24 @@ impl Tree {
     #[inline]
     #[must_use]
     pub fn find(&self, key: u32) -> u32 {
-        let mut leaf = self.cells[(key >> self.shift) as usize];
+        self.find_from(self.cell(key), key)
+    }
+
+    /// The leaf in which the cell for `key` begins: that for `key` or one on its left, now and later.
+    #[inline]
+    #[must_use]
+    pub fn cell(&self, key: u32) -> u32 {
+        self.cells[(key >> self.shift) as usize]
+    }
+
+    /// The leaf for `key`, which is `leaf` or on its right. What was so stays so: a split leaves a leaf where it begins.
+    #[inline]
+    #[must_use]
+    pub fn find_from(&self, mut leaf: u32, key: u32) -> u32 {
         while self.states[leaf as usize].high < key {
             leaf = self.nexts[leaf as usize];
         }
         leaf
-    }
-
-    /// The first half of [`Tree::find`]: reads the cell for `key`, and so brings it into the processor's cache.
-    #[inline]
-    #[must_use]
-    pub fn touch_cell(&self, key: u32) -> u32 {
-        self.cells[(key >> self.shift) as usize]
-    }
-
-    /// The second half: reads the leaf to which that cell leads.
-    #[inline]
-    #[must_use]
-    pub fn touch_leaf(&self, key: u32) -> u32 {
-        self.states[self.touch_cell(key) as usize].high
     }
 
     /// Reads what is known of a leaf, if it is one.
