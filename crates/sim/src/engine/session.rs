@@ -107,7 +107,13 @@ impl<'w> Engine<'w> {
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
-                Stop::Absent(leaf) => self.fetch(leaf, session.mode()).await,
+                // As `fetch` does it, without a future in between.
+                Stop::Absent(leaf) => {
+                    if self.begin_fetch(leaf) {
+                        self.park_for(leaf, session.mode()).await;
+                        self.end_fetch(leaf);
+                    }
+                }
                 Stop::Full(leaf) => self.split(leaf, session).await,
             }
         }
@@ -258,15 +264,28 @@ impl<'w> Engine<'w> {
 
     /// Reads a leaf, unless somebody else has begun to.
     pub(super) async fn fetch(&self, leaf: u32, mode: Mode) {
+        if self.begin_fetch(leaf) {
+            self.park_for(leaf, mode).await;
+            self.end_fetch(leaf);
+        }
+    }
+
+    /// Starts to read a leaf; false if somebody else has. The running worker parks for it next.
+    #[inline(always)]
+    fn begin_fetch(&self, leaf: u32) -> bool {
         {
             let State { flags, waiters, .. } = &mut self.tree.borrow_mut().states[leaf as usize];
             if *flags & flag::ABSENT == 0 {
-                return;
+                return false;
             }
             *waiters += 1;
         }
         self.start_read(leaf);
-        self.park_for(leaf, mode).await;
+        true
+    }
+
+    #[inline(always)]
+    fn end_fetch(&self, leaf: u32) {
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
