@@ -6,7 +6,7 @@
 //! What comes out is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees", Acta
 //! Informatica 9, 1978), and leaves of unequal width, as in a real index.
 //!
-//! A key finds its leaf through a table of equal cells of the key space, two to four a leaf, each with the leaf in which it begins;
+//! A key finds its leaf through a table of equal cells of the key space, one to two a leaf, each with the leaf in which it begins;
 //! from there it is a step to the right now and then.
 
 use super::geometry::ROWS_PER_PAGE;
@@ -193,7 +193,7 @@ impl Tree {
             self.last = right;
         }
         self.redirect(middle, old.high, right);
-        if self.cells.len() < 2 * self.leaves as usize && self.shift > 0 {
+        if self.cells.len() < self.leaves as usize && self.shift > 0 {
             self.refine();
         }
     }
@@ -230,9 +230,9 @@ impl Tree {
         }
     }
 
-    /// Makes four cells of each.
+    /// Makes two cells of each.
     fn refine(&mut self) {
-        self.shift = self.shift.saturating_sub(2);
+        self.shift -= 1;
         let mut cells = vec![0; 1 << (32 - self.shift)];
         let mut leaf = self.root;
         for (cell, entry) in (0_u64..).zip(&mut cells) {
