@@ -19,7 +19,7 @@ pub(super) struct Words {
     /// The stream from which they come.
     stream: Rng,
     /// Two groups of them: for the first the leaves have been found, for the second those in which their cells begin.
-    words: [u64; AHEAD],
+    drawn: [u64; AHEAD],
     leaves: [u32; AHEAD],
     /// How many of these have been used.
     used: usize,
@@ -36,7 +36,7 @@ impl Words {
     pub(super) const fn new(stream: Rng) -> Self {
         Self {
             stream,
-            words: [0; AHEAD],
+            drawn: [0; AHEAD],
             leaves: [NO_LEAF; AHEAD],
             used: AHEAD,
         }
@@ -49,7 +49,7 @@ impl Words {
             return self.stream.next_u64();
         }
         self.used += 1;
-        self.words[self.used - 1]
+        self.drawn[self.used - 1]
     }
 
     /// As [`Rng::below`].
@@ -69,24 +69,30 @@ impl Words {
     /// The next word, and the key that its upper half makes.
     #[inline]
     pub(super) fn next_key(&mut self) -> (u64, Key) {
-        let (word, from) = (self.words[self.used], self.leaves[self.used]);
+        let (word, from) = (self.drawn[self.used], self.leaves[self.used]);
         self.used += 1;
-        (word, Key { key: key_of(word), from })
+        (
+            word,
+            Key {
+                key: key_of(word),
+                from,
+            },
+        )
     }
 
     /// The second group becomes the first.
     fn next_group(&mut self, tree: &Tree) {
         self.used -= GROUP;
         for place in 0..GROUP {
-            self.words[place] = self.words[GROUP + place];
-            self.words[GROUP + place] = self.stream.next_u64();
+            self.drawn[place] = self.drawn[GROUP + place];
+            self.drawn[GROUP + place] = self.stream.next_u64();
         }
         for place in 0..GROUP {
             self.leaves[place] = self.leaves[GROUP + place];
-            self.leaves[GROUP + place] = tree.cell(key_of(self.words[GROUP + place]));
+            self.leaves[GROUP + place] = tree.cell(key_of(self.drawn[GROUP + place]));
         }
         for place in self.used..GROUP {
-            self.leaves[place] = tree.find_from(self.leaves[place], key_of(self.words[place]));
+            self.leaves[place] = tree.find_from(self.leaves[place], key_of(self.drawn[place]));
         }
     }
 }
