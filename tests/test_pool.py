@@ -86,6 +86,18 @@ def test_results_are_the_same_however_many_processes_make_them(tmp_path, straigh
     assert results(tmp_path) == straight
 
 
+def test_a_long_campaign_has_a_process_of_its_own_even_if_there_is_one_only(tmp_path, monkeypatch, straight):
+    def not_here(task, tell) -> None:
+        raise AssertionError("made in the process that watches")
+
+    monkeypatch.setattr(pool, "make_block", not_here)
+    with pytest.raises(AssertionError, match="watches"):
+        make(tmp_path / "short")
+    monkeypatch.setattr(pool, "_WORTH_A_PROCESS_S", 0.0)
+    make(tmp_path / "long")
+    assert results(tmp_path / "long") == straight
+
+
 def test_blocks_that_are_handed_around_come_to_the_same(tmp_path):
     make(tmp_path / "one", THREE_BLOCKS)
     handed_around = make(tmp_path / "two", THREE_BLOCKS, jobs=2)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from storagelab import runner
 from storagelab.errors import RunFailed
+from storagelab.estimate import estimate
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.runner import Listener
 from storagelab.store import Store
@@ -30,6 +31,9 @@ from storagelab.targets.simulated.preflight import blocks_of
 
 _TUNABLES = "GLIBC_TUNABLES"
 _LARGE_PAGES = "glibc.malloc.hugetlb"
+_WORTH_A_PROCESS_S = 10.0
+"""As long as this, work is done in a process of its own even if there is one only: it starts in a second, and with large
+pages takes a tenth less."""
 _PATIENCE_S = 0.1
 """How long news from the slices are waited for before looking whether one broke, or somebody asked to stop."""
 _SLICES = 8
@@ -79,10 +83,13 @@ def processes(plan: Plan, pending: Sequence[PlannedRun], found: Preflight | None
 
 
 def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False, jobs: int = 1) -> None:
-    """Make every pending run and append each as it ends: simulated ones in up to `jobs` processes."""
+    """Make every pending run and append each as it ends: simulated ones in up to `jobs` processes beside this one, or in this
+    one if there is work for one only, and little of it."""
     if not plan.simulated:
         runner.run_all(plan, store, site, listener, again=again)
         return
+    pending = runner.pending(plan, store.attempts(), again=again)
+    expected_s = estimate(plan, pending, store.durations()).seconds
     cells = {cell.cell_id: cell for cell in plan.cells}
 
     def tell(news: Began | Rows | Run) -> None:
@@ -96,11 +103,12 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
                 listener.stored(news)
 
     todo = tasks(plan, store.attempts(), site, store.folder, again=again)
-    if min(jobs, len(todo)) <= 1:
+    at_once = min(jobs, len(todo))
+    if at_once <= 1 and expected_s < _WORTH_A_PROCESS_S:
         for task in todo:
             make_block(task, tell)
     else:
-        _side_by_side(todo, min(jobs, len(todo)), tell)
+        _side_by_side(todo, at_once, tell)
     for task in todo:
         state_file(store.folder, task.block).unlink(missing_ok=True)  # its runs are all stored
 
@@ -177,8 +185,8 @@ class Dealer:
 
     def _runs(self) -> int:
         left = sum(len(task.wanted) for task in self._left.values())
-        if len(self._left) <= self.processes:
-            return left  # a process for each block: no reason to hand them around
+        if self.processes == 1 or len(self._left) <= self.processes:
+            return left  # no reason to hand blocks around
         return max(1, left // (_SLICES * self.processes))
 
     def told_of(self, run: Run) -> None:
