@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import heapq
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
+from builders import make_run
 from real_servers import site_at
 from simulated_specs import SMALL, planned, small
 
 from storagelab import pool
 from storagelab.errors import RunFailed
+from storagelab.model import Run
 from storagelab.store import Store
 from storagelab.targets.simulated import block
 from storagelab.targets.simulated.block import STATE_FOLDER
 
 PLAN = planned()
+THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
+"""More than there are processes: they are handed around."""
 
 
 class Listening:
@@ -42,10 +50,10 @@ class Listening:
             raise KeyboardInterrupt
 
 
-def make(folder, *, jobs: int = 1, again: bool = False, stop_after: int = 10**6) -> Listening:
+def make(folder, *changes, jobs: int = 1, again: bool = False, stop_after: int = 10**6) -> Listening:
     listener = Listening(stop_after)
-    with Store.writing(folder, small()) as store:
-        pool.run_all(PLAN, store, site_at(folder), listener, again=again, jobs=jobs)
+    with Store.writing(folder, small(*changes)) as store:
+        pool.run_all(planned(*changes), store, site_at(folder), listener, again=again, jobs=jobs)
     return listener
 
 
@@ -76,6 +84,35 @@ def test_results_are_the_same_however_many_processes_make_them(tmp_path, straigh
     listener = make(tmp_path, jobs=2)
     assert sorted(listener.ended) == sorted(straight)
     assert results(tmp_path) == straight
+
+
+def test_a_long_campaign_has_a_process_of_its_own_even_if_there_is_one_only(tmp_path, monkeypatch, straight):
+    def not_here(task, tell) -> None:
+        raise AssertionError("made in the process that watches")
+
+    monkeypatch.setattr(pool, "make_block", not_here)
+    with pytest.raises(AssertionError, match="watches"):
+        make(tmp_path / "short")
+    monkeypatch.setattr(pool, "_WORTH_A_PROCESS_S", 0.0)
+    make(tmp_path / "long")
+    assert results(tmp_path / "long") == straight
+
+
+def test_blocks_that_are_handed_around_come_to_the_same(tmp_path):
+    make(tmp_path / "one", THREE_BLOCKS)
+    handed_around = make(tmp_path / "two", THREE_BLOCKS, jobs=2)
+    assert sorted(handed_around.began) == sorted(handed_around.ended) == list(range(12))
+    assert results(tmp_path / "two") == results(tmp_path / "one")
+
+
+def test_they_do_so_after_an_interruption_too(tmp_path):
+    make(tmp_path / "one", THREE_BLOCKS)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "two", THREE_BLOCKS, jobs=2, stop_after=5)
+    stored = set(results(tmp_path / "two"))
+    went_on = make(tmp_path / "two", THREE_BLOCKS, jobs=2)
+    assert set(went_on.began) == set(range(12)) - stored
+    assert results(tmp_path / "two") == results(tmp_path / "one")
 
 
 @pytest.mark.parametrize("made", [1, 3, 6])
@@ -139,24 +176,66 @@ def test_running_again_makes_nothing(tmp_path):
     assert make(tmp_path, jobs=2).began == []
 
 
+class Noting:
+    """A simulator that notes which runs it makes, and has a defect in one of them."""
+
+    def __init__(self, real, made: list[int], defect_at: int | None = None) -> None:
+        self.real, self.state, self.made, self.defect_at = real, real.state, made, defect_at
+
+    def run_next(self, progress):
+        self.made.append(self.real.runs_done)
+        if self.real.runs_done == self.defect_at:
+            raise RuntimeError("a defect of the simulator: two and two are five")
+        return self.real.run_next(progress)
+
+
+def noting(monkeypatch, defect_at: int | None = None) -> list[int]:
+    """Positions of the runs that are made from now on."""
+    made: list[int] = []
+    begin = block.Block._made
+    monkeypatch.setattr(block.Block, "_made", lambda *given: Noting(begin(*given), made, defect_at))
+    return made
+
+
+def in_slices(folder, runs: int) -> list[Run]:
+    """All runs of the plan in slices of so many, each made by a process that has only what is saved."""
+    told: list[object] = []
+    for task in pool.tasks(PLAN, {}, site_at(folder), folder):
+        for first in range(0, len(task.wanted), runs):
+            slice_, _ = task.split(first)[1].split(runs)
+            pool.make_block(slice_, told.append)
+    return [item for item in told if isinstance(item, Run)]
+
+
 def test_a_defect_of_the_simulator_fails_its_run_and_those_that_need_its_drives(tmp_path, monkeypatch):
-    class Defective:
-        def __init__(self, real) -> None:
-            self.real, self.state = real, real.state
-
-        def run_next(self, progress):
-            if self.real.runs_done == 2:
-                raise RuntimeError("a defect of the simulator: two and two are five")
-            return self.real.run_next(progress)
-
-    made = block.Block._made
-    monkeypatch.setattr(block.Block, "_made", lambda *given: Defective(made(*given)))
+    noting(monkeypatch, defect_at=2)
     assert len(make(tmp_path).ended) == 8
     with Store.reading(tmp_path) as store:
         runs = {run.sequence: run for run in store.runs()}
     assert [runs[number].status for number in range(8)] == ["ok", "ok", "failed", "failed"] * 2
     assert runs[2].reason == "a defect of the simulator: two and two are five"
     assert runs[3].reason.endswith("in an earlier run of its block: a defect of the simulator: two and two are five")
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_the_next_slice_of_a_block_finds_its_drives_so_that_no_run_is_made_twice(tmp_path, monkeypatch, straight, runs):
+    made = noting(monkeypatch)
+    found = {run.sequence: run for run in in_slices(tmp_path, runs)}
+    assert made == [0, 1, 2, 3] * 2
+    assert {
+        number: run.measurement.model_copy(update={"teardown_s": None}).model_dump_json()
+        for number, run in found.items()
+    } == straight
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_the_next_slice_of_a_block_knows_of_a_defect_in_the_one_before(tmp_path, monkeypatch, runs):
+    made = noting(monkeypatch, defect_at=1)
+    found = in_slices(tmp_path, runs)
+    assert made == [0, 1] * 2
+    assert [run.status for run in found] == ["ok", "failed", "failed", "failed"] * 2
+    lost = "its drives were lost in an earlier run of its block: a defect of the simulator: two and two are five"
+    assert [found[number].reason for number in (2, 3, 6, 7)] == [lost] * 4
 
 
 def test_what_failed_is_made_again_when_asked_on_the_drives_that_it_had(tmp_path, monkeypatch, straight):
@@ -173,9 +252,27 @@ def test_what_failed_is_made_again_when_asked_on_the_drives_that_it_had(tmp_path
 
 
 def test_what_breaks_in_a_process_breaks_the_campaign(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "tasks", lambda *_, **__: [None, None])
-    with pytest.raises(AttributeError):
+    tasks = pool.tasks
+    monkeypatch.setattr(pool, "tasks", lambda *given, **also: [one._replace(cells={}) for one in tasks(*given, **also)])
+    with pytest.raises(KeyError):
         make(tmp_path, jobs=2)
+
+
+def test_a_process_that_is_killed_breaks_the_campaign_which_then_can_go_on(tmp_path, monkeypatch):
+    longer = ("500_000", "5_000_000")
+
+    def kill(*_) -> None:
+        multiprocessing.active_children()[0].kill()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Listening, "started", kill)
+        with pytest.raises(BrokenProcessPool):
+            make(tmp_path, longer, jobs=2)
+    with Store.reading(tmp_path) as store:
+        stored = len(store.runs())
+    monkeypatch.setattr(Listening, "rows_done", lambda *_: None)
+    assert len(make(tmp_path, longer, jobs=2).ended) == 8 - stored
+    assert len(results(tmp_path)) == 8
 
 
 @pytest.mark.slow
@@ -229,3 +326,56 @@ def test_processes_that_simulate_are_started_with_large_memory_pages_unless_the_
         )  # fmt: skip
     assert told.stdout.strip() == inside
     assert os.environ.get("GLIBC_TUNABLES") == before
+
+
+# --- which process makes what ----------------------------------------------------------------------------------------
+
+
+def block_of(number: int, runs: int) -> pool.Task:
+    whole = tuple(PLAN.runs[0].model_copy(update={"block": number, "sequence": at}) for at in range(runs))
+    return pool.Task(whole, {}, dict.fromkeys(range(runs), 1), site_at(Path()), Path())
+
+
+def dealt(blocks: list[int], processes: int, run_s=lambda number: 1.0) -> tuple[float, list[pool.Task]]:
+    """When all is made, and the slices in the order in which they are dealt, to processes that take as long as `run_s`."""
+    dealer = pool.Dealer([block_of(number, runs) for number, runs in enumerate(blocks)], processes)
+    now, slices, at_work = 0.0, [], []
+    while not dealer.ended:
+        while (slice_ := dealer.deal()) is not None:
+            assert slice_.block not in {working.block for _, _, working in at_work}
+            heapq.heappush(at_work, (now + len(slice_.wanted) * run_s(slice_.block), len(slices), slice_))
+            slices.append(slice_)
+        assert len(at_work) <= processes
+        now, _, ended = heapq.heappop(at_work)
+        for _ in ended.wanted:
+            dealer.told_of(make_run(ended.runs[0], PLAN.cells[0], None))
+    assert not at_work
+    return now, slices
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 6, 8, 9, 20])
+@pytest.mark.parametrize("blocks", [[40] * 9, [200] * 3, [40, 2, 2], [5] * 95, [1]])
+def test_processes_end_at_about_the_same_time_if_no_block_is_too_long_for_that(blocks, processes):
+    took_s, _ = dealt(blocks, processes)
+    at_best_s = max(sum(blocks) / processes, max(blocks))
+    assert took_s <= 1.02 * at_best_s + 1, "and a run that began last"
+
+
+def test_article_a_takes_two_processes_half_the_time_whichever_of_its_blocks_are_dear():
+    assert dealt([40] * 9, 2)[0] <= 1.005 * 180
+    for dear in (lambda block: 1 + block / 8, lambda block: 2 - block / 8):
+        took_s, _ = dealt([40] * 9, 2, dear)
+        assert took_s <= 1.01 * sum(40 * dear(block) for block in range(9)) / 2
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_every_run_is_dealt_out_once_and_those_of_a_block_in_their_order(processes):
+    _, slices = dealt([7, 30, 1, 12], processes)
+    for number, runs in enumerate([7, 30, 1, 12]):
+        assert [at for slice_ in slices if slice_.block == number for at in slice_.wanted] == list(range(runs))
+
+
+def test_blocks_are_handed_around_rarely():
+    """As taking up the drives costs time: here 80 times in 360 runs at most."""
+    assert len(dealt([40] * 9, 2)[1]) <= 80
+    assert len(dealt([40] * 2, 2)[1]) == 2, "and not at all if each has a process"

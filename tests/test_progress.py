@@ -8,9 +8,11 @@ import logging
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
 from rich.console import Console
+from simulated_specs import planned as planned_of_small
 
 from storagelab.model import Check
 from storagelab.progress import LOG_FILE, RunProgress, result_text
+from storagelab.report import wording
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
 
@@ -103,3 +105,37 @@ def test_the_result_line_says_what_is_unverified():
     run = make_run(planned, cell, measured, "target.settings.fsync: asked on, got off")
     assert result_text(run).endswith("UNVERIFIED: target.settings.fsync: asked on, got off")
     assert result_text(make_run(planned, cell, None)) == "FAILED: no reason given"
+
+
+# --- several at once -------------------------------------------------------------------------------------------------
+
+BLOCKS = planned_of_small()
+"""Two blocks of four runs."""
+TEN_SECONDS_EACH = [(cell.cell_id, 10.0) for cell in BLOCKS.cells]
+
+
+def left(tmp_path, pending, *, at_once: int, half_done=()) -> str:
+    console = Console(file=io.StringIO())
+    with RunProgress(BLOCKS, pending, TEN_SECONDS_EACH, console, tmp_path, at_once=at_once) as progress:
+        for planned in half_done:
+            progress.started(planned, BLOCKS.cell(planned.cell_id))
+            progress.rows_done(planned, BLOCKS.cell(planned.cell_id).config.workload.rows // 2)
+        return progress._eta_text()
+
+
+def test_two_processes_need_half_the_time(tmp_path):
+    assert left(tmp_path, BLOCKS.runs, at_once=1) == wording.duration(80)
+    assert left(tmp_path, BLOCKS.runs, at_once=2) == wording.duration(40)
+    assert left(tmp_path, BLOCKS.runs, at_once=2, half_done=[BLOCKS.runs[0], BLOCKS.runs[4]]) == wording.duration(35)
+
+
+def test_but_no_less_than_the_longest_block_as_its_runs_are_made_in_order(tmp_path):
+    assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == wording.duration(40)
+    assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == wording.duration(35)
+    assert left(tmp_path, [], at_once=2) == wording.duration(0)
+
+
+def test_a_stored_run_that_is_made_again_for_its_drives_does_not_move_the_bar(tmp_path):
+    with RunProgress(BLOCKS, BLOCKS.runs[1:], [], Console(file=io.StringIO()), tmp_path) as progress:
+        progress.rows_done(BLOCKS.runs[0], 1_000_000)
+        assert not progress._shares

@@ -23,7 +23,17 @@ class TimeEstimate(Frozen):
 
 
 def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]]) -> TimeEstimate:
-    """Time for `runs`: each as long as its cell's finished runs on average, else as its number of rows lets expect.
+    """Time for `runs`, one after the other: the sum of what `learned` says."""
+    durations = list(finished)
+    seconds_of = learned(plan, durations)
+    known = {cell.cell_id for cell in plan.cells}
+    return TimeEstimate(
+        seconds=sum(map(seconds_of, runs)), learned_from=sum(cell_id in known for cell_id, _ in durations)
+    )
+
+
+def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
+    """Seconds of a run: as long as its cell's finished runs on average, else as its number of rows lets expect.
 
     That is set-up + rows x seconds per row, both learned where cells of different sizes are done. Before, it is a guess
     of 2 s and 50,000 rows/s, as much longer or shorter as finished runs took than guessed. `finished` holds
@@ -38,10 +48,7 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
     seconds_of = _seconds_of([(rows[cell_id], wall_s) for cell_id, walls in by_cell.items() for wall_s in walls])
     if plan.simulated and not known:
         seconds_of = _guess_simulated(plan)
-    return TimeEstimate(
-        seconds=sum(known[id_] if (id_ := run.cell_id) in known else seconds_of(rows[id_]) for run in runs),
-        learned_from=sum(map(len, by_cell.values())),
-    )
+    return lambda run: known[id_] if (id_ := run.cell_id) in known else seconds_of(rows[id_])
 
 
 def _seconds_of(done: Sequence[tuple[int, float]]) -> Callable[[int], float]:

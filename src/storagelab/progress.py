@@ -11,7 +11,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from storagelab.estimate import estimate
+from storagelab.estimate import learned
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.report import wording
 from storagelab.values import JsonValue
@@ -88,8 +88,9 @@ class RunProgress:
         self._check()
 
     def rows_done(self, planned: PlannedRun, rows: int) -> None:
-        total = self._rows_of[planned.cell_id]
-        self._shares[planned.cell_id, planned.repetition] = min(1.0, rows / total)
+        which = planned.cell_id, planned.repetition
+        if which in self._shares:  # else it is stored already, and made again for what its drives became
+            self._shares[which] = min(1.0, rows / self._rows_of[planned.cell_id])
         self._show()
         self._check()
 
@@ -127,11 +128,13 @@ class RunProgress:
         )
 
     def _eta_text(self) -> str:
-        left_s = estimate(self.plan, self._left, self._finished).seconds
+        """Runs of a block are made one after the other, however many processes there are."""
+        seconds_of = learned(self.plan, self._finished)
+        left_s: dict[int, float] = {}
         for planned in self._left:
-            if share := self._shares.get((planned.cell_id, planned.repetition)):
-                left_s -= share * estimate(self.plan, [planned], self._finished).seconds
-        return wording.duration(max(0.0, left_s) / self.at_once)
+            share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
+            left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
+        return wording.duration(max(sum(left_s.values()) / self.at_once, *left_s.values(), 0.0))
 
 
 def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:

@@ -338,9 +338,9 @@ impl<'w> Engine<'w> {
 
     /// `mean_ns`, give or take the jitter.
     #[inline]
-    fn stray(&self, mean_ns: Ns, rng: &mut Rng) -> Ns {
+    fn stray(&self, mean_ns: Ns, words: &mut look_ahead::Words) -> Ns {
         let reach = mean_ns * self.costs.cpu_jitter_per_mille.value / 1000;
-        mean_ns - reach + (((rng.next_u64() >> 32) * (2 * reach + 1)) >> 32)
+        mean_ns - reach + (((words.next_u64() >> 32) * (2 * reach + 1)) >> 32)
     }
 
     /// Asserts what must hold when all is quiet or not: frames, leaves, rows.

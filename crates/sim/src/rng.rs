@@ -94,21 +94,10 @@ impl Rng {
 
     /// A whole number from 0 up to, but not including, `bound`, each equally likely.
     ///
-    /// By multiplication and rejection: D. Lemire, "Fast random integer generation in an interval", ACM Transactions on
-    /// Modeling and Computer Simulation 29(1), 2019. A remainder would favour the small numbers.
-    ///
     /// # Panics
     /// If `bound` is 0: there is no such number.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "no whole number is below 0");
-        let mut product = self.times(bound);
-        if low_half(product) < bound {
-            let rejected_below = bound.wrapping_neg() % bound;
-            while low_half(product) < rejected_below {
-                product = self.times(bound);
-            }
-        }
-        (product >> 64) as u64
+        below(bound, || self.next_u64())
     }
 
     /// A number in [0, 1): one of the 2^53 multiples of 2^-53 there, each equally likely.
@@ -140,11 +129,28 @@ impl Rng {
             items.swap(last, other);
         }
     }
+}
 
-    /// The 128-bit product of a random word and `bound`: its upper half is the candidate, its lower half says if it is fair.
-    fn times(&mut self, bound: u64) -> u128 {
-        u128::from(self.next_u64()) * u128::from(bound)
+/// A whole number from 0 up to, but not including, `bound`, each equally likely, from random words.
+///
+/// By multiplication and rejection: D. Lemire, "Fast random integer generation in an interval", ACM Transactions on
+/// Modeling and Computer Simulation 29(1), 2019. A remainder would favour the small numbers.
+///
+/// # Panics
+/// If `bound` is 0: there is no such number.
+#[inline]
+pub(crate) fn below(bound: u64, mut word: impl FnMut() -> u64) -> u64 {
+    assert!(bound > 0, "no whole number is below 0");
+    // The upper half of the product is the candidate, the lower half says if it is fair.
+    let mut times = || u128::from(word()) * u128::from(bound);
+    let mut product = times();
+    if low_half(product) < bound {
+        let rejected_below = bound.wrapping_neg() % bound;
+        while low_half(product) < rejected_below {
+            product = times();
+        }
     }
+    (product >> 64) as u64
 }
 
 /// A time that strays: the least that it can be, and how many more nanoseconds.

@@ -319,8 +319,8 @@ impl Sqlos {
             background: Account::default(),
             workers: Vec::new(),
         };
-        for (id, (worker, account)) in (0_u32..).zip(state.workers.iter().zip(&state.accounts)) {
-            let Some(role) = worker.role else { continue };
+        for (id, state::Life { role, account, .. }) in (0_u32..).zip(&state.lives) {
+            let Some(role) = *role else { continue };
             match role {
                 Role::Session => books.sessions.add(account),
                 Role::Background => books.background.add(account),

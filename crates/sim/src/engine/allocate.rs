@@ -7,8 +7,8 @@
 //! *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for `PAGELATCH_SH` beside
 //! the convoy. With latches strictly in the order of asking they need an event of their own, which each release sets.
 
+use super::look_ahead::Words;
 use super::{Engine, Failure, KEY_GAM, KEY_PFS, KEY_SHIFT};
-use crate::rng::Rng;
 use crate::scenario::{PfsLatch, PickFile};
 use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
 
@@ -44,13 +44,13 @@ impl<'w> Engine<'w> {
 
     /// Allocates a page: the PFS page that covers it is latched while it is marked, the GAM page while an extent is taken.
     /// `own_file` is the file that this worker picked last, `kept` one that it needn't pick.
-    pub(super) async fn allocate(&self, own_file: &mut u32, mut kept: Option<u32>, rng: &mut Rng) -> u32 {
+    pub(super) async fn allocate(&self, own_file: &mut u32, mut kept: Option<u32>, words: &mut Words) -> u32 {
         let mode = match self.switches.pfs_latch {
             PfsLatch::Update => Mode::Up,
             PfsLatch::Shared => Mode::Sh,
         };
         loop {
-            let Some(file) = kept.take().or_else(|| self.pick_file(own_file, mode, rng)) else {
+            let Some(file) = kept.take().or_else(|| self.pick_file(own_file, mode, words)) else {
                 self.fail(Failure::FilesFull);
                 // Nobody lets the files grow: the run has ended.
                 self.os.event(0).wait(WaitType::AsyncIoCompletion).await;
@@ -60,14 +60,14 @@ impl<'w> Engine<'w> {
                 self.look_for_page(file).await;
             }
             if self.files.borrow().needs_extent(file) {
-                let taken = self.take_extent(file, rng).await;
+                let taken = self.take_extent(file, words).await;
                 if self.switches.pfs_look && !taken {
                     // Somebody else has taken one meanwhile: it must look again.
                     continue;
                 }
             }
             let pfs = self.pfs_latch(file).acquire(mode).await;
-            let hold_ns = self.stray(self.costs.pfs_hold_ns.value, rng);
+            let hold_ns = self.stray(self.costs.pfs_hold_ns.value, words);
             self.os.cpu_unbroken(hold_ns).await;
             // While this worker waited, others may have used up the extent or filled the file.
             let ready = !self.files.borrow().needs_extent(file);
@@ -80,9 +80,9 @@ impl<'w> Engine<'w> {
     }
 
     /// Takes an extent, unless others have done so while it waited for the GAM page, or there is none left.
-    async fn take_extent(&self, file: u32, rng: &mut Rng) -> bool {
+    async fn take_extent(&self, file: u32, words: &mut Words) -> bool {
         let gam = self.gam_latch(file).acquire(Mode::Up).await;
-        let hold_ns = self.stray(self.costs.gam_hold_ns.value, rng);
+        let hold_ns = self.stray(self.costs.gam_hold_ns.value, words);
         self.os.cpu_unbroken(hold_ns).await;
         let takes = self.files.borrow().needs_extent(file) && !self.files.borrow().is_full(file);
         if takes {
@@ -94,7 +94,7 @@ impl<'w> Engine<'w> {
 
     /// Files have one size, so by proportional fill they take turns. How strictly is a matter of the switches. Nothing if all
     /// are full.
-    fn pick_file(&self, own_file: &mut u32, mode: Mode, rng: &mut Rng) -> Option<u32> {
+    fn pick_file(&self, own_file: &mut u32, mode: Mode, words: &mut Words) -> Option<u32> {
         let count = self.files.borrow().count();
         let mut tries = self.switches.pick_tries;
         loop {
@@ -108,7 +108,7 @@ impl<'w> Engine<'w> {
                     *own_file = (*own_file + 1) % count;
                     *own_file
                 }
-                PickFile::Random => u32::try_from(rng.below(u64::from(count))).unwrap_or(0),
+                PickFile::Random => u32::try_from(words.below(u64::from(count))).unwrap_or(0),
             };
             if self.files.borrow().is_full(file) {
                 if self.files.borrow().are_full() {

@@ -21,7 +21,7 @@ impl Engine<'_> {
     pub(super) async fn ascending_rows(&self, session: &mut Session) {
         while session.rows_left > 0 {
             session.rows_left -= 1;
-            session.cpu_ns += self.row_ns.of(session.rng.next_u64());
+            session.cpu_ns += self.row_ns.of(session.words.next_u64());
             self.charge(session).await;
             self.append(session).await;
             session.log_bytes += self.costs.log_page_row_bytes.value;
@@ -78,10 +78,10 @@ impl Engine<'_> {
     async fn append_page(&self, last: u32, session: &mut Session) {
         let page = self.find_page(session).await;
         let parent = self.latch_above(RIGHT_EDGE, Level::Parent).await;
-        if session.rng.below(self.costs.index_fanout.value) == 0 {
+        if session.words.below(self.costs.index_fanout.value) == 0 {
             self.split_parent(RIGHT_EDGE, session).await;
         }
-        let cpu_ns = self.stray(self.costs.append_cpu_ns.value, &mut session.rng);
+        let cpu_ns = self.stray(self.costs.append_cpu_ns.value, &mut session.words);
         self.os.cpu_unbroken(cpu_ns).await;
         let right = self.leaf_on(page);
         self.tree.borrow_mut().append(right);
@@ -112,11 +112,11 @@ impl Engine<'_> {
             files.next_page(file) == next_page && !files.is_full(file)
         });
         if kept.is_none() {
-            let cpu_ns = self.stray(self.costs.find_page_cpu_ns.value, &mut session.rng);
+            let cpu_ns = self.stray(self.costs.find_page_cpu_ns.value, &mut session.words);
             self.os.cpu_unbroken(cpu_ns).await;
         }
         let file = kept.map(|(file, _)| file).or_else(|| self.next_in_turn());
-        let page = self.allocate(&mut session.own_file, file, &mut session.rng).await;
+        let page = self.allocate(&mut session.own_file, file, &mut session.words).await;
         let file = page / self.layout.pages_per_file;
         session.kept = Some((file, self.files.borrow().next_page(file)));
         page

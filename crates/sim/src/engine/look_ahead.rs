@@ -1,93 +1,99 @@
 //! Keys and I/Os before their turn, so that the leaves they lead to are in the processor's cache by then.
 //!
-//! A table of millions of leaves lies far from the processor, and each key leads to another place in it. What a session
-//! inserts next is known, though: its keys are the words of its own stream. A copy of that stream, some words ahead, says where
-//! to look. Looks in groups cost little, as the processor fetches all of a group side by side. It changes the speed of a run,
-//! and nothing else.
+//! A table of millions of leaves lies far from the processor, and each key leads to another place in it. So a session's random
+//! words are drawn some time ahead, and looked up as if each were to be a key: most will be. Looks in groups cost little, as
+//! the processor fetches all of a group side by side. It changes the speed of a run, and nothing else.
 
 use std::cell::Cell;
 
-use super::tree::Tree;
-use crate::rng::Rng;
+use super::tree::{NO_LEAF, Tree};
+use crate::rng::{self, Rng};
 
-/// Keys that are looked up together. A power of two.
+/// Keys that are looked up together.
 const GROUP: usize = 8;
+const AHEAD: usize = 2 * GROUP;
 
-/// One session's view of the keys to come.
+/// One session's random words, the next ones drawn already.
 #[derive(Debug)]
-pub(super) struct LookAhead {
-    /// The session's stream, as many words further as there are in `coming` from `at` on.
-    further: Rng,
-    /// Two groups of words: of the first the leaves have been touched, of the second the cells.
-    coming: [u64; 2 * GROUP],
-    /// How many of the first group have been used.
-    at: usize,
+pub(super) struct Words {
+    /// The stream from which they come.
+    stream: Rng,
+    /// Two groups of them: for the first the leaves have been found, for the second those in which their cells begin.
+    drawn: [u64; AHEAD],
+    leaves: [u32; AHEAD],
+    /// How many of these have been used.
+    used: usize,
 }
 
-impl LookAhead {
-    /// Of a session that is about to draw from `stream`.
-    pub(super) fn new(stream: &Rng, tree: &Tree) -> Self {
-        let mut fresh = Self {
-            further: stream.clone(),
-            coming: [0; 2 * GROUP],
-            at: 0,
-        };
-        fresh.start_afresh(stream, tree);
-        fresh
-    }
+/// A random number that is a key, and a leaf to look for its own from: that one or one on its left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub(super) key: u32,
+    pub(super) from: u32,
+}
 
-    /// A burst begins. Words that were drawn for other ends than keys since the last one are passed over.
-    #[inline]
-    pub(super) fn begin(&mut self, stream: &Rng, tree: &Tree) {
-        let next = stream.clone().next_u64();
-        if self.coming[self.at] != next {
-            self.catch_up(next, stream, tree);
+impl Words {
+    pub(super) const fn new(stream: Rng) -> Self {
+        Self {
+            stream,
+            drawn: [0; AHEAD],
+            leaves: [NO_LEAF; AHEAD],
+            used: AHEAD,
         }
     }
 
-    #[cold]
-    fn catch_up(&mut self, next: u64, stream: &Rng, tree: &Tree) {
-        let skipped = self.coming[self.at..].iter().position(|&word| word == next);
-        match skipped {
-            Some(skipped) if self.at + skipped < GROUP => self.at += skipped,
-            Some(skipped) => {
-                self.at = self.at + skipped - GROUP;
-                self.next_group(tree);
-            }
-            None => self.start_afresh(stream, tree),
-        }
-    }
-
-    #[cold]
-    fn start_afresh(&mut self, stream: &Rng, tree: &Tree) {
-        self.further = stream.clone();
-        self.at = 0;
-        self.next_group(tree);
-        self.next_group(tree);
-    }
-
-    /// The session has drawn one key.
+    /// The next word, whatever for.
     #[inline]
-    pub(super) fn step(&mut self, tree: &Tree) {
-        self.at += 1;
-        if self.at == GROUP {
-            self.at = 0;
+    pub(super) fn next_u64(&mut self) -> u64 {
+        if self.used == AHEAD {
+            return self.stream.next_u64();
+        }
+        self.used += 1;
+        self.drawn[self.used - 1]
+    }
+
+    /// As [`Rng::below`].
+    #[inline]
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        rng::below(bound, || self.next_u64())
+    }
+
+    /// Looks up words to come, if few are left of those that have been: [`Words::next_key`] may be called once more then.
+    #[inline]
+    pub(super) fn look_ahead(&mut self, tree: &Tree) {
+        while self.used >= GROUP {
             self.next_group(tree);
         }
     }
 
+    /// The next word, and the key that its upper half makes.
+    #[inline]
+    pub(super) fn next_key(&mut self) -> (u64, Key) {
+        let (word, from) = (self.drawn[self.used], self.leaves[self.used]);
+        self.used += 1;
+        (
+            word,
+            Key {
+                key: key_of(word),
+                from,
+            },
+        )
+    }
+
     /// The second group becomes the first.
     fn next_group(&mut self, tree: &Tree) {
-        let mut touched = 0;
-        self.coming.copy_within(GROUP.., 0);
-        for word in &mut self.coming[GROUP..] {
-            *word = self.further.next_u64();
-            touched ^= tree.touch_cell(key_of(*word));
+        self.used -= GROUP;
+        for place in 0..GROUP {
+            self.drawn[place] = self.drawn[GROUP + place];
+            self.drawn[GROUP + place] = self.stream.next_u64();
         }
-        for &word in &self.coming[..GROUP] {
-            touched ^= tree.touch_leaf(key_of(word));
+        for place in 0..GROUP {
+            self.leaves[place] = self.leaves[GROUP + place];
+            self.leaves[GROUP + place] = tree.cell(key_of(self.drawn[GROUP + place]));
         }
-        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+        for place in self.used..GROUP {
+            self.leaves[place] = tree.find_from(self.leaves[place], key_of(self.drawn[place]));
+        }
     }
 }
 

@@ -149,7 +149,7 @@ impl Engine<'_> {
         let mut counts: BTreeMap<(WaitType, ResourceKey), u32> = BTreeMap::new();
         for task in self.os.waiting_tasks() {
             let key = match task.resource {
-                Resource::Latch(key) => ResourceKey::Latch(self.rank(key), key),
+                Resource::Latch(key) => ResourceKey::Latch(key),
                 Resource::Event(label) => ResourceKey::Event(label),
                 Resource::None => ResourceKey::None,
             };
@@ -170,20 +170,9 @@ impl Engine<'_> {
         decoded.collect()
     }
 
-    /// A latch's place in a list: by kind of page, then by age or number.
-    fn rank(&self, key: u64) -> u64 {
-        let kind = key >> KEY_SHIFT;
-        if kind != KEY_LEAF {
-            return key;
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "the lower half of the key")]
-        let leaf = key as u32 as usize;
-        kind << KEY_SHIFT | u64::from(self.tree.borrow().states[leaf].age)
-    }
-
     fn decode(&self, key: ResourceKey) -> String {
         let key = match key {
-            ResourceKey::Latch(_, key) => key,
+            ResourceKey::Latch(key) => key,
             ResourceKey::Event(LABEL_LOG) => return "log".to_owned(),
             ResourceKey::Event(LABEL_CHECKPOINT) => return "checkpoint writes".to_owned(),
             ResourceKey::Event(LABEL_LAZY) => return "lazy writer".to_owned(),
@@ -220,8 +209,8 @@ impl Engine<'_> {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ResourceKey {
-    /// In which order latches are listed, and the key.
-    Latch(u64, u64),
+    /// By its key.
+    Latch(u64),
     Event(u64),
     None,
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::geometry::ROWS_PER_PAGE;
-use super::look_ahead::LookAhead;
+use super::look_ahead::{Key, Words};
 use super::tree::{State, Tree, flag};
 use super::{Engine, Level, add};
 use crate::kernel::Ns;
@@ -13,10 +13,9 @@ use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
 
 /// What a session knows of itself.
 pub(super) struct Session {
-    pub(super) rng: Rng,
-    look_ahead: LookAhead,
+    pub(super) words: Words,
     /// The key of the next row.
-    key: u32,
+    key: Key,
     /// Whether that row is to be read, not inserted, and the stream that says so.
     reading: bool,
     reads: Rng,
@@ -48,13 +47,13 @@ enum Stop<'w> {
 
 impl Session {
     fn new(seed: u64, connection: u32, files: u32, tree: &Tree) -> Self {
-        let mut rng = Rng::stream(seed, &format!("connection {connection}"));
+        let mut words = Words::new(Rng::stream(seed, &format!("connection {connection}")));
+        words.look_ahead(tree);
         Self {
-            key: upper_half(rng.next_u64()),
-            look_ahead: LookAhead::new(&rng, tree),
+            key: words.next_key().1,
+            words,
             reading: false,
             reads: Rng::stream(seed, &format!("reads of connection {connection}")),
-            rng,
             rows_left: 0,
             cpu_ns: 0,
             log_bytes: 0,
@@ -67,10 +66,6 @@ impl Session {
     const fn mode(&self) -> Mode {
         if self.reading { Mode::Sh } else { Mode::Ex }
     }
-}
-
-const fn upper_half(word: u64) -> u32 {
-    (word >> 32) as u32
 }
 
 impl<'w> Engine<'w> {
@@ -112,14 +107,20 @@ impl<'w> Engine<'w> {
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
-                Stop::Absent(leaf) => self.fetch(leaf, session.mode()).await,
+                // As `fetch` does it, without a future in between.
+                Stop::Absent(leaf) => {
+                    if self.begin_fetch(leaf) {
+                        self.park_for(leaf, session.mode()).await;
+                        self.end_fetch(leaf);
+                    }
+                }
                 Stop::Full(leaf) => self.split(leaf, session).await,
             }
         }
     }
 
     async fn commit(&self, session: &mut Session) {
-        session.cpu_ns += self.stray(self.costs.commit_cpu_ns.value, &mut session.rng);
+        session.cpu_ns += self.stray(self.costs.commit_cpu_ns.value, &mut session.words);
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.charge(session).await;
         let flushed = self.log.commit();
@@ -155,10 +156,8 @@ impl<'w> Engine<'w> {
         let costs = &self.costs;
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut read, mut newly_dirty) = (0_u32, 0_u64, 0_u64);
-        session.look_ahead.begin(&session.rng, &tree);
-        // A copy at hand is drawn from without a way to memory and back for each row.
-        let mut rng = session.rng.clone();
         let stop = loop {
+            session.words.look_ahead(&tree);
             if inserted == session.rows_left {
                 break Stop::Done;
             }
@@ -166,11 +165,11 @@ impl<'w> Engine<'w> {
                 break Stop::Long;
             }
             if self.upper_latches[0].get() + self.upper_latches[1].get() > 0
-                && let Some(latch) = self.barred_above(session.key)
+                && let Some(latch) = self.barred_above(session.key.key)
             {
                 break Stop::Above(latch);
             }
-            let number = tree.find(session.key);
+            let number = tree.find_from(session.key.from, session.key.key);
             let leaf = &mut tree.states[number as usize];
             // An empty table has nothing to read.
             let reads = MIXED && session.reading && leaf.rows > 0;
@@ -181,10 +180,11 @@ impl<'w> Engine<'w> {
                     break Stop::Absent(number);
                 }
                 // As many leaves are in use at once as at life-size, of fewer: they must not be met more often.
-                if rng.below(u64::from(self.scale)) == 0 {
+                if session.words.below(u64::from(self.scale)) == 0 {
                     break Stop::Busy(number);
                 }
-                session.key = upper_half(rng.next_u64());
+                session.words.look_ahead(&tree);
+                session.key = session.words.next_key().1;
                 continue;
             }
             if reads {
@@ -199,16 +199,14 @@ impl<'w> Engine<'w> {
                 inserted += 1;
             }
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
-            let word = rng.next_u64();
+            let (word, key) = session.words.next_key();
             session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word);
-            session.key = upper_half(word);
+            session.key = key;
             if MIXED {
                 session.reading = session.reads.below(1000) < u64::from(self.read_per_mille);
             }
-            session.look_ahead.step(&tree);
         };
         drop(tree);
-        session.rng = rng;
         session.rows_left -= inserted;
         session.log_bytes += u64::from(inserted) * costs.log_row_bytes.value;
         add(&self.counters.rows, u64::from(inserted));
@@ -266,15 +264,28 @@ impl<'w> Engine<'w> {
 
     /// Reads a leaf, unless somebody else has begun to.
     pub(super) async fn fetch(&self, leaf: u32, mode: Mode) {
+        if self.begin_fetch(leaf) {
+            self.park_for(leaf, mode).await;
+            self.end_fetch(leaf);
+        }
+    }
+
+    /// Starts to read a leaf; false if somebody else has. The running worker parks for it next.
+    #[inline(always)]
+    fn begin_fetch(&self, leaf: u32) -> bool {
         {
             let State { flags, waiters, .. } = &mut self.tree.borrow_mut().states[leaf as usize];
             if *flags & flag::ABSENT == 0 {
-                return;
+                return false;
             }
             *waiters += 1;
         }
         self.start_read(leaf);
-        self.park_for(leaf, mode).await;
+        true
+    }
+
+    #[inline(always)]
+    fn end_fetch(&self, leaf: u32) {
         self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
     }
 
@@ -300,7 +311,7 @@ impl<'w> Engine<'w> {
             return;
         }
         if self.switches.parent_latches {
-            let parent = self.latch_above(session.key, Level::Parent).await;
+            let parent = self.latch_above(session.key.key, Level::Parent).await;
             self.split_under_parent(leaf, session).await;
             parent.release();
             self.unlatched_above(Level::Parent);
@@ -312,11 +323,11 @@ impl<'w> Engine<'w> {
     }
 
     async fn split_under_parent(&self, leaf: u32, session: &mut Session) {
-        if session.rng.below(self.costs.index_fanout.value) == 0 {
-            self.split_parent(session.key, session).await;
+        if session.words.below(self.costs.index_fanout.value) == 0 {
+            self.split_parent(session.key.key, session).await;
         }
-        let page = self.allocate(&mut session.own_file, None, &mut session.rng).await;
-        let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.rng);
+        let page = self.allocate(&mut session.own_file, None, &mut session.words).await;
+        let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.words);
         self.os.cpu_unbroken(cpu_ns).await;
         self.add_leaf(leaf, page).await;
         session.log_bytes += self.costs.log_split_bytes.value;
@@ -326,8 +337,8 @@ impl<'w> Engine<'w> {
     /// A full page above the leaves splits, as often as there are entries on one: its own parent is latched meanwhile.
     pub(super) async fn split_parent(&self, key: u32, session: &mut Session) {
         let hold = self.latch_above(key, Level::Grandparent).await;
-        let _page = self.allocate(&mut session.own_file, None, &mut session.rng).await;
-        let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.rng);
+        let _page = self.allocate(&mut session.own_file, None, &mut session.words).await;
+        let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.words);
         self.os.cpu_unbroken(cpu_ns).await;
         self.pool.borrow_mut().keep();
         add(&self.counters.index_splits, 1);

@@ -6,7 +6,7 @@
 //! What comes out is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees", Acta
 //! Informatica 9, 1978), and leaves of unequal width, as in a real index.
 //!
-//! A key finds its leaf through a table of equal cells of the key space, two to four a leaf, each with the leaf in which it begins;
+//! A key finds its leaf through a table of equal cells of the key space, one to two a leaf, each with the leaf in which it begins;
 //! from there it is a step to the right now and then.
 
 use super::geometry::ROWS_PER_PAGE;
@@ -42,40 +42,37 @@ pub mod flag {
     pub const IN_IO: u8 = READING | WRITING;
 }
 
-/// One leaf page: 16 bytes, so that whoever looks at one part has all of it in the processor's cache.
+/// What is asked of a leaf page all the time, in 8 bytes: all leaves lie close together in the processor's cache then.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
     /// The last key of its interval; the first follows the last of the leaf to its left.
     high: u32,
-    /// The leaf to the right, or [`NO_LEAF`].
-    next: u32,
-    /// How many leaves were made before it; [`NO_LEAF`] for a page that is no leaf.
-    pub age: u32,
     /// Workers that wait for it, or were let in after a wait and have not gone yet.
     pub waiters: u16,
-    /// Rows in it.
+    /// Rows in it; [`NO_ROWS`] for a page that is no leaf.
     pub rows: u8,
     /// See [`flag`].
     pub flags: u8,
 }
 
-const _: () = assert!(size_of::<State>() == 16);
+const _: () = assert!(size_of::<State>() == 8);
+
+/// More than fit on a page.
+const NO_ROWS: u8 = u8::MAX;
 
 impl State {
     /// A page that is no leaf, or not yet.
     const NONE: Self = Self {
         high: 0,
-        next: NO_LEAF,
-        age: NO_LEAF,
         waiters: 0,
-        rows: 0,
+        rows: NO_ROWS,
         flags: 0,
     };
 
     /// Whether there is a leaf.
     #[must_use]
     pub const fn is_leaf(&self) -> bool {
-        self.age != NO_LEAF
+        self.rows != NO_ROWS
     }
 }
 
@@ -85,8 +82,12 @@ impl State {
 pub struct Tree {
     /// By number, pages that are no leaves included.
     pub states: Vec<State>,
-    /// The first key of each leaf, which only a split needs, in the order of their making.
+    /// For each the first key of its interval, which only a split needs.
     lows: Vec<u32>,
+    /// For each the leaf to its right, or [`NO_LEAF`].
+    nexts: Vec<u32>,
+    /// How many of them are leaves.
+    leaves: u32,
     root: u32,
     /// The leaf at the right edge.
     last: u32,
@@ -103,6 +104,8 @@ impl Tree {
         let mut tree = Self {
             states: Vec::with_capacity(leaves),
             lows: Vec::with_capacity(leaves),
+            nexts: Vec::with_capacity(leaves),
+            leaves: 0,
             root,
             last: root,
             cells: vec![root; 16],
@@ -111,46 +114,49 @@ impl Tree {
         };
         let state = State {
             high: u32::MAX,
+            rows: 0,
             ..State::NONE
         };
-        tree.put(root, 0, state);
+        tree.put(root, 0, NO_LEAF, state);
         tree
     }
 
-    /// Makes a leaf, the youngest so far.
-    fn put(&mut self, leaf: u32, low: u32, state: State) {
+    /// Makes a leaf whose interval begins at `low`, to the left of `next`.
+    fn put(&mut self, leaf: u32, low: u32, next: u32, state: State) {
         let place = leaf as usize;
         if place >= self.states.len() {
             self.states.resize(place + 1, State::NONE);
+            self.lows.resize(place + 1, 0);
+            self.nexts.resize(place + 1, NO_LEAF);
         }
-        let age = self.len();
-        self.lows.push(low);
-        self.states[place] = State { age, ..state };
+        self.states[place] = state;
+        self.lows[place] = low;
+        self.nexts[place] = next;
+        self.leaves += 1;
     }
 
     /// The leaf for `key`.
     #[inline]
     #[must_use]
     pub fn find(&self, key: u32) -> u32 {
-        let mut leaf = self.cells[(key >> self.shift) as usize];
-        while self.states[leaf as usize].high < key {
-            leaf = self.states[leaf as usize].next;
-        }
-        leaf
+        self.find_from(self.cell(key), key)
     }
 
-    /// The first half of [`Tree::find`]: reads the cell for `key`, and so brings it into the processor's cache.
+    /// The leaf in which the cell for `key` begins: that for `key` or one on its left, now and later.
     #[inline]
     #[must_use]
-    pub fn touch_cell(&self, key: u32) -> u32 {
+    pub fn cell(&self, key: u32) -> u32 {
         self.cells[(key >> self.shift) as usize]
     }
 
-    /// The second half: reads the leaf to which that cell leads.
+    /// The leaf for `key`, which is `leaf` or on its right. What was so stays so: a split leaves a leaf where it begins.
     #[inline]
     #[must_use]
-    pub fn touch_leaf(&self, key: u32) -> u32 {
-        self.states[self.touch_cell(key) as usize].high
+    pub fn find_from(&self, mut leaf: u32, key: u32) -> u32 {
+        while self.states[leaf as usize].high < key {
+            leaf = self.nexts[leaf as usize];
+        }
+        leaf
     }
 
     /// Reads what is known of a leaf, if it is one.
@@ -165,7 +171,8 @@ impl Tree {
     /// # Panics
     /// If the leaf is not full.
     pub fn split(&mut self, left: u32, right: u32, rng: &mut Rng) {
-        let low = self.lows[self.states[left as usize].age as usize];
+        let low = self.lows[left as usize];
+        let old_next = std::mem::replace(&mut self.nexts[left as usize], right);
         let first = &mut self.states[left as usize];
         let old = *first;
         assert!(old.rows >= ROWS_PER_PAGE, "only a full leaf splits");
@@ -175,20 +182,18 @@ impl Tree {
         let middle = low + at.clamp(1, width.max(2) - 1) as u32;
         first.rows -= ROWS_PER_PAGE / 2;
         first.high = middle - 1;
-        first.next = right;
         let state = State {
             high: old.high.max(middle),
-            next: old.next,
             rows: ROWS_PER_PAGE / 2,
             flags: flag::DIRTY | flag::REFERENCED,
             ..State::NONE
         };
-        self.put(right, middle, state);
-        if old.next == NO_LEAF {
+        self.put(right, middle, old_next, state);
+        if old_next == NO_LEAF {
             self.last = right;
         }
         self.redirect(middle, old.high, right);
-        if self.cells.len() < 2 * self.lows.len() && self.shift > 0 {
+        if self.cells.len() < self.leaves as usize && self.shift > 0 {
             self.refine();
         }
     }
@@ -205,14 +210,14 @@ impl Tree {
         let low = self.len();
         let last = &mut self.states[self.last as usize];
         last.high = low - 1;
-        last.next = right;
+        self.nexts[self.last as usize] = right;
         let state = State {
             high: u32::MAX,
             rows: 1,
             flags: flag::DIRTY | flag::REFERENCED,
             ..State::NONE
         };
-        self.put(right, low, state);
+        self.put(right, low, NO_LEAF, state);
         self.last = right;
     }
 
@@ -225,15 +230,15 @@ impl Tree {
         }
     }
 
-    /// Makes four cells of each.
+    /// Makes two cells of each.
     fn refine(&mut self) {
-        self.shift = self.shift.saturating_sub(2);
+        self.shift -= 1;
         let mut cells = vec![0; 1 << (32 - self.shift)];
         let mut leaf = self.root;
         for (cell, entry) in (0_u64..).zip(&mut cells) {
             let key = cell << self.shift;
             while u64::from(self.states[leaf as usize].high) < key {
-                leaf = self.states[leaf as usize].next;
+                leaf = self.nexts[leaf as usize];
             }
             *entry = leaf;
         }
@@ -243,16 +248,14 @@ impl Tree {
     /// Rows in all leaves together.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.states.iter().map(|state| u64::from(state.rows)).sum()
+        let leaves = self.states.iter().filter(|state| state.is_leaf());
+        leaves.map(|leaf| u64::from(leaf.rows)).sum()
     }
 
     /// Leaves so far.
-    ///
-    /// # Panics
-    /// If there are 2^32 of them.
     #[must_use]
-    pub fn len(&self) -> u32 {
-        u32::try_from(self.lows.len()).expect("leaves are numbered in 32 bits")
+    pub const fn len(&self) -> u32 {
+        self.leaves
     }
 
     /// Never: there is always a leaf.
@@ -268,8 +271,8 @@ impl Tree {
     pub fn check(&self) -> Result<(), String> {
         let (mut leaf, mut seen, mut low) = (self.root, 0_u64, 0_u64);
         while leaf != NO_LEAF {
-            let State { high, next, age, .. } = self.states[leaf as usize];
-            let own = self.lows[age as usize];
+            let State { high, .. } = self.states[leaf as usize];
+            let own = self.lows[leaf as usize];
             if u64::from(own) != low || high < own {
                 return Err(format!(
                     "leaf {leaf} covers {own} to {high}, the one before ends at {low}"
@@ -277,9 +280,9 @@ impl Tree {
             }
             low = u64::from(high) + 1;
             seen += 1;
-            leaf = next;
+            leaf = self.nexts[leaf as usize];
         }
-        let all = self.lows.len() as u64;
+        let all = u64::from(self.leaves);
         if seen != all || low != 1 << 32 {
             return Err(format!("{seen} of {all} leaves are in the chain, which ends at {low}"));
         }

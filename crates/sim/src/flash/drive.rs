@@ -183,7 +183,8 @@ impl Drive {
             return Err(offline);
         }
         let done = match op {
-            Op::Read { page, pages } => self.read(now, page, pages),
+            // A read maps nothing: the host's memory can't run out by it.
+            Op::Read { page, pages } => return Ok(self.read(now, page, pages)),
             Op::Write { page, pages } => self.write(now, page, pages),
             Op::WriteBytes { offset, bytes } => self.write_bytes(now, offset, bytes),
             Op::Trim { page, pages } => self.trim(now, page, pages),
@@ -194,8 +195,8 @@ impl Drive {
     /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
     #[inline]
     #[must_use]
-    pub fn touch(&self, offset: u64) -> Option<u32> {
-        self.ftl.flash_page(self.page_at(offset))
+    pub fn touch(&self, offset: u64) -> u32 {
+        self.ftl.touch(self.page_at(offset))
     }
 
     /// The page in which the byte at `offset` lies.

@@ -255,6 +255,12 @@ impl Ftl {
         (flash != NONE).then_some(flash)
     }
 
+    /// Reads what is known of a logical page.
+    #[inline]
+    pub(super) fn touch(&self, logical: u32) -> u32 {
+        self.flash_of.get(logical as usize).copied().unwrap_or(NONE)
+    }
+
     /// The logical page that a flash page holds, if it holds one.
     #[inline]
     pub(super) fn held_by(&self, flash: u32) -> Option<u32> {

@@ -18,14 +18,19 @@ pub(super) struct Coming {
 impl Coming {
     #[inline]
     pub(super) fn push(&mut self, time_ns: Ns, action: Action) {
-        self.line.push((time_ns, action));
-        let waiting = &mut self.line[self.taken..];
-        let mut place = waiting.len() - 1;
-        while place > 0 && waiting[place - 1].0 > time_ns {
-            waiting[place] = waiting[place - 1];
-            place -= 1;
+        let new = (time_ns, action);
+        self.line.push(new);
+        // Those that are due later move up by one place each.
+        let mut waiting = self.line[self.taken..].iter_mut().rev();
+        let Some(mut place) = waiting.next() else { return };
+        for before in waiting {
+            if before.0 <= time_ns {
+                break;
+            }
+            *place = *before;
+            place = before;
         }
-        waiting[place] = (time_ns, action);
+        *place = new;
     }
 
     /// Takes out the first, if its time has come.

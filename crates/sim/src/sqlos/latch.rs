@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::Sqlos;
-use super::state::{NOBODY, Queue, Resource, State};
+use super::state::{NOBODY, Queue, Resource, State, Worker};
 use super::waits::WaitType;
 use crate::kernel::{Action, Kernel, ProcessId};
 
@@ -291,18 +291,19 @@ impl State {
         } else {
             worker.wait = wait;
             worker.resource = Resource::Latch(key);
-            worker.spins_until_ns = kernel.now() + spin_ns;
-            kernel.at(worker.spins_until_ns, Action::call(super::SPUN, id));
+            let until_ns = kernel.now() + spin_ns;
+            self.lives[id as usize].spins_until_ns = until_ns;
+            kernel.at(until_ns, Action::call(super::SPUN, id));
         }
         false
     }
 
     /// A worker has spun long enough, unless it got the latch in the meantime: it keeps its place in the queue, not its core.
     pub(super) fn spin_ended(&mut self, kernel: &Kernel, id: u32) {
-        let worker = &mut self.workers[id as usize];
-        if worker.spins_until_ns == kernel.now() {
-            worker.spins_until_ns = 0;
-            let (wait, resource) = (worker.wait, worker.resource);
+        let life = &mut self.lives[id as usize];
+        if life.spins_until_ns == kernel.now() {
+            life.spins_until_ns = 0;
+            let Worker { wait, resource, .. } = self.workers[id as usize];
             self.suspend(kernel, id, wait, resource);
         }
     }
@@ -327,12 +328,12 @@ impl State {
                 return;
             }
             latch.waiters.pop(&self.workers);
-            let worker = &mut self.workers[head as usize];
-            latch.grant(worker.want, head);
-            if worker.spins_until_ns == 0 {
+            latch.grant(self.workers[head as usize].want, head);
+            let life = &mut self.lives[head as usize];
+            if life.spins_until_ns == 0 {
                 self.make_runnable(kernel, head);
             } else {
-                worker.spins_until_ns = 0;
+                life.spins_until_ns = 0;
                 kernel.resume(ProcessId(head));
             }
         }

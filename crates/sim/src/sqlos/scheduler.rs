@@ -1,7 +1,7 @@
 //! What moves workers between RUNNING, RUNNABLE and SUSPENDED. Each move charges the time since the last one.
 
-use super::state::{NOBODY, Resource, State, Worker, WorkerState};
-use super::waits::{Account, WaitType};
+use super::state::{Life, NOBODY, Resource, State, Worker, WorkerState};
+use super::waits::WaitType;
 use super::{ALARM, IO_DONE, Notice, Role, WAKE};
 use crate::kernel::{Action, Kernel, Ns, ProcessId};
 
@@ -27,16 +27,16 @@ impl State {
             turn
         });
         self.workers.resize(process.index() + 1, Worker::foreign(now_ns));
-        self.accounts.resize(process.index() + 1, Account::default());
+        self.lives.resize(process.index() + 1, Life::foreign(now_ns));
         let worker = &mut self.workers[process.index()];
         worker.state = WorkerState::Suspended;
         worker.scheduler = scheduler;
-        worker.role = Some(role);
+        self.lives[process.index()].role = Some(role);
         self.make_runnable(kernel, process.0);
     }
 
-    /// Charges the time since the last change to the worker's account, and changes its state. Who calls this knows the state
-    /// up to now, so no branch has to be taken on it that the processor could not foresee.
+    /// Charges the time since the last change, and changes the worker's state. Who calls this knows the state up to now, so no
+    /// branch has to be taken on it that the processor could not foresee.
     #[inline]
     fn change(&mut self, now_ns: Ns, id: u32, from: WorkerState, to: WorkerState) {
         debug_assert_eq!(self.workers[id as usize].state, from);
@@ -44,7 +44,7 @@ impl State {
         self.workers[id as usize].state = to;
     }
 
-    /// Charges the time since the last change, spent in `state`.
+    /// Charges the time since the last change, spent in `state`. A wait's account is opened once, when its end comes.
     #[expect(
         clippy::inline_always,
         reason = "each caller but one knows the state, and needs one arm of the match"
@@ -54,21 +54,27 @@ impl State {
         let worker = &mut self.workers[id as usize];
         let passed_ns = now_ns - worker.since_ns;
         worker.since_ns = now_ns;
-        let account = &mut self.accounts[id as usize];
-        let wait = &mut account.waits[worker.wait.index()];
         match state {
-            WorkerState::Running => account.cpu_ns += passed_ns,
-            WorkerState::Runnable => wait.signal_ns += passed_ns,
-            WorkerState::Suspended => wait.resource_ns += passed_ns,
-            WorkerState::Finished => account.finished_ns += passed_ns,
+            WorkerState::Running => worker.cpu_ns += passed_ns,
+            WorkerState::Suspended => worker.resource_ns += passed_ns,
+            WorkerState::Runnable => {
+                let resource_ns = std::mem::take(&mut worker.resource_ns);
+                let wait = &mut self.lives[id as usize].account.waits[worker.wait.index()];
+                wait.resource_ns += resource_ns;
+                wait.signal_ns += passed_ns;
+            }
+            WorkerState::Finished => self.lives[id as usize].account.finished_ns += passed_ns,
             WorkerState::Foreign => {}
         }
     }
 
-    /// Charges all open time up to now.
+    /// Charges all open time up to now, and brings all accounts up to date.
     pub(super) fn charge_all(&mut self, now_ns: Ns) {
         for id in 0..u32::try_from(self.workers.len()).expect("a process number has 28 bits") {
             self.charge(now_ns, id, self.workers[id as usize].state);
+            let (worker, account) = (&mut self.workers[id as usize], &mut self.lives[id as usize].account);
+            account.cpu_ns += std::mem::take(&mut worker.cpu_ns);
+            account.waits[worker.wait.index()].resource_ns += std::mem::take(&mut worker.resource_ns);
         }
     }
 
@@ -116,7 +122,7 @@ impl State {
         core.quantum_ends_ns = now_ns + self.config.quantum_ns;
         self.change(now_ns, id, WorkerState::Runnable, WorkerState::Running);
         let wait = self.workers[id as usize].wait;
-        self.accounts[id as usize].waits[wait.index()].count += 1;
+        self.lives[id as usize].account.waits[wait.index()].count += 1;
         // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
         let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ wait as u64;
         self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);

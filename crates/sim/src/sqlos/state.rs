@@ -35,14 +35,14 @@ pub enum Resource {
     Event(u64),
 }
 
+/// What is asked of a worker at each of its moves: a line of the processor's cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct Worker {
     pub(super) state: WorkerState,
     /// What it waits for, or waited for last.
     pub(super) wait: WaitType,
     pub(super) want: Mode,
-    /// In the queue of a latch and still burning its core's time, until then; 0 otherwise.
-    pub(super) spins_until_ns: Ns,
     pub(super) scheduler: u32,
     /// The next in the one queue that this worker is in.
     pub(super) next: u32,
@@ -50,10 +50,24 @@ pub(super) struct Worker {
     pub(super) since_ns: Ns,
     /// When it last began to wait.
     pub(super) waits_since_ns: Ns,
+    /// Time RUNNING, and time SUSPENDED in the wait that has not ended, that its account does not know of yet.
+    pub(super) cpu_ns: Ns,
+    pub(super) resource_ns: Ns,
     pub(super) resource: Resource,
+}
+
+const _: () = assert!(size_of::<Worker>() == 64);
+
+/// What is seldom asked of a worker.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    /// In the queue of a latch and still burning its core's time, until then; 0 otherwise.
+    pub(super) spins_until_ns: Ns,
     pub(super) born_ns: Ns,
     /// None for a process of the kernel's.
     pub(super) role: Option<Role>,
+    /// What became of its time, but for what [`Worker`] says of the last of it.
+    pub(super) account: Account,
 }
 
 impl Worker {
@@ -63,14 +77,24 @@ impl Worker {
             state: WorkerState::Foreign,
             wait: WaitType::WorkerStart,
             want: Mode::Sh,
-            spins_until_ns: 0,
             scheduler: 0,
             next: NOBODY,
             since_ns: now_ns,
             waits_since_ns: now_ns,
+            cpu_ns: 0,
+            resource_ns: 0,
             resource: Resource::None,
+        }
+    }
+}
+
+impl Life {
+    pub(super) fn foreign(now_ns: Ns) -> Self {
+        Self {
+            spins_until_ns: 0,
             born_ns: now_ns,
             role: None,
+            account: Account::default(),
         }
     }
 }
@@ -144,7 +168,7 @@ pub(super) struct EventState {
 pub(super) struct State {
     pub(super) config: Config,
     pub(super) workers: Vec<Worker>,
-    pub(super) accounts: Vec<Account>,
+    pub(super) lives: Vec<Life>,
     pub(super) schedulers: Vec<Scheduler>,
     pub(super) latches: LatchTable,
     pub(super) events: Vec<EventState>,
@@ -168,7 +192,7 @@ impl State {
         };
         Self {
             workers: Vec::new(),
-            accounts: Vec::new(),
+            lives: Vec::new(),
             schedulers: (0..config.schedulers).map(scheduler).collect(),
             latches: LatchTable::default(),
             events: Vec::new(),
@@ -182,8 +206,8 @@ impl State {
     /// Charges all open time up to now, and checks that no nanosecond is lost or counted twice.
     pub(super) fn settle(&mut self, now_ns: Ns) {
         self.charge_all(now_ns);
-        for (worker, account) in self.workers.iter().zip(&self.accounts) {
-            let lived_ns = now_ns - worker.born_ns;
+        for (worker, Life { born_ns, account, .. }) in self.workers.iter().zip(&self.lives) {
+            let lived_ns = now_ns - born_ns;
             assert!(
                 worker.state == WorkerState::Foreign || account.total_ns() == lived_ns,
                 "a worker lived {lived_ns} ns, and its books say {account:?}"
@@ -195,8 +219,8 @@ impl State {
     /// The same time seen from the cores, which keep their own record: busy time is the CPU time of their workers.
     fn check_cores(&self, now_ns: Ns) {
         let mut cpu_ns = vec![0; self.schedulers.len()];
-        for (worker, account) in self.workers.iter().zip(&self.accounts) {
-            cpu_ns[worker.scheduler as usize] += account.cpu_ns;
+        for (worker, life) in self.workers.iter().zip(&self.lives) {
+            cpu_ns[worker.scheduler as usize] += life.account.cpu_ns;
         }
         for (core, cpu_ns) in self.schedulers.iter().zip(cpu_ns) {
             let open_ns = if core.running == NOBODY {

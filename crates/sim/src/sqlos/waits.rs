@@ -75,6 +75,7 @@ impl WaitType {
 
 /// The waits of one type: their number, and both parts of their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(32))] // never on two lines of the processor's cache
 pub struct WaitSum {
     /// Waits that have ended. A wait still open when the books are closed counts with its time, but not here.
     pub count: u64,

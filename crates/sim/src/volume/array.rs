@@ -228,10 +228,10 @@ impl Volume {
     /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
     #[inline]
     #[must_use]
-    pub fn touch(&self, offset: u64) -> Option<u32> {
+    pub fn touch(&self, offset: u64) -> u32 {
         match (self.way, self.members[0].device.flash()) {
             (Way::Alone, Some(drive)) => drive.touch(offset + self.offset_bytes),
-            _ => None,
+            _ => 0,
         }
     }
 

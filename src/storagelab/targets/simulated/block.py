@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import storagelab
@@ -55,11 +55,16 @@ class Block:
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
-                self._block, self.position = self._made(*saved), saved[0]
+                self._take_up(*saved)
                 return
             except PreflightError:
                 pass  # damaged: its first runs are made again
         self._block = self._made()
+
+    def _take_up(self, runs_done: int, drives: list[bytes], defect: str) -> None:
+        if not defect:
+            self._block = self._made(runs_done, drives)
+        self.position, self._defect = runs_done, defect
 
     def _made(self, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block | _sim.RawBlock:
         try:
@@ -76,14 +81,16 @@ class Block:
 
     def make(self, progress: Progress) -> dict[str, object]:
         """The outcome of the next run, its drives saved. Raises RunFailed, and for all that follow, for a defect."""
-        assert self._block is not None
         self.position += 1
         if self._defect:
             raise RunFailed(f"its drives were lost in an earlier run of its block: {self._defect}")
+        assert self._block is not None
         try:
             text = self._block.run_next(progress)
         except RuntimeError as error:
             self._defect = str(error)
+            with suppress(RunFailed):  # what can't be saved is found again
+                self._save()
             raise RunFailed(self._defect) from error
         assert text is not None
         self._save()
@@ -95,8 +102,9 @@ class Block:
     def _save(self) -> None:
         """Written beside and put into place, so that a kill leaves the state before or the one after."""
         assert self._block is not None
-        drives = self._block.state()
-        header = {"identity": self._identity, "runs_done": self.position, "bytes": [len(drive) for drive in drives]}
+        drives = [] if self._defect else self._block.state()
+        header = {"identity": self._identity, "runs_done": self.position, "bytes": [len(drive) for drive in drives],
+                  "defect": self._defect}  # fmt: skip
         beside = self._file.with_suffix(f".{os.getpid()}.part")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +115,8 @@ class Block:
         except OSError as error:
             raise RunFailed(f"the drives can't be saved in {self._file}: {error.strerror}") from error
 
-    def _saved(self) -> tuple[int, list[bytes]] | None:
+    def _saved(self) -> tuple[int, list[bytes], str] | None:
+        """Runs done, the drives, and the defect that they were lost in, if any."""
         try:
             head, _, rest = self._file.read_bytes().partition(b"\n")
             header = json.loads(head)
@@ -115,7 +124,8 @@ class Block:
             if header["identity"] != self._identity or sum(lengths) != len(rest):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
-            return int(header["runs_done"]), [rest[a:b] for a, b in itertools.pairwise(ends)]
+            drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
+            return int(header["runs_done"]), drives, str(header["defect"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
