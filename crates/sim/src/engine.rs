@@ -13,8 +13,8 @@
 //! A session draws a key, finds the leaf, and puts the row in if the leaf is in memory and nobody is at it: that costs CPU
 //! time and no event, and many rows may go in as one burst. A burst ends where something has to be waited for: a leaf that is
 //! not in memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`), a parent whose latch a splitting
-//! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_UP`), or the
-//! commit (`WRITELOG`).
+//! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_SH` to look for
+//! a free one, `PAGELATCH_UP` to mark it), or the commit (`WRITELOG`).
 
 mod allocate;
 mod append;
@@ -58,6 +58,8 @@ const VOLUME_DUE: Port = Port::new(8);
 const LABEL_LOG: u64 = 1;
 const LABEL_CHECKPOINT: u64 = 2;
 const LABEL_LAZY: u64 = 3;
+/// With the data file's number in the lower half: a look at its PFS page.
+const LABEL_PFS: u64 = 1 << 32;
 
 /// What a latch's key begins with: which kind of page it is for.
 const KEY_SHIFT: u32 = 56;
@@ -145,6 +147,8 @@ pub struct Engine<'w> {
     row_ns: Spread,
     read_row_ns: Spread,
     last_file: Cell<u32>,
+    /// For each file: its PFS page has just been let go.
+    pfs_released: Vec<Event<'w>>,
     checkpoint_permits: Semaphore<'w>,
     lazy_permits: Semaphore<'w>,
     lazy_wake: Event<'w>,
@@ -246,6 +250,10 @@ impl<'w> Engine<'w> {
             row_ns: Spread::new(costs.row_cpu_ns.value, costs.cpu_jitter_per_mille.value),
             read_row_ns: Spread::new(costs.read_row_cpu_ns.value, costs.cpu_jitter_per_mille.value),
             last_file: Cell::new(0),
+            pfs_released: (0_u64..)
+                .zip(&layout.files)
+                .map(|(file, _)| os.event(LABEL_PFS | file))
+                .collect(),
             write_latency_ns: Cell::new(0),
             split_rng: RefCell::new(Rng::stream(run.seed, "splits")),
             counters: Counters::default(),

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use serde_json::json;
 use storagelab_sim::engine::files::Layout;
+use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::rng::Rng;
 use storagelab_sim::run::{Block, BlockError};
 use world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
@@ -69,6 +70,31 @@ fn pfs_latches_are_a_matter_of_one_file_and_leave_with_more() {
         .and_then(|page| page.parse().ok())
         .expect("a page");
     assert!(page == 1 || page % 8088 == 0, "{most:?}");
+}
+
+#[test]
+fn who_looks_for_a_free_page_waits_often_but_not_for_the_whole_convoy() {
+    let [with, without] = [true, false].map(|look| {
+        let mut scenario = article_a(256, &[run(1)]);
+        scenario["server"]["switches"] = json!({"pfs_look": look});
+        outcomes(&scenario).remove(0)
+    });
+    let shared = [&with, &without].map(|outcome| waits(outcome, "PAGELATCH_SH"));
+    let updates = [&with, &without].map(|outcome| waits(outcome, "PAGELATCH_UP"));
+    let looks = shared[0].count - shared[1].count;
+    assert!(
+        2 * looks > updates[0].count && looks > shared[1].count,
+        "{shared:?} {updates:?}"
+    );
+    let looked_ns = shared[0].wait_ns().saturating_sub(shared[1].wait_ns());
+    let update_ns = updates[0].wait_ns() / updates[0].count;
+    assert!(5 * looked_ns / looks < update_ns, "{shared:?} {updates:?}");
+    let looking = |outcome: &RunOutcome| {
+        let tasks = outcome.waiting_tasks.iter().flat_map(|sample| &sample.tasks);
+        let looks = tasks.filter(|task| task.wait_type == "PAGELATCH_SH" && task.resource.starts_with("PFS 5:1:"));
+        looks.count()
+    };
+    assert!(looking(&with) > 0 && looking(&without) == 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::geometry::Geometry;
 use super::{
     Engine, KEY_EDGE, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY,
-    LABEL_LOG,
+    LABEL_LOG, LABEL_PFS,
 };
 use crate::kernel::Ns;
 use crate::sqlos::{Resource, WaitType};
@@ -176,6 +176,7 @@ impl Engine<'_> {
             ResourceKey::Event(LABEL_LOG) => return "log".to_owned(),
             ResourceKey::Event(LABEL_CHECKPOINT) => return "checkpoint writes".to_owned(),
             ResourceKey::Event(LABEL_LAZY) => return "lazy writer".to_owned(),
+            ResourceKey::Event(label) if label >> 32 == LABEL_PFS >> 32 => return self.pfs_page_of(label ^ LABEL_PFS),
             ResourceKey::Event(_) | ResourceKey::None => return String::new(),
         };
         let low = key & ((1 << KEY_SHIFT) - 1);
@@ -183,10 +184,7 @@ impl Engine<'_> {
         let index = low as u32;
         let file = file_number(low >> 32);
         match key >> KEY_SHIFT {
-            KEY_PFS => {
-                let index = self.files.borrow().next_pfs((low >> 32) as u32);
-                format!("PFS {DATABASE}:{file}:{}", Geometry::pfs_page_number(index))
-            }
+            KEY_PFS => self.pfs_page_of(low >> 32),
             KEY_GAM => format!("GAM {DATABASE}:{file}:{}", Geometry::gam_page_number(index)),
             KEY_LEAF | KEY_EDGE => {
                 let is_edge = key >> KEY_SHIFT == KEY_EDGE;
@@ -200,6 +198,12 @@ impl Engine<'_> {
             KEY_GRANDPARENT => format!("index level 2 no. {low}"),
             other => format!("{other}:{low}"),
         }
+    }
+
+    fn pfs_page_of(&self, file: u64) -> String {
+        let index = self.files.borrow().next_pfs(u32::try_from(file).unwrap_or(u32::MAX));
+        let page = Geometry::pfs_page_number(index);
+        format!("PFS {DATABASE}:{}:{page}", file_number(file))
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Server {
 pub struct Switches {
     /// How PFS pages are latched.
     pub pfs_latch: PfsLatch,
+    /// Whether a worker looks at the PFS page for a free page, in `PAGELATCH_SH`, before it queues for its latch to mark one.
+    pub pfs_look: bool,
     /// How a worker picks the file for its next page.
     pub pick_file: PickFile,
     /// How many other files a worker looks at if the PFS page of the one it picked is taken, before it queues.
@@ -55,6 +57,7 @@ impl Default for Switches {
     fn default() -> Self {
         Self {
             pfs_latch: PfsLatch::Update,
+            pfs_look: true,
             pick_file: PickFile::Random,
             pick_tries: 0,
             keep_file: true,
@@ -147,13 +150,14 @@ costs! {
     /// CPU time to link a page at the right edge, under the latches of the last page and its parent.
     append_cpu_ns: 40_000, Derived, "an assumption: as much as a split, a row of a page copied instead of 25";
     /// CPU time to find the next page of a file again in which somebody else has allocated since, under the same latches.
-    find_page_cpu_ns: 85_000, Fitted in [20_000, 160_000] on "C1",
+    find_page_cpu_ns: 86_000, Fitted in [20_000, 160_000] on "C1",
         "PFS and IAM pages searched: what it takes beside the rest to make 130 us a page";
     /// CPU time under the latch of a PFS page.
     pfs_hold_ns: 500, Fitted in [500, 20_000] on "A19",
         "any short time makes a convoy";
     /// CPU time under the latch of a GAM page, for an extent.
-    gam_hold_ns: 10_000, Derived, "an assumption";
+    gam_hold_ns: 1_000, Fitted in [500, 20_000] on "A24",
+        "a bit is set, as in a PFS page: bounds as for that";
     /// Index entries of a page above the leaves, ln 2 full.
     index_fanout: 224, Derived, "323 entries of 25 bytes, ln 2 full";
     /// CPU time to read a page, without the drive's driver.

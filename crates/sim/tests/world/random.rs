@@ -263,7 +263,7 @@ fn costs(draw: &mut Draw, scale: u64) -> Value {
 
 fn switches(draw: &mut Draw) -> Value {
     json!({
-        "pfs_latch": draw.of(&["update", "update", "shared"]),
+        "pfs_latch": draw.of(&["update", "update", "shared"]), "pfs_look": draw.coin(),
         "pick_file": draw.of(&["round-robin", "round-robin-per-worker", "random"]),
         "pick_tries": draw.from(0, 4), "parent_latches": draw.coin(), "lazy_writer": draw.coin(), "checkpoints": draw.coin(),
         "common_stock": draw.coin(), "notice_at_switch": draw.coin(), "keep_file": draw.coin(),
