@@ -186,14 +186,27 @@ def test_levels_that_cannot_be_told_apart_from_the_best_are_as_good_and_are_name
     assert judge(ARTICLE_A, best.model_copy(update={"value": 1.0}), found).verdict == "outside"
 
 
-def test_a_wait_is_gone_from_the_level_on_after_which_no_table_has_it():
-    def share(of_100: float) -> Measurement:
-        return run_of(60.0, {"PAGEIOLATCH_EX": (100.0 - of_100, 0.0, 1), "PAGELATCH_UP": (of_100, 0.0, 1)})
+def share_of_updates(of_100: float) -> Measurement:
+    return run_of(60.0, {"PAGEIOLATCH_EX": (100.0 - of_100, 0.0, 1), "PAGELATCH_UP": (of_100, 0.0, 1)})
 
+
+def test_a_wait_is_gone_from_the_level_on_after_which_no_table_has_it():
+    share = share_of_updates
     wanted = figure("gone_from_top_95", wait_type="PAGELATCH_UP", along="layout.data_files")
     assert read(wanted, layouts(share(30), share(2), share(1))).level == 2
     assert read(wanted, layouts(share(2), share(30), share(1))).level == 4
     assert read(wanted, layouts(share(2), share(1), share(30))).level == "never"
+
+
+def test_where_repetitions_do_not_agree_from_which_level_on_a_wait_is_gone_all_that_they_come_to_is_named():
+    shares = ((40, 40), (3, 9), (1, 1))
+    cells = zip(CELLS, shares, strict=True)
+    group = [(cell, [share_of_updates(share) for share in of_cell]) for cell, of_cell in cells]
+    wanted = figure("gone_from_top_95", wait_type="PAGELATCH_UP", along="layout.data_files", value=2, unit="files")
+    found = read(wanted, group)
+    assert (found.level, found.tied) == (4, (2,))
+    assert judge(ARTICLE_A, wanted, found).verdict == "within"
+    assert judge(ARTICLE_A, wanted.model_copy(update={"value": 1}), found).verdict == "outside"
 
 
 def test_steps_in_which_a_wait_shrinks_are_counted():

@@ -35,7 +35,7 @@ class Simulated(NamedTuple):
     values: tuple[float, ...] = ()
     level: JsonValue | None = None
     tied: tuple[JsonValue, ...] = ()
-    """Levels that can't be told apart from `level`, if that is the best."""
+    """Levels that can't be told apart from `level`."""
     order: tuple[JsonValue, ...] = ()
 
 
@@ -230,13 +230,23 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
-    """The first level from which on the wait is among the top 95 % in none."""
+    """The first level from which on no table has the wait among its top 95 %: by the mean tables, and what other levels the
+    tables of single repetitions come to."""
+    rounds = min(len(made.runs) for made in group)
+    gone = _gone_from(figure, group, [made.runs for made in group])
+    alone = [_gone_from(figure, group, [[made.runs[number]] for made in group]) for number in range(rounds)]
+    others = [level for number, level in enumerate(alone) if level not in (gone, *alone[:number])]
+    return Simulated(level=gone, tied=tuple(others))
+
+
+def _gone_from(figure: Published, group: Sequence[Made], runs: Sequence[Sequence[Measurement]]) -> JsonValue:
+    """`runs`: for each cell of the group those whose mean table counts."""
     gone: JsonValue | None = None
-    for made in group:
-        table = wait_table(mean_of_runs([_stats(run) for run in made.runs]))
+    for made, of_cell in zip(group, runs, strict=True):
+        table = wait_table(mean_of_runs([_stats(run) for run in of_cell]))
         shown = any(row.wait_type == figure.wait_type for row in table)
         gone = None if shown else _level(figure, made) if gone is None else gone
-    return Simulated(level="never" if gone is None else gone)
+    return "never" if gone is None else gone
 
 
 def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
