@@ -215,7 +215,7 @@ def _side_by_side(todo: Sequence[Task], jobs: int, tell: Tell) -> None:
                 slices.append(workers.submit(_make_block_here, task))
 
         try:
-            with _environment():
+            with large_pages():
                 deal()  # one slice for each process, which starts them all
             while not dealer.ended:
                 item = _next_of(news, slices)
@@ -232,8 +232,8 @@ def _side_by_side(todo: Sequence[Task], jobs: int, tell: Tell) -> None:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """That of the processes which are started meanwhile."""
+def large_pages() -> Iterator[None]:
+    """Processes that are started meanwhile get their memory in large pages, where the C library can."""
     before = os.environ.get(_TUNABLES)
     os.environ[_TUNABLES] = _tunables(before or "")
     try:
