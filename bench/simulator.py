@@ -109,7 +109,8 @@ def _kernel() -> Iterator[Figure]:
 
 
 def _flash() -> Iterator[Figure]:
-    said = _cargo("run", "--package", "storagelab-sim", "--release", "--example", "flash_speed", "--", "1")
+    with pool.large_pages():  # as `storagelab run` has it
+        said = _cargo("run", "--package", "storagelab-sim", "--release", "--example", "flash_speed", "--", "1")
     for row in _FTL_ROW.finditer(said):
         millions = float(row["millions"])
         yield Figure(
