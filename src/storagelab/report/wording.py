@@ -334,8 +334,8 @@ def _on_the_slower(findings: Findings) -> list[str]:
 def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
     shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
     parts = [f"{_cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
-    if len(shown) < len(slower):
-        parts.insert(-1, f"{len(slower) - len(shown)} others in between")
+    if hidden := len(slower) - len(shown):
+        parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
     return f"Slower than {_cell_name(findings, best)}: {'; '.join(parts)}."
 
 
