@@ -319,7 +319,7 @@ def test_processes_that_simulate_are_started_with_large_memory_pages_unless_the_
         monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     else:
         monkeypatch.setenv("GLIBC_TUNABLES", before)
-    with pool._environment():
+    with pool.large_pages():
         told = subprocess.run(
             [sys.executable, "-c", "import os; print(os.environ['GLIBC_TUNABLES'])"],
             capture_output=True, text=True, check=True,
