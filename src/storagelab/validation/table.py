@@ -130,8 +130,8 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
     if any(one.repetitions > 1 for one in simulations):
         yield (
             "Simulated figures are means over repetitions, ± half their 95 % confidence interval. "
-            'Levels joined by "or" can\'t be told apart from the best, and any of them will do; a range is met where an '
-            "interval reaches into it."
+            'Levels joined by "or" can\'t be told apart, or single repetitions come to them: any will do. '
+            "A range is met where an interval reaches into it."
         )
 
 
