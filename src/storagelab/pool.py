@@ -88,8 +88,6 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
     if not plan.simulated:
         runner.run_all(plan, store, site, listener, again=again)
         return
-    pending = runner.pending(plan, store.attempts(), again=again)
-    expected_s = estimate(plan, pending, store.durations()).seconds
     cells = {cell.cell_id: cell for cell in plan.cells}
 
     def tell(news: Began | Rows | Run) -> None:
@@ -103,6 +101,8 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
                 listener.stored(news)
 
     todo = tasks(plan, store.attempts(), site, store.folder, again=again)
+    pending = [task.runs[position] for task in todo for position in task.wanted]
+    expected_s = estimate(plan, pending, store.durations()).seconds
     at_once = min(jobs, len(todo))
     if at_once <= 1 and expected_s < _WORTH_A_PROCESS_S:
         for task in todo:
