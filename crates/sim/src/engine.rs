@@ -152,6 +152,8 @@ pub struct Engine<'w> {
     checkpoint_permits: Semaphore<'w>,
     lazy_permits: Semaphore<'w>,
     lazy_wake: Event<'w>,
+    /// The lazy writer wakes when fewer pages are free.
+    lazy_low_pages: u64,
     /// How long writes of the checkpoint take, a sliding mean.
     write_latency_ns: Cell<Ns>,
     split_rng: RefCell<Rng>,
@@ -220,6 +222,7 @@ impl<'w> Engine<'w> {
             checkpoint_permits: os.semaphore(small(costs.checkpoint_writes.value), LABEL_CHECKPOINT),
             lazy_permits: os.semaphore(small(costs.lazy_writes.value), LABEL_LAZY),
             lazy_wake: os.event(LABEL_LAZY),
+            lazy_low_pages: background::part_of_pool(u64::from(frames), costs.lazy_low_per_mille.value),
             switches: scenario.server.switches.clone(),
             geometry,
             scale: scenario.scale,
@@ -239,9 +242,9 @@ impl<'w> Engine<'w> {
                 .filter(|first| drive_cpu_ns.iter().all(|other| other == first)),
             drive_cpu_ns,
             due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
-            volumes: RefCell::new(volumes),
             ios: RefCell::default(),
-            coming_ios: look_ahead::ComingIos::default(),
+            coming_ios: look_ahead::ComingIos::new(&volumes),
+            volumes: RefCell::new(volumes),
             done: RefCell::default(),
             waiting_for_frames: RefCell::default(),
             evictions: Cell::new(0),
@@ -280,7 +283,14 @@ impl<'w> Engine<'w> {
             machine.spawn_background(self.lazy_writer());
         }
         for connection in 0..self.connections {
-            machine.spawn_session(self.session(connection));
+            // A future for each kind: one for all would be larger, and no longer fit the processor's instruction cache as well.
+            match self.kind {
+                WorkloadKind::RandomInsert => {
+                    machine.spawn_session(self.session(connection, Self::random_rows::<false>))
+                }
+                WorkloadKind::Mixed => machine.spawn_session(self.session(connection, Self::random_rows::<true>)),
+                WorkloadKind::SequentialInsert => machine.spawn_session(self.session(connection, Self::ascending_rows)),
+            };
         }
     }
 

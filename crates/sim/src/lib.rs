@@ -11,6 +11,7 @@
 pub mod disk;
 pub mod engine;
 pub mod flash;
+mod hint;
 pub mod kernel;
 pub mod outcome;
 mod rack;

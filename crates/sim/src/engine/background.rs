@@ -18,6 +18,11 @@ const CHECKPOINT_FRAMES: u32 = 4096;
 /// Pages that the checkpoint has written before it reckons up its CPU time, at most.
 const CHECKPOINT_BATCH: u32 = 8;
 
+/// So many thousandths of the pool, in pages.
+pub(super) const fn part_of_pool(pages: u64, per_mille: u64) -> u64 {
+    pages * per_mille / 1000
+}
+
 impl Engine<'_> {
     fn write_cpu_ns(&self) -> Ns {
         let drivers = self.drive_cpu_ns.iter().copied().max().unwrap_or(0);
@@ -97,13 +102,10 @@ impl Engine<'_> {
         self.write_latency_ns.set(mean - u64::try_from(faded).unwrap_or(mean));
     }
 
-    fn part_of_pool(&self, per_mille: u64) -> u64 {
-        u64::from(self.pool.borrow().len()) * per_mille / 1000
-    }
-
     /// Lets the lazy writer know that buffers are short, if they are.
+    #[inline]
     pub(super) fn wake_lazy_writer(&self) {
-        if u64::from(self.pool.borrow().free()) < self.part_of_pool(self.costs.lazy_low_per_mille.value) {
+        if u64::from(self.pool.borrow().free()) < self.lazy_low_pages {
             self.lazy_wake.set();
         }
     }
@@ -113,7 +115,7 @@ impl Engine<'_> {
         loop {
             self.lazy_wake.reset();
             self.lazy_wake.wait(WaitType::LazyWriterSleep).await;
-            let enough = self.part_of_pool(self.costs.lazy_high_per_mille.value);
+            let enough = part_of_pool(self.pool_pages(), self.costs.lazy_high_per_mille.value);
             while u64::from(self.pool.borrow().free()) < enough {
                 if !self.lazy_batch(enough).await {
                     self.os.sleep(crate::kernel::MS, WaitType::LazyWriterSleep).await;
@@ -129,25 +131,31 @@ impl Engine<'_> {
             if looks == LAZY_BATCH || u64::from(self.pool.borrow().free()) >= enough {
                 break None;
             }
-            let victim = {
-                let mut pool = self.pool.borrow_mut();
-                let most = pool.len().min(LAZY_FRAMES);
-                pool.sweep(&mut self.tree.borrow_mut(), most)
-            };
             looks += 1;
-            let Some(victim) = victim else { return false };
-            if self.let_go(victim) {
-                add(&self.counters.evicted_clean, 1);
-                self.serve_frames(self.home());
-            } else if victim.dirty {
+            let Some(victim) = self.next_victim() else { return false };
+            if victim.dirty {
                 break Some(victim);
             }
+            add(&self.counters.evicted_clean, 1);
+            self.serve_frames(self.home());
         };
         self.os.cpu(u64::from(looks) * self.costs.free_cpu_ns.value).await;
         if let Some(victim) = dirty {
             self.lazy_write(victim).await;
         }
         true
+    }
+
+    /// The next page that may go; a clean one has gone.
+    #[inline(always)]
+    fn next_victim(&self) -> Option<Victim> {
+        let (mut pool, mut tree) = (self.pool.borrow_mut(), self.tree.borrow_mut());
+        let most = pool.len().min(LAZY_FRAMES);
+        let victim = pool.sweep(&mut tree, most)?;
+        if !victim.dirty {
+            pool.evict(victim, &mut tree);
+        }
+        Some(victim)
     }
 
     async fn lazy_write(&self, victim: Victim) {

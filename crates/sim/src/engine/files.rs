@@ -1,6 +1,7 @@
 //! Data files on volumes: where they lie, and where the next page comes from.
 
 use super::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
+use crate::hint::rare;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario, WorkloadKind};
 
@@ -332,9 +333,13 @@ impl Files {
     #[inline(always)]
     pub fn after(&self, leaf: u32) -> Option<u32> {
         let next = leaf + 1;
-        if next % EXTENT_PAGES > 0 {
-            return Some(next);
+        if rare(next % EXTENT_PAGES == 0) {
+            return self.after_extent(leaf);
         }
+        Some(next)
+    }
+
+    fn after_extent(&self, leaf: u32) -> Option<u32> {
         let page = self.page_of(leaf) + 1;
         let same_file = page % self.pages_per_file > 0;
         same_file.then(|| self.leaf_on(page)).flatten()

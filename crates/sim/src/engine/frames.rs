@@ -5,6 +5,7 @@ use super::add;
 use super::io::Why;
 use super::pool::Victim;
 use super::tree::{State, flag};
+use crate::hint::rare;
 use crate::kernel::ProcessId;
 use crate::sqlos::{LatchClass, Mode, Park};
 
@@ -52,7 +53,7 @@ impl<'w> Engine<'w> {
     /// Gives free frames to reads that wait for one, and makes room for the others.
     #[inline]
     pub(super) fn serve_frames(&self, home: u32) {
-        if !self.waiting_for_frames.borrow().is_empty() {
+        if rare(!self.waiting_for_frames.borrow().is_empty()) {
             self.serve_waiting(home);
         }
     }
@@ -150,7 +151,7 @@ impl<'w> Engine<'w> {
         if worker != self.os.kernel().current() {
             self.os.unpark(worker);
         }
-        if before & flag::LATCHED != 0 {
+        if rare(before & flag::LATCHED != 0) {
             self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Ex);
         }
     }

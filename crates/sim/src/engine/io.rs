@@ -5,11 +5,13 @@
 //! that is dirty it must be written first: all of this is part of the wait for the page that is to be read.
 
 use super::frames::Wanted;
+use super::look_ahead::IO_GROUP;
 use super::pool::Victim;
 use super::tree::{State, Tree, flag};
 use super::{Engine, Failure, IO_DONE, IO_NOTICED, VOLUME_DUE, add};
 use crate::engine::geometry::PAGE_BYTES;
 use crate::engine::log::LogWrite;
+use crate::hint::{put, rare};
 use crate::kernel::{Action, Ns};
 use crate::sqlos::{LatchClass, Mode};
 use crate::volume::{self, Answer, Kind, Request, Volume};
@@ -27,24 +29,39 @@ pub(super) enum Why {
 
 #[derive(Clone, Copy, Debug)]
 enum Io {
-    Read { wanted: Wanted, frame: u32 },
-    Write { first_leaf: u32, pages: u32, why: Why },
-    Log { up_to: u64 },
+    Read {
+        wanted: Wanted,
+        frame: u32,
+    },
+    Write {
+        first_leaf: u32,
+        pages: u32,
+        why: Why,
+        home: u32,
+    },
+    Log {
+        up_to: u64,
+    },
 }
 
 impl Io {
+    /// The scheduler that notices its end; none if that is noticed at once.
+    ///
     /// The log writer has a scheduler of its own, which no session keeps busy (S. Kandoth and N. Verma, "SQL 2016 - It Just
     /// Runs Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016; taken so for older servers too).
-    const fn is_noticed_at_once(self) -> bool {
-        matches!(self, Self::Log { .. })
+    #[inline(always)]
+    const fn home(&self) -> Option<u32> {
+        match self {
+            Self::Read { wanted, .. } => Some(wanted.home),
+            Self::Write { home, .. } => Some(*home),
+            Self::Log { .. } => None,
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     io: Io,
-    /// The scheduler that notices its end.
-    home: u32,
     begun_ns: Ns,
     /// Requests to the volume that it waits for.
     waits_for: u32,
@@ -58,17 +75,27 @@ pub(super) struct Slots {
 }
 
 impl Slots {
+    /// Inlined, so that the slot is made where it stays: a processor waits for what is stored in parts and then read as a whole
+    /// to be copied.
+    #[inline(always)]
     fn put(&mut self, slot: Slot) -> u32 {
-        if let Some(free) = self.free.pop() {
-            self.slots[free as usize] = slot;
-            return free;
-        }
-        self.slots.push(slot);
+        let number = self.free.pop().unwrap_or_else(|| self.grow());
+        self.slots[number as usize] = slot;
+        number
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.slots.push(Slot {
+            io: Io::Log { up_to: 0 },
+            begun_ns: 0,
+            waits_for: 0,
+        });
         u32::try_from(self.slots.len() - 1).expect("a token has 28 bits")
     }
 
     fn take(&mut self, number: u32) -> Slot {
-        self.free.push(number);
+        put(&mut self.free, number);
         self.slots[number as usize]
     }
 
@@ -84,28 +111,36 @@ impl Engine<'_> {
         self.os.current_scheduler().unwrap_or(0)
     }
 
-    /// Hands bytes at a place to a volume; false if it answers no more. What goes over its end goes on at its beginning.
-    fn submit(&self, io: Io, home: u32, volume: usize, (kind, offset, bytes): (Kind, u64, u64)) -> bool {
+    /// Hands bytes at a place to a volume; false if it answers no more.
+    #[inline(always)]
+    fn submit(&self, io: Io, volume: usize, request: (Kind, u64, u64)) -> bool {
         let begun_ns = self.os.now();
         let slot = self.ios.borrow_mut().put(Slot {
             io,
-            home,
             begun_ns,
             waits_for: 1,
         });
-        let [(offset, bytes), (rest_offset, rest_bytes)] = self.layout.pieces(volume, offset, bytes);
+        self.submit_slot(slot, io.home(), volume, request)
+    }
+
+    fn submit_slot(
+        &self,
+        slot: u32,
+        home: Option<u32>,
+        volume: usize,
+        (kind, offset, bytes): (Kind, u64, u64),
+    ) -> bool {
+        let [(offset, bytes), rest] = self.layout.pieces(volume, offset, bytes);
         let mut answer = self.ask(volume, kind, offset, bytes, slot);
-        if rest_bytes > 0 {
-            let rest = self.ask(volume, kind, rest_offset, rest_bytes, slot);
-            answer = self.both(answer, rest, slot);
+        if rare(rest.1 > 0) {
+            answer = self.ask_for_rest(answer, volume, kind, rest, slot);
         }
         match answer {
             Some(Answer::Done(done_ns)) => {
                 let noticed = Action::call(IO_NOTICED, slot);
-                if io.is_noticed_at_once() {
-                    self.os.kernel().at(done_ns, noticed);
-                } else {
-                    self.os.arrive_at(done_ns, home, noticed);
+                match home {
+                    Some(home) => self.os.arrive_at(done_ns, home, noticed),
+                    None => self.os.kernel().at(done_ns, noticed),
                 }
             }
             Some(Answer::Pending) => {}
@@ -123,6 +158,20 @@ impl Engine<'_> {
         };
         self.arm(volume, due_ns);
         self.or_failure(answer)
+    }
+
+    /// What goes over a volume's end goes on at its beginning.
+    #[cold]
+    fn ask_for_rest(
+        &self,
+        answer: Option<Answer>,
+        volume: usize,
+        kind: Kind,
+        (offset, bytes): (u64, u64),
+        slot: u32,
+    ) -> Option<Answer> {
+        let rest = self.ask(volume, kind, offset, bytes, slot);
+        self.both(answer, rest, slot)
     }
 
     /// What becomes of an I/O that was cut in two.
@@ -150,7 +199,8 @@ impl Engine<'_> {
     /// Lets a volume be called at `due_ns`, unless it will be called before that.
     #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
-        if due_ns < self.due_ns[volume].get() {
+        // Of flash, which is most asked for, nothing is ever due.
+        if rare(due_ns < self.due_ns[volume].get()) {
             self.due_ns[volume].set(due_ns);
             let volume = u32::try_from(volume).expect("volumes are few");
             self.os.kernel().at(due_ns, Action::call(VOLUME_DUE, volume));
@@ -188,36 +238,40 @@ impl Engine<'_> {
     /// The volume is done: the I/O's scheduler will notice.
     #[inline(always)]
     pub(super) fn io_done(&self, slot: u32) {
-        let Slot { io, home, .. } = {
+        let home = {
             let slot = &mut self.ios.borrow_mut().slots[slot as usize];
             slot.waits_for -= 1;
             if slot.waits_for > 0 {
                 return;
             }
-            *slot
+            slot.io.home()
         };
         let noticed = Action::call(IO_NOTICED, slot);
-        if io.is_noticed_at_once() {
-            self.os.kernel().soon(noticed);
-        } else {
-            self.os.arrive(home, noticed);
+        match home {
+            Some(home) => self.os.arrive(home, noticed),
+            None => self.os.kernel().soon(noticed),
         }
     }
 
     /// The scheduler has noticed: what was waited for is there.
     pub(super) fn io_noticed(&self, slot: u32) {
-        let Slot { io, home, begun_ns, .. } = self.ios.borrow_mut().take(slot);
+        let Slot { io, begun_ns, .. } = self.ios.borrow_mut().take(slot);
         let took_ns = self.os.now() - begun_ns;
         match io {
             Io::Read { wanted, frame } => {
                 add(&self.counters.read_ns, took_ns);
                 self.fill_frame(wanted, frame, flag::REFERENCED);
-                self.serve_frames(home);
+                self.serve_frames(wanted.home);
             }
-            Io::Write { first_leaf, pages, why } => self.write_done(first_leaf, pages, why, took_ns, home),
+            Io::Write {
+                first_leaf,
+                pages,
+                why,
+                home,
+            } => self.write_done(first_leaf, pages, why, took_ns, home),
             Io::Log { up_to } => {
                 self.log.written(up_to);
-                self.write_log(home);
+                self.write_log();
             }
         }
     }
@@ -229,16 +283,20 @@ impl Engine<'_> {
         let page = self.files.borrow().page_of(wanted.leaf);
         let (volume, offset) = self.layout.place(page);
         let io = Io::Read { wanted, frame };
-        if self.submit(io, wanted.home, volume, (Kind::Read, offset, PAGE_BYTES)) {
+        if self.submit(io, volume, (Kind::Read, offset, PAGE_BYTES)) {
             add(&self.counters.reads, 1);
         }
     }
 
     /// An I/O for a leaf is to come: reads what the drive will need for it, so that it is in the processor's cache by then.
+    #[inline]
     pub(super) fn look_ahead(&self, leaf: u32) {
-        let Some(leaves) = self.coming_ios.add(leaf) else {
-            return;
-        };
+        if let Some(leaves) = self.coming_ios.add(leaf) {
+            self.touch(leaves);
+        }
+    }
+
+    fn touch(&self, leaves: [u32; IO_GROUP]) {
         let (files, volumes) = (self.files.borrow(), self.volumes.borrow());
         let touched = leaves.iter().fold(0, |touched, &leaf| {
             let (volume, offset) = self.layout.place(files.page_of(leaf));
@@ -254,8 +312,13 @@ impl Engine<'_> {
         };
         let (volume, offset) = self.layout.place(self.files.borrow().page_of(first_leaf));
         let bytes = u64::from(pages) * PAGE_BYTES;
-        let io = Io::Write { first_leaf, pages, why };
-        if !self.submit(io, home, volume, (Kind::Write, offset, bytes)) {
+        let io = Io::Write {
+            first_leaf,
+            pages,
+            why,
+            home,
+        };
+        if !self.submit(io, volume, (Kind::Write, offset, bytes)) {
             return pages;
         }
         add(&self.counters.writes, 1);
@@ -321,7 +384,7 @@ impl Engine<'_> {
                 *flags &= !(flag::WRITING | flag::LATCHED);
                 was_latched
             };
-            if was_latched {
+            if rare(was_latched) {
                 self.leaf_latch(leaf, LatchClass::PageIo).release(Mode::Sh);
             }
         }
@@ -344,11 +407,11 @@ impl Engine<'_> {
     }
 
     /// Writes what of the log is due.
-    pub(super) fn write_log(&self, home: u32) {
+    pub(super) fn write_log(&self) {
         while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
             let (volume, base, _) = self.layout.log;
             let offset = self.layout.shifted(volume, base + offset);
-            if !self.submit(Io::Log { up_to }, home, volume, (Kind::Append, offset, bytes)) {
+            if !self.submit(Io::Log { up_to }, volume, (Kind::Append, offset, bytes)) {
                 return;
             }
         }

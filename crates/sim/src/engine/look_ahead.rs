@@ -8,6 +8,7 @@ use std::cell::Cell;
 
 use super::tree::{NO_LEAF, Tree};
 use crate::rng::{self, Rng};
+use crate::volume::Volume;
 
 /// Keys that are looked up together.
 const GROUP: usize = 8;
@@ -98,24 +99,39 @@ impl Words {
 }
 
 /// I/Os that are looked up together.
-const IO_GROUP: usize = 4;
+pub(super) const IO_GROUP: usize = 4;
+/// Volumes of so many bytes have maps (4 bytes for each 4 KB) that no processor's cache holds: for smaller ones a look ahead
+/// costs more than it saves (3 % of a run's time on 5 GB, while it saves 6 % on 160 GB).
+const WORTH_IT_BYTES: u64 = 32 << 30;
 
 /// Leaves that will be read or written soon, of which the drives' maps have yet to be looked up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ComingIos {
-    leaves: Cell<[u32; IO_GROUP]>,
+    is_worth_it: bool,
+    // Cells one by one: a group read as a whole waits until the leaf just stored has left the processor's store queue.
+    leaves: [Cell<u32>; IO_GROUP],
     count: Cell<usize>,
 }
 
 impl ComingIos {
+    pub(super) fn new(volumes: &[Volume]) -> Self {
+        Self {
+            is_worth_it: volumes.iter().map(Volume::bytes).sum::<u64>() >= WORTH_IT_BYTES,
+            leaves: Default::default(),
+            count: Cell::new(0),
+        }
+    }
+
     /// Adds a leaf, and gives a group back once it is full.
     #[inline]
     pub(super) fn add(&self, leaf: u32) -> Option<[u32; IO_GROUP]> {
-        let (mut leaves, place) = (self.leaves.get(), self.count.get() % IO_GROUP);
-        leaves[place] = leaf;
-        self.leaves.set(leaves);
+        if !self.is_worth_it {
+            return None;
+        }
+        let place = self.count.get() % IO_GROUP;
+        self.leaves[place].set(leaf);
         self.count.set(place + 1);
-        (place + 1 == IO_GROUP).then_some(leaves)
+        (place + 1 == IO_GROUP).then(|| self.leaves.each_ref().map(Cell::get))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The buffer pool: frames, which of them are free, and the clock that picks the next page to go.
 
 use super::tree::{NO_LEAF, State, Tree, flag};
+use crate::hint::{put, rare};
 
 /// Frames that are looked up together.
 const GROUP: usize = 16;
@@ -85,7 +86,7 @@ impl Pool {
         debug_assert_eq!(self.frames[victim.frame as usize], victim.leaf);
         tree.states[victim.leaf as usize].flags = flag::ABSENT;
         self.frames[victim.frame as usize] = NO_LEAF;
-        self.free.push(victim.frame);
+        put(&mut self.free, victim.frame);
     }
 
     /// The leaf in a frame, or [`NO_LEAF`].
@@ -98,7 +99,7 @@ impl Pool {
     /// they are in the processor's cache by then.
     #[inline]
     pub fn look_ahead(&self, frame: usize, tree: &Tree) {
-        if frame % GROUP == 0 {
+        if rare(frame % GROUP == 0) {
             self.touch_group(frame + GROUP, tree);
         }
     }
@@ -112,6 +113,7 @@ impl Pool {
 
     /// Moves the clock's hand to the next page that may go: not in use, and not touched since the hand last passed it. Looks
     /// at `most` frames at most.
+    #[inline(always)] // so that no victim is stored in parts and then read as a whole, for which a processor waits
     pub fn sweep(&mut self, tree: &mut Tree, most: u32) -> Option<Victim> {
         for _ in 0..most {
             let frame = self.hand;

@@ -7,6 +7,7 @@ use super::{
     Engine, KEY_EDGE, KEY_GAM, KEY_GRANDPARENT, KEY_LEAF, KEY_PARENT, KEY_PFS, KEY_SHIFT, LABEL_CHECKPOINT, LABEL_LAZY,
     LABEL_LOG, LABEL_PFS,
 };
+use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::sqlos::{Resource, WaitType};
 use crate::volume::{Device, Volume};
@@ -93,7 +94,7 @@ impl Engine<'_> {
 
     /// To be called before a page is read: what follows is no longer the phase in which all of the table was in memory.
     pub(super) fn end_memory_phase(&self) {
-        if self.memory_phase.get().is_none() {
+        if rare(self.memory_phase.get().is_none()) {
             self.memory_phase.set(Some(self.work_done()));
         }
     }

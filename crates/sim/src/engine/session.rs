@@ -6,9 +6,9 @@ use super::geometry::ROWS_PER_PAGE;
 use super::look_ahead::{Key, Words};
 use super::tree::{State, Tree, flag};
 use super::{Engine, Level, add};
+use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::rng::Rng;
-use crate::scenario::WorkloadKind;
 use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
 
 /// What a session knows of itself.
@@ -69,8 +69,8 @@ impl Session {
 }
 
 impl<'w> Engine<'w> {
-    /// One connection's work, from its first row to its last commit.
-    pub(super) async fn session(&self, connection: u32) {
+    /// One connection's work, from its first row to its last commit: `rows` does a transaction's.
+    pub(super) async fn session(&self, connection: u32, rows: impl AsyncFn(&Self, &mut Session)) {
         let files = self.files.borrow().count();
         let mut session = Session::new(self.run_seed, connection, files, &self.tree.borrow());
         let own = Cell::new(self.rows_per_connection);
@@ -81,17 +81,13 @@ impl<'w> Engine<'w> {
                 .min(self.rows_per_transaction);
             stock.set(stock.get() - u64::from(batch));
             session.rows_left = batch;
-            match self.kind {
-                WorkloadKind::RandomInsert => self.random_rows::<false>(&mut session).await,
-                WorkloadKind::Mixed => self.random_rows::<true>(&mut session).await,
-                WorkloadKind::SequentialInsert => self.ascending_rows(&mut session).await,
-            }
+            rows(self, &mut session).await;
             self.commit(&mut session).await;
         }
     }
 
     /// A transaction's rows, and between them those that are read if the load is mixed.
-    async fn random_rows<const MIXED: bool>(&self, session: &mut Session) {
+    pub(super) async fn random_rows<const MIXED: bool>(&self, session: &mut Session) {
         loop {
             let stop = self.burst::<MIXED>(session);
             if let Stop::Absent(leaf) = stop {
@@ -99,7 +95,7 @@ impl<'w> Engine<'w> {
             }
             // As `charge` does it; but this is done for every few rows.
             self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
-            if !self.let_log_out(session) {
+            if rare(!self.let_log_out(session)) {
                 self.log.room().await;
             }
             match stop {
@@ -124,7 +120,7 @@ impl<'w> Engine<'w> {
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.charge(session).await;
         let flushed = self.log.commit();
-        self.write_log(self.home());
+        self.write_log();
         flushed.wait(WaitType::WriteLog).await;
     }
 
@@ -144,8 +140,8 @@ impl<'w> Engine<'w> {
             return true;
         }
         self.log.append(log_bytes);
-        if self.log.is_due() {
-            self.write_log(self.home());
+        if rare(self.log.is_due()) {
+            self.write_log();
         }
         self.log.has_room()
     }
@@ -169,7 +165,7 @@ impl<'w> Engine<'w> {
             {
                 break Stop::Above(latch);
             }
-            let number = tree.find_from(session.key.from, session.key.key);
+            let number = tree.find_again(session.key.from, session.key.key);
             let leaf = &mut tree.states[number as usize];
             // An empty table has nothing to read.
             let reads = MIXED && session.reading && leaf.rows > 0;
@@ -275,7 +271,7 @@ impl<'w> Engine<'w> {
     fn begin_fetch(&self, leaf: u32) -> bool {
         {
             let State { flags, waiters, .. } = &mut self.tree.borrow_mut().states[leaf as usize];
-            if *flags & flag::ABSENT == 0 {
+            if rare(*flags & flag::ABSENT == 0) {
                 return false;
             }
             *waiters += 1;

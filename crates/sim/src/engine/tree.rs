@@ -10,6 +10,7 @@
 //! from there it is a step to the right now and then.
 
 use super::geometry::ROWS_PER_PAGE;
+use crate::hint::rare;
 use crate::rng::Rng;
 
 /// No leaf: the end of the chain, or an empty frame.
@@ -155,6 +156,15 @@ impl Tree {
     pub fn find_from(&self, mut leaf: u32, key: u32) -> u32 {
         while self.states[leaf as usize].high < key {
             leaf = self.nexts[leaf as usize];
+        }
+        leaf
+    }
+
+    /// The same, where `leaf` has been found before, and has hardly ever been split since.
+    #[inline(always)]
+    pub(super) fn find_again(&self, leaf: u32, key: u32) -> u32 {
+        if rare(self.states[leaf as usize].high < key) {
+            return self.find_from(self.nexts[leaf as usize], key);
         }
         leaf
     }

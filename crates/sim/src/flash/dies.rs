@@ -11,6 +11,7 @@
 
 use super::ftl::Observer;
 use super::parameters::Parameters;
+use crate::hint::rare;
 use crate::rng::{Rng, Spread};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,7 +121,7 @@ impl Dies {
     #[inline]
     pub(super) fn pad(&mut self, ready: u64) {
         self.padding += self.padding_per_mille;
-        if self.padding >= 1000 {
+        if rare(self.padding >= 1000) {
             self.padding -= 1000;
             self.program(ready, self.next_to_pad);
             self.next_to_pad = self.next_to_pad.wrapping_add(1);

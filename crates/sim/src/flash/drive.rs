@@ -13,6 +13,7 @@ use super::dies::{Dies, InTime};
 use super::ftl::Ftl;
 use super::parameters::Parameters;
 use super::request::{Counters, Offline, Op};
+use crate::hint::rare;
 use crate::rng::Rng;
 
 /// A page of which only the beginning has been written so far.
@@ -175,11 +176,14 @@ impl Drive {
     ///
     /// # Panics
     /// If the request goes beyond the drive's last page, or is for no pages or bytes.
+    #[inline(always)]
     pub fn submit(&mut self, now: u64, op: Op) -> Result<u64, Offline> {
         debug_assert!(now >= self.last_request, "requests come in the order of their times");
         self.advance(now);
         self.last_request = now;
-        if let Some(offline) = self.offline {
+        if rare(self.offline.is_some())
+            && let Some(offline) = self.offline
+        {
             return Err(offline);
         }
         let done = match op {
@@ -332,7 +336,7 @@ impl Drive {
         let flash = self.ftl.write(page, &mut cleaning);
         self.buffer[self.next_place] = self.dies.program(admitted, flash);
         self.next_place += 1;
-        if self.next_place == self.buffer.len() {
+        if rare(self.next_place == self.buffer.len()) {
             self.next_place = 0;
         }
         admitted
@@ -392,9 +396,14 @@ impl Drive {
     }
 
     fn stay_online(&mut self) -> Result<(), Offline> {
-        if self.ftl.mapped_pages() <= self.mapped_limit {
-            return Ok(());
+        if rare(self.ftl.mapped_pages() > self.mapped_limit) {
+            return self.go_offline();
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn go_offline(&mut self) -> Result<(), Offline> {
         let offline = Offline {
             mapped_bytes: self.mapped_bytes(),
             mapping_bytes: self.host_ram_bytes(),

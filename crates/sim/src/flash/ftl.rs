@@ -11,6 +11,7 @@
 //! Memory: 4 bytes a flash page, 4 bytes a logical page, and 16 to 20 bytes a block.
 
 use super::victims::{Blocks, VictimPolicy};
+use crate::hint::rare;
 use serde::{Deserialize, Serialize};
 
 /// Stands in a map for "nothing here".
@@ -282,7 +283,7 @@ impl Ftl {
             self.invalidate(old);
         }
         self.counters.host_pages += 1;
-        if self.points[HOST].room() == 0 {
+        if rare(self.points[HOST].room() == 0) {
             // Its old place is invalid, and must not look valid to a cleaning that comes before it has a new one.
             self.flash_of[logical as usize] = NONE;
             self.make_room(observer);
@@ -386,7 +387,7 @@ impl Ftl {
     #[inline]
     fn open(&mut self, point: usize) -> WritePoint {
         let here = &mut self.points[point];
-        if here.next == here.end {
+        if rare(here.next == here.end) {
             let block = self.free.pop().expect("a block is kept free for every write point");
             here.next = block << self.shift;
             here.end = here.next + self.shape.pages_per_block;
@@ -407,7 +408,7 @@ impl Ftl {
     #[inline]
     fn close_if_full(&mut self, point: usize) {
         let here = self.points[point];
-        if here.next == here.end {
+        if rare(here.next == here.end) {
             self.blocks.push((here.end - 1) >> self.shift);
         }
     }

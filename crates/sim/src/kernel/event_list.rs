@@ -1,6 +1,7 @@
 //! The future-event list: a heap of (time, sequence, action), earliest first.
 
 use super::Ns;
+use crate::hint::{put, rare};
 
 /// Times must stay below this: 2^56 ns, or 833 days.
 pub const TIME_LIMIT_NS: Ns = 1 << TIME_BITS;
@@ -67,13 +68,25 @@ impl Action {
     }
 }
 
+/// From so many events on they are many.
+const MANY: usize = 16;
+/// Once so few are left of many, they are few again.
+const FEW: usize = 8;
+
 /// Events to come, taken out in the order of their times, and of their scheduling where times are equal.
 ///
 /// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
-/// single comparison orders two events. Taking out an event leaves a hole at the root, which the next event put in fills:
-/// most events of a simulation schedule their successor, and this way each pair costs one pass through the heap, not two.
+/// single comparison orders two events.
+///
+/// Few events, as of a server of some cores, stand in a sorted line. Many form a heap. Taking out an event leaves a hole at
+/// its root, which the next event put in fills: most events of a simulation schedule their successor, and this way each pair
+/// costs one pass through the heap, not two.
 #[derive(Debug, Default)]
 pub struct EventList {
+    /// Few events, the latest first.
+    line: Vec<u128>,
+    /// Many events, while the line is empty; if there are few, this is empty.
+    ///
     /// A heap of four children to each parent: half as deep as one of two, and the children stand side by side.
     /// `heap[0]` means nothing while `hole` is set.
     heap: Vec<u128>,
@@ -86,6 +99,7 @@ impl EventList {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            line: Vec::new(),
             heap: Vec::new(),
             hole: false,
             sequence: 0,
@@ -95,7 +109,7 @@ impl EventList {
     /// How many events are to come.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.heap.len() - usize::from(self.hole)
+        self.line.len() + self.heap.len() - usize::from(self.hole)
     }
 
     /// True if no event is to come.
@@ -125,25 +139,35 @@ impl EventList {
             | u128::from(self.sequence) << ACTION_BITS
             | u128::from(action.0);
         self.sequence += 1;
-        if self.hole {
+        if rare(self.hole) {
             self.hole = false;
             self.sift_down(key);
+        } else if self.heap.is_empty() && self.line.len() < MANY {
+            self.push_to_few(key);
         } else {
-            self.heap.push(key);
-            self.sift_up(key);
+            self.push_to_many(key);
         }
     }
 
     /// Takes out the earliest event, unless it is later than `limit_ns`.
     #[inline(always)]
     pub fn pop_until(&mut self, limit_ns: Ns) -> Option<(Ns, Action)> {
-        self.fill_hole();
-        let key = *self.heap.first()?;
+        let few = self.line.last().copied();
+        let key = match few {
+            Some(key) => key,
+            None => self.first_of_many()?,
+        };
         let time_ns = time_of(key);
         if time_ns > limit_ns {
             return None;
         }
-        self.hole = true;
+        if few.is_some() {
+            self.line.pop();
+        } else if self.heap.len() > FEW {
+            self.hole = true;
+        } else {
+            self.become_few();
+        }
         Some((time_ns, action_of(key)))
     }
 
@@ -151,12 +175,46 @@ impl EventList {
     #[must_use]
     #[inline]
     pub fn next_time_ns(&self) -> Ns {
-        let earliest = match self.heap.as_slice() {
+        let earliest = self.line.last().copied().or_else(|| match self.heap.as_slice() {
             [first, ..] if !self.hole => Some(*first),
             [_, a, b, c, d, ..] => Some(*a.min(b).min(c.min(d))),
             few => few.iter().skip(1).min().copied(),
-        };
+        });
         earliest.map_or(Ns::MAX, time_of)
+    }
+
+    #[inline(always)]
+    fn push_to_few(&mut self, key: u128) {
+        put(&mut self.line, key);
+        let line = self.line.as_mut_slice();
+        let mut at = line.len() - 1;
+        while at > 0 && line[at - 1] < key {
+            line[at] = line[at - 1];
+            at -= 1;
+        }
+        line[at] = key;
+    }
+
+    /// A hole apart, which is filled elsewhere.
+    fn push_to_many(&mut self, key: u128) {
+        // From the earliest to the latest the few are a heap already.
+        self.heap.extend(self.line.drain(..).rev());
+        self.heap.push(key);
+        self.sift_up(key);
+    }
+
+    #[inline(always)]
+    fn first_of_many(&mut self) -> Option<u128> {
+        self.fill_hole();
+        self.heap.first().copied()
+    }
+
+    /// Takes the earliest of many out, and makes those left the few.
+    #[cold]
+    fn become_few(&mut self) {
+        self.heap.sort_unstable_by(|one, other| other.cmp(one));
+        self.heap.pop();
+        self.line.append(&mut self.heap);
     }
 
     #[inline]

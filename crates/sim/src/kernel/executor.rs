@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::event_list::{Action, EventList, Port};
 use super::{Ns, TIME_LIMIT_NS};
+use crate::hint::put;
 
 /// A process by its number, in the order of spawning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +134,7 @@ impl Kernel {
     /// Lets `action` happen now, after what is ready already and before the next event.
     #[inline]
     pub fn soon(&self, action: Action) {
-        self.ready.borrow_mut().actions.push(action);
+        put(&mut self.ready.borrow_mut().actions, action);
         self.busy.set(true);
     }
 
@@ -254,6 +255,7 @@ pub struct Executor<'w> {
     kernel: &'w Kernel,
     processes: Vec<Option<Process<'w>>>,
     handlers: [Option<Handler<'w>>; Port::COUNT],
+    at_end: Option<Handler<'w>>,
     unfinished: usize,
 }
 
@@ -274,6 +276,7 @@ impl<'w> Executor<'w> {
             kernel,
             processes: Vec::new(),
             handlers: std::array::from_fn(|_| None),
+            at_end: None,
             unfinished: 0,
         }
     }
@@ -306,6 +309,15 @@ impl<'w> Executor<'w> {
         assert!(!taken, "{port:?} has two handlers");
     }
 
+    /// Sets what a process's end does; it is called with the process's number, while that is still the current one.
+    ///
+    /// # Panics
+    /// If that was set before.
+    pub fn on_end(&mut self, handler: impl FnMut(u32) + 'w) {
+        let taken = self.at_end.replace(Box::new(handler)).is_some();
+        assert!(!taken, "a process's end has two handlers");
+    }
+
     /// How many processes have not come to their end.
     #[must_use]
     pub const fn unfinished(&self) -> usize {
@@ -332,10 +344,11 @@ impl<'w> Executor<'w> {
         assert!(limit_ns >= kernel.now(), "a run can't end in the past");
         kernel.limit_ns.set(limit_ns);
         kernel.stopping.set(false);
+        let mut context = Context::from_waker(Waker::noop());
         loop {
             if kernel.busy.get() {
                 match kernel.next_ready() {
-                    Some(action) => self.act(action),
+                    Some(action) => self.act(action, &mut context),
                     None if kernel.stopping.get() => return Halt::Stopped,
                     None => {}
                 }
@@ -346,7 +359,7 @@ impl<'w> Executor<'w> {
                 return self.rest(limit_ns);
             };
             kernel.now_ns.set(time_ns);
-            self.act(action);
+            self.act(action, &mut context);
         }
     }
 
@@ -359,9 +372,9 @@ impl<'w> Executor<'w> {
     }
 
     #[inline]
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: Action, context: &mut Context<'_>) {
         if action.port() == Port::RESUME {
-            self.poll(ProcessId(action.token()));
+            self.poll(ProcessId(action.token()), context);
         } else {
             self.kernel.current.set(ProcessId::NONE);
             let handler = self.handlers[action.port().index()].as_mut();
@@ -370,14 +383,22 @@ impl<'w> Executor<'w> {
     }
 
     #[inline]
-    fn poll(&mut self, id: ProcessId) {
+    fn poll(&mut self, id: ProcessId, context: &mut Context<'_>) {
         let slot = &mut self.processes[id.index()];
         let process = slot.as_mut().expect("a resumed process has not ended");
         self.kernel.current.set(id);
-        let poll = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let poll = process.as_mut().poll(context);
         if poll.is_ready() {
-            *slot = None;
-            self.unfinished -= 1;
+            self.end(id);
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, id: ProcessId) {
+        self.processes[id.index()] = None;
+        self.unfinished -= 1;
+        if let Some(at_end) = &mut self.at_end {
+            at_end(id.0);
         }
     }
 }

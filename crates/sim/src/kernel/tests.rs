@@ -71,6 +71,34 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Few events are kept in another way than many: the list becomes longer and shorter, again and again.
+    #[test]
+    fn no_event_is_lost_or_late_while_few_events_become_many_and_few_again(
+        tides in prop::collection::vec((0_usize..40, 0_usize..40), 0..12),
+        seed in any::<u64>(),
+    ) {
+        let mut rng = Rng::stream(seed, "tides");
+        let mut list = EventList::new();
+        let mut model = std::collections::BTreeSet::new();
+        let mut tokens = 0..;
+        for (pushes, pops) in tides {
+            for token in tokens.by_ref().take(pushes) {
+                let time_ns = rng.below(50);
+                list.push(time_ns, bell(token));
+                model.insert((time_ns, token));
+            }
+            prop_assert_eq!(list.len(), model.len());
+            for _ in 0..pops {
+                let popped = list.pop_until(Ns::MAX).map(|(time_ns, action)| (time_ns, action.token()));
+                prop_assert_eq!(popped, model.pop_first());
+                prop_assert_eq!(list.next_time_ns(), model.first().map_or(Ns::MAX, |&(time_ns, _)| time_ns));
+            }
+        }
+        prop_assert_eq!(drain(&mut list), model.into_iter().collect::<Vec<_>>());
+    }
+}
+
 /// As many events as thousands of connections have to come, often at equal times; the list grows, stays so long, and empties.
 #[test]
 fn a_list_of_thousands_of_events_does_so_too() {

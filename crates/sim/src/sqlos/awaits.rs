@@ -230,9 +230,4 @@ impl Sqlos {
     pub(super) fn on_spun(&self, token: u32) {
         self.state().spin_ended(&self.kernel, token);
     }
-
-    pub(super) fn finish_current(&self) {
-        let ProcessId(worker) = self.kernel.current();
-        self.state().finish(&self.kernel, worker);
-    }
 }

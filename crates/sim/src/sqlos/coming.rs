@@ -1,5 +1,6 @@
 //! What is to come to one scheduler, and when: completions of I/O, and ends of sleep.
 
+use crate::hint::{put, rare};
 use crate::kernel::{Action, Ns};
 
 /// Taken actions are swept out once there are so many, and no fewer than those to come.
@@ -19,7 +20,7 @@ impl Coming {
     #[inline]
     pub(super) fn push(&mut self, time_ns: Ns, action: Action) {
         let new = (time_ns, action);
-        self.line.push(new);
+        put(&mut self.line, new);
         // Those that are due later move up by one place each.
         let mut waiting = self.line[self.taken..].iter_mut().rev();
         let Some(mut place) = waiting.next() else { return };
@@ -41,10 +42,10 @@ impl Coming {
             return None;
         }
         self.taken += 1;
-        if self.taken == self.line.len() {
+        if rare(self.taken == self.line.len()) {
             self.line.clear();
             self.taken = 0;
-        } else if self.taken >= SWEEP && 2 * self.taken >= self.line.len() {
+        } else if rare(self.taken >= SWEEP && 2 * self.taken >= self.line.len()) {
             self.line.drain(..self.taken);
             self.taken = 0;
         }

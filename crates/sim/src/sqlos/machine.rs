@@ -59,6 +59,7 @@ impl<'w> Machine<'w> {
         executor.on(SET, |event| os.on_set(event));
         executor.on(ALARM, |scheduler| os.on_alarm(scheduler));
         executor.on(SPUN, |worker| os.on_spun(worker));
+        executor.on_end(|process| os.on_end(process));
         Self { os, executor }
     }
 
@@ -80,13 +81,7 @@ impl<'w> Machine<'w> {
         worker: impl Future<Output = ()> + 'w,
     ) -> ProcessId {
         let os = self.os;
-        let process = self.executor.spawn_parked(async move {
-            worker.await;
-            os.finish_current();
-            if role == Role::Session {
-                os.close_session();
-            }
-        });
+        let process = self.executor.spawn_parked(worker);
         if role == Role::Session {
             os.open_sessions.set(os.open_sessions.get() + 1);
         }
@@ -143,6 +138,21 @@ impl<'w> Machine<'w> {
 }
 
 impl Sqlos {
+    /// A process has ended: one of the kernel's, which needs no more than that, or a worker.
+    fn on_end(&self, process: u32) {
+        let role = {
+            let mut state = self.state();
+            let role = state.lives.get(process as usize).and_then(|life| life.role);
+            if role.is_some() {
+                state.finish(&self.kernel, process);
+            }
+            role
+        };
+        if role == Some(Role::Session) {
+            self.close_session();
+        }
+    }
+
     fn close_session(&self) {
         let open = self.open_sessions.get() - 1;
         self.open_sessions.set(open);

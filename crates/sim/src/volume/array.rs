@@ -267,15 +267,14 @@ impl Volume {
     ///
     /// # Panics
     /// If the request goes beyond the last byte, or is for no bytes.
-    #[inline]
+    #[inline(always)]
     pub fn submit(&mut self, now: Ns, mut request: Request, token: u32) -> Result<Answer, Failure> {
         request.offset += self.offset_bytes;
-        if self.way == Way::Alone {
-            if let Device::Flash(drive) = &mut self.members[0].device {
-                return Ok(Answer::Done(ask_flash(drive, now, request)?));
-            }
+        let alone = self.way == Way::Alone;
+        match &mut self.members[0].device {
+            Device::Flash(drive) if alone => Ok(Answer::Done(ask_flash(drive, now, request)?)),
+            _ => self.submit_to_array(now, request, token),
         }
-        self.submit_to_array(now, request, token)
     }
 
     fn submit_to_array(&mut self, now: Ns, request: Request, token: u32) -> Result<Answer, Failure> {

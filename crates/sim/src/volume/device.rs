@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::flash::{Drive, Offline, Op, StateError};
+use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::rng::Rng;
 
@@ -133,7 +134,7 @@ impl Device {
 #[inline(always)]
 pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<Ns, Offline> {
     let Request { kind, offset, bytes } = request;
-    if kind == Kind::Append {
+    if rare(kind == Kind::Append) {
         return drive.submit(now, Op::WriteBytes { offset, bytes });
     }
     let page = drive.page_at(offset);
