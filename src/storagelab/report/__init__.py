@@ -31,8 +31,8 @@ __all__ = ["FORMATS", "REPORT_FILE", "render", "write_atomically", "write_charts
 def render(format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
     """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
     if format_ == "html":
-        exported, made_by = to_json(experiment, plan, runs, findings), {"report made by": f"storagelab {__version__}"}
-        return html.render(experiment, plan, runs, findings, exported, made_by)
+        made_by = {"report made by": f"storagelab {__version__}"}
+        return html.render(experiment, plan, runs, findings, manifest=made_by)
     if format_ == "md":
         return markdown(experiment, plan, runs, findings)
     if format_ == "csv":

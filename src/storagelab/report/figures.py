@@ -4,12 +4,11 @@ numbers in a table beneath. The page swaps the two drawings by its width, and re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storagelab.findings import Effect, Findings
 from storagelab.report import (
     best_case_data,
-    charts,
     comparison_data,
     figure_data,
     numbers,
@@ -25,6 +24,8 @@ from storagelab.report.vega import Spec
 
 MAX_TABLE_ROWS = 400
 MAX_SAID = 8
+_FORMS = ("wide", "narrow")
+_PLACE = re.compile(r"<!--drawing (?P<name>[\w-]+)-->")
 _SVG_OPENING = re.compile(r"<svg\b[^>]*>", re.DOTALL)
 _VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
 _ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
@@ -32,23 +33,38 @@ _ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
 
 def block(drawn: Drawn, findings: Findings, caption: str) -> Markup:
     """The figure, its caption and its table."""
-    drawings = [
-        _drawing(drawn.wide, f"{drawn.name}-wide", "wide"),
-        _drawing(drawn.narrow, f"{drawn.name}-narrow", "narrow"),
-    ]
+    places = [_place(f"{drawn.name}-{form}") for form in _FORMS]
     return tag(
         "div",
-        tag("figure", drawings, role="img", aria_label=label(drawn, findings), id=f"figure-{drawn.name}"),
+        tag("figure", places, role="img", aria_label=label(drawn, findings), id=f"figure-{drawn.name}"),
         tag("p", caption, class_="caption"),
         fold("The same numbers as a table", _data_table(drawn, findings)),
         class_="chart",
     )
 
 
-def _drawing(spec: Spec, name: str, form: str) -> Markup:
-    """An SVG without title and ground (the page has both), as wide as there is room and no wider than it was drawn."""
-    bare = {key: value for key, value in spec.items() if key != "title"} | {"background": None}
-    svg = charts.to_svg(bare)
+def bare_specs(charts: Iterable[Drawn]) -> dict[str, Spec]:
+    """What is to be drawn of each chart, by name: it in both widths, without title and ground, as the page has both."""
+    drawings = {f"{chart.name}-{form}": getattr(chart, form) for chart in charts for form in _FORMS}
+    return {
+        name: {key: value for key, value in spec.items() if key != "title"} | {"background": None}
+        for name, spec in drawings.items()
+    }
+
+
+def _place(name: str) -> Markup:
+    """Where the drawing goes once it is there."""
+    return trusted(f"<!--drawing {name}-->")
+
+
+def with_drawings(page: str, svgs: Mapping[str, str]) -> str:
+    """The page with the drawings in their places."""
+    return _PLACE.sub(lambda place: _framed(place["name"], svgs[place["name"]]), page)
+
+
+def _framed(name: str, svg: str) -> Markup:
+    """A drawing as wide as there is room and no wider than it was drawn."""
+    form = name.rpartition("-")[2]
     box = _VIEW_BOX.search(svg)
     width, height = (box["width"], box["height"]) if box else ("800", "400")
     most = float(width) * (1.4 if form == "narrow" else 1.0)

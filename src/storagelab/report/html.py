@@ -21,11 +21,15 @@ from storagelab.report import (
     charts,
     compared,
     effect_sections,
+    figures,
     manifest_section,
     numbers,
     page_sections,
     time_sections,
 )
+from storagelab.report.charts import Drawn
+from storagelab.report.drawing import Drawing
+from storagelab.report.export import to_json
 from storagelab.report.markup import Markup, tag, text
 
 _GZIP_LEVEL = 5
@@ -37,17 +41,36 @@ def render(
     plan: Plan,
     runs: Sequence[Run],
     findings: Findings,
-    export_json: str,
+    export_json: str | None = None,
     manifest: Mapping[str, object] | None = None,
 ) -> str:
     """The page as text, to be written in UTF-8.
 
-    `export_json` is what `storagelab export --format json` gives: the page offers it as its download, byte for byte.
+    `export_json` is what `storagelab export --format json` gives, and is made here if it is not there yet: the page offers it
+    as its download, byte for byte.
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
+    with Drawing() as drawing:
+        drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
+        drawing.begin(figures.bare_specs(drawn.values()))
+        page = _page(experiment, plan, runs, findings, drawn, export_json, manifest or {})
+        return figures.with_drawings(page, drawing.svgs())
+
+
+def _page(
+    experiment: Experiment,
+    plan: Plan,
+    runs: Sequence[Run],
+    findings: Findings,
+    drawn: Mapping[str, Drawn],
+    export_json: str | None,
+    manifest: Mapping[str, object],
+) -> str:
+    """The page without its drawings."""
+    if export_json is None:
+        export_json = to_json(experiment, plan, runs, findings)
     packed = _packed(export_json)
-    drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
     parts = [
@@ -63,7 +86,7 @@ def render(
         ),
         ("over-time", "Over time", page_sections.over_time(findings, drawn)),
         ("checkpoint", "Final checkpoint", time_sections.checkpoint(findings)),
-        ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest or {})),
+        ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest)),
         ("data", "All raw data", _download(export_json, packed)),
     ]
     present = [part for part in parts if part[2]]

