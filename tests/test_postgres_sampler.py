@@ -218,7 +218,7 @@ def test_rows_are_told_while_they_come_and_add_up_at_the_end(stage):
 
 
 def test_without_a_kernel_view_there_is_no_split_and_a_reason(stage):
-    sampled, elapsed_s = _watched(stage(4), 1_500, kernel_view=False)
+    sampled, elapsed_s = _watched(stage(4), 15_000, kernel_view=False)
     raw = sampled.waits(elapsed_s, 4 * elapsed_s, 4)
     assert raw is not None
     assert raw.cpu_s is None
@@ -283,7 +283,7 @@ def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(st
     broken = stage(3)
     sampler = broken.sampler()
     sampler.prepare()
-    broken.gather(2_000)
+    broken.gather(20_000)
     sampler.baseline()
     sampler.start()
     broken.own.execute("SELECT pg_terminate_backend(%s)", [broken.workers[0].info.backend_pid])
