@@ -31,7 +31,7 @@ def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> It
     if "mariadb" in parts and shutil.which("mariadb"):
         yield from _mariadb(folder, pairs)
     if "simulator" in parts:
-        yield from simulator.figures(folder)
+        yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
