@@ -28,6 +28,13 @@ def test_charts_are_drawn_here_if_the_other_process_fails(monkeypatch, command):
         assert drawn_here.svgs() == {name: to_svg(spec) for name, spec in SPECS.items()}
 
 
+def test_charts_are_drawn_here_if_no_other_process_can_be_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(drawing, "_COMMAND", [str(tmp_path / "no such program")])
+    with Drawing() as drawn_here:
+        drawn_here.begin(SPECS)
+        assert drawn_here.svgs() == {name: to_svg(spec) for name, spec in SPECS.items()}
+
+
 @pytest.mark.parametrize("specs", [None, SPECS])
 def test_a_process_that_is_not_wanted_any_more_is_ended(specs):
     with Drawing() as given_up:

@@ -25,8 +25,7 @@ class Drawing:
     """Makes SVGs of charts: `with Drawing() as drawing: ...; drawing.begin(specs); ...; drawing.svgs()`."""
 
     def __init__(self) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(_COMMAND, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self._process = _started()
         self._specs: Mapping[str, Spec] = {}
         self._said = b""
         self._talk = threading.Thread(target=self._communicate, daemon=True)
@@ -35,10 +34,11 @@ class Drawing:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._process.kill()  # which does nothing to one that has ended
-        if self._talk.is_alive():
-            self._talk.join()
-        self._process.communicate()
+        if self._process is not None:
+            self._process.kill()  # which does nothing to one that has ended
+            if self._talk.is_alive():
+                self._talk.join()
+            self._process.communicate()
 
     def begin(self, specs: Mapping[str, Spec]) -> None:
         """Lets these be drawn; `specs`: name -> Vega-Lite spec."""
@@ -46,12 +46,21 @@ class Drawing:
         self._talk.start()
 
     def _communicate(self) -> None:
-        self._said, _ = self._process.communicate(pickle.dumps((self._specs, VEGA_LITE)))
+        if self._process is not None:
+            self._said, _ = self._process.communicate(pickle.dumps((self._specs, VEGA_LITE)))
 
     def svgs(self) -> dict[str, str]:
-        """Name -> SVG document, once all are drawn: here if the process failed, so that whatever is wrong shows."""
+        """Name -> SVG document, once all are drawn: here if there is no process or it failed, so that what is wrong shows."""
         self._talk.join()
-        if self._process.returncode != 0:
+        if self._process is None or self._process.returncode != 0:
             return {name: to_svg(spec) for name, spec in self._specs.items()}
         svgs: dict[str, str] = pickle.loads(self._said)  # noqa: S301, as this is from our own process
         return svgs
+
+
+def _started() -> subprocess.Popen[bytes] | None:
+    """The process that draws; None if this system starts no more of them, for which no report shall be lost."""
+    try:
+        return subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError:
+        return None

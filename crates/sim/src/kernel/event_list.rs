@@ -1,4 +1,4 @@
-//! The future-event list: a heap of (time, sequence, action), earliest first.
+//! The future-event list: (time, sequence, action), earliest first; a sorted line if they are few, a heap if many.
 
 use super::Ns;
 use crate::hint::{put, rare};
