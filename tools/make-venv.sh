@@ -31,7 +31,7 @@ done
 
 command -v cargo >/dev/null || refuse \
     "it needs a Rust toolchain, and there is no cargo on the PATH." \
-    "Install Rust 1.85 or later with rustup, then open a new terminal (or add ~/.cargo/bin to the PATH)."
+    "Install Rust 1.88 or later with rustup, then open a new terminal (or add ~/.cargo/bin to the PATH)."
 
 command -v cc >/dev/null || refuse \
     "Rust links with the system's C compiler, and there is no cc on the PATH." \

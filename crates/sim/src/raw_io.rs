@@ -404,7 +404,7 @@ impl RawTest {
 
     fn check(&self, scale: u32, volume_bytes: u64) -> Result<(), (&'static str, String)> {
         const MOST: u32 = 1024;
-        if self.block_bytes == 0 || self.block_bytes % 512 != 0 {
+        if self.block_bytes == 0 || !self.block_bytes.is_multiple_of(512) {
             let what = format!("{}: must be whole sectors of 512 bytes", self.block_bytes);
             return Err(("block_bytes", what));
         }

@@ -220,7 +220,7 @@ impl<'r, 'w> Run<'r, 'w> {
                 break;
             }
             #[cfg(debug_assertions)]
-            if self.series.at_ns.len() % (8 * WAITING_EVERY) == 0 {
+            if self.series.at_ns.len().is_multiple_of(8 * WAITING_EVERY) {
                 self.engine.check().map_err(BlockError::Defect)?;
             }
             let step = Step {
@@ -259,7 +259,7 @@ impl<'r, 'w> Run<'r, 'w> {
         series.dirty_pages.push(now.dirty_pages);
         series.runnable.push(now.runnable);
         series.io_in_progress.push(now.io_in_progress);
-        if series.at_ns.len() % WAITING_EVERY == 0 {
+        if series.at_ns.len().is_multiple_of(WAITING_EVERY) {
             let tasks = self.engine.waiting().into_iter().take(WAITING_LINES);
             let tasks = tasks.map(|(decoded, workers)| WaitingTask {
                 wait_type: decoded.wait_type,

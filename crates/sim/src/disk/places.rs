@@ -164,7 +164,7 @@ mod tests {
         }
         // A boundary between tracks that falls between two pieces is in neither.
         assert!(
-            whole - sum <= 3 * 350_000 && (whole - sum) % 350_000 == 0,
+            whole - sum <= 3 * 350_000 && (whole - sum).is_multiple_of(350_000),
             "{whole} {sum}"
         );
     }

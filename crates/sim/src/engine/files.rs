@@ -333,7 +333,7 @@ impl Files {
     #[inline(always)]
     pub fn after(&self, leaf: u32) -> Option<u32> {
         let next = leaf + 1;
-        if rare(next % EXTENT_PAGES == 0) {
+        if rare(next.is_multiple_of(EXTENT_PAGES)) {
             return self.after_extent(leaf);
         }
         Some(next)
@@ -341,7 +341,7 @@ impl Files {
 
     fn after_extent(&self, leaf: u32) -> Option<u32> {
         let page = self.page_of(leaf) + 1;
-        let same_file = page % self.pages_per_file > 0;
+        let same_file = !page.is_multiple_of(self.pages_per_file);
         same_file.then(|| self.leaf_on(page)).flatten()
     }
 
@@ -349,11 +349,11 @@ impl Files {
     #[must_use]
     #[inline]
     pub fn before(&self, leaf: u32) -> Option<u32> {
-        if leaf % EXTENT_PAGES > 0 {
+        if !leaf.is_multiple_of(EXTENT_PAGES) {
             return Some(leaf - 1);
         }
         let page = self.page_of(leaf);
-        let same_file = page % self.pages_per_file > 0;
+        let same_file = !page.is_multiple_of(self.pages_per_file);
         same_file.then(|| self.leaf_on(page - 1)).flatten()
     }
 

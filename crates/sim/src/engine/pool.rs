@@ -99,7 +99,7 @@ impl Pool {
     /// they are in the processor's cache by then.
     #[inline]
     pub fn look_ahead(&self, frame: usize, tree: &Tree) {
-        if rare(frame % GROUP == 0) {
+        if rare(frame.is_multiple_of(GROUP)) {
             self.touch_group(frame + GROUP, tree);
         }
     }

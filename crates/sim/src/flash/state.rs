@@ -248,7 +248,7 @@ fn read_point(input: &mut Reader<'_>, shape: &Shape) -> Result<WritePoint, State
     let pages = shape.pages_per_block;
     let empty = point.next == point.end;
     let inside = point.next < point.end && point.end <= shape.flash_pages();
-    if empty || (inside && point.end % pages == 0 && point.end - point.next <= pages) {
+    if empty || (inside && point.end.is_multiple_of(pages) && point.end - point.next <= pages) {
         Ok(point)
     } else {
         Err(StateError::Impossible(format!(

@@ -153,7 +153,7 @@ impl VolumeChoice {
             return Err("has no drives: name at least one".to_owned());
         }
         let map = self.map(drive_bytes)?;
-        if self.offset_bytes % 512 != 0 || self.offset_bytes >= map.bytes() {
+        if !self.offset_bytes.is_multiple_of(512) || self.offset_bytes >= map.bytes() {
             return Err(format!(
                 "begins at byte {}: that must be a whole sector of 512 bytes, within {} bytes",
                 self.offset_bytes,

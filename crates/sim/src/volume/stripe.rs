@@ -75,8 +75,8 @@ impl StripeMap {
             Level::Raid0 => drives >= 1,
             Level::Raid1 => drives >= 2,
             Level::Raid5 => drives >= 3,
-            Level::Raid10 => drives >= 2 && drives % 2 == 0,
-            Level::Raid100 => arrays >= 2 && drives % (2 * arrays) == 0 && drives > 0,
+            Level::Raid10 => drives >= 2 && drives.is_multiple_of(2),
+            Level::Raid100 => arrays >= 2 && drives.is_multiple_of(2 * arrays) && drives > 0,
         };
         if !fits {
             let wanted = match level {
@@ -90,7 +90,7 @@ impl StripeMap {
             };
             return Err(format!("{level} of {drives} drives can't be: it takes {wanted}"));
         }
-        if stripe_bytes == 0 || stripe_bytes % 512 != 0 {
+        if stripe_bytes == 0 || !stripe_bytes.is_multiple_of(512) {
             return Err(format!(
                 "a stripe of {stripe_bytes} bytes can't be: it is whole sectors of 512 bytes"
             ));

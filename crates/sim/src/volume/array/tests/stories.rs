@@ -142,10 +142,10 @@ fn tell(shape: Shape, asked: &[Asked]) -> Result<Vec<(Ns, u32)>, String> {
     if !plain && (submitted, completed) != (asked.len() as u64, asked.len() as u64) {
         return Err(format!("{submitted} submitted, {completed} completed"));
     }
-    if let Some(destage) = &volume.destage {
-        if !destage.cache.is_empty() || destage.in_progress != 0 {
-            return Err("at rest something is still in the cache".to_owned());
-        }
+    if let Some(destage) = &volume.destage
+        && (!destage.cache.is_empty() || destage.in_progress != 0)
+    {
+        return Err("at rest something is still in the cache".to_owned());
     }
     if volume.free.len() != volume.operations.len() {
         return Err("at rest an operation is still in progress".to_owned());
