@@ -138,7 +138,7 @@ def _demo(folder: Path) -> Figure:
     command = [
         sys.executable,
         "-m",
-        "storagelab.cli",
+        "storagelab",
         "run",
         "experiments/quickstart.toml",
         "--results",

@@ -38,7 +38,7 @@ def report_seconds(folder: Path) -> float:
     _fill(file, results, loads.through_storagelab(folder, loads.config(5_000)))
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "storagelab.cli", "report", "many-runs", "--results", str(results)],
+        [sys.executable, "-m", "storagelab", "report", "many-runs", "--results", str(results)],
         check=True, capture_output=True,
     )  # fmt: skip
     return time.perf_counter() - began

@@ -77,7 +77,7 @@ def _campaign(results: Path) -> _Campaign:
     began = time.perf_counter()
     command = ["run", str(CAMPAIGN), "--jobs", str(JOBS), "--results", str(results)]
     said = subprocess.run(
-        [sys.executable, "-m", "storagelab.cli", *command], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "storagelab", *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     wall_s = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

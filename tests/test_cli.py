@@ -365,3 +365,10 @@ def test_a_reader_that_has_had_enough_is_no_error(results, home):
     )
     assert said.stderr == ""
     assert len(said.stdout) == 10
+
+
+def test_a_verb_that_judges_nothing_does_not_wait_for_the_libraries_of_statistics_and_drawing():
+    heavy = ("numpy", "scipy", "vl_convert")
+    asked = f"import sys, storagelab.cli; print(*[name for name in {heavy} if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from storagelab import drive_states, interactions, stats, verdicts
+from storagelab.axis import axis_factor, in_order, is_numeric
 from storagelab.cautions import Evidence, blocks_of, cautions_of
 from storagelab.findings import (
     CellSummary,
@@ -321,10 +322,10 @@ def _seconds(row: WaitStat | None) -> float:
 
 def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
     """How shares move along the ordered factor: the same waits, in the same order, at all combinations of others."""
-    factor = interactions.axis_factor([factor for factor in factors if interactions.is_numeric(factor)])
+    factor = axis_factor([factor for factor in factors if is_numeric(factor)])
     if factor is None:
         return
-    levels = tuple(interactions.in_order(factor))
+    levels = tuple(in_order(factor))
     at = {_key(cell.levels): cell for cell in cells}
     wait_types = _largest_waits(cells)
     for others in itertools.islice(_combinations(cells, factor), TREND_PANELS_MAX):

@@ -2,7 +2,8 @@
 
 0 done, 1 some runs failed, 2 the user's mistake, 130 interrupted.
 
-Data goes to stdout, everything else to stderr.
+Data goes to stdout, everything else to stderr. What loads as long as all else together, statistics and what needs them, is
+imported by the verbs that need it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import typer
 from rich.console import Console
 
 import storagelab
-from storagelab import analysis, doctor, host, matrix, pool, profiles, report, runner, spec
+from storagelab import doctor, host, matrix, pool, profiles, report, runner, spec
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
 from storagelab.findings import Findings
@@ -35,9 +36,6 @@ from storagelab.store import Store, StoreChanged
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.simulated.sizing import sizing
 from storagelab.targets.uninterrupted import STOPPING
-from storagelab.validation import making, table
-from storagelab.validation.articles import articles
-from storagelab.validation.parameters import parameters
 
 app = typer.Typer(
     help="Which storage layout is fastest for this database, by how much, and why?",
@@ -224,6 +222,10 @@ def validate(
 
     Misses are in the table, and no reason to fail.
     """
+    from storagelab.validation import making, table
+    from storagelab.validation.articles import articles
+    from storagelab.validation.parameters import parameters
+
     chosen = articles(only or ())
     asked = making.Asked(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
     before = table.existing(write) if write is not None else None
@@ -417,7 +419,7 @@ class _Interruptible:
 
 
 def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
-    findings = analysis.analyse(experiment, expanded, runs)
+    findings = _judged(experiment, expanded, runs)
     terminal.print_findings(_out(), findings)
     file = report.write_report(folder, experiment, expanded, runs, findings)
     _say(f"report: {file}")
@@ -438,7 +440,13 @@ def _stored(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run
     with Store.reading(folder) as store:
         experiment, runs = store.experiment(), store.runs()
     expanded = matrix.expand(experiment)
-    return folder, experiment, expanded, runs, analysis.analyse(experiment, expanded, runs)
+    return folder, experiment, expanded, runs, _judged(experiment, expanded, runs)
+
+
+def _judged(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...]) -> Findings:
+    from storagelab import analysis
+
+    return analysis.analyse(experiment, expanded, runs)
 
 
 def _write(text: str, output: Path | None) -> None:

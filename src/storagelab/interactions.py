@@ -19,42 +19,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storagelab import stats
+from storagelab.axis import axis_factor, in_order
 from storagelab.factors import is_load
 from storagelab.findings import BestLevels, Dependence, Effect, EffectChange, Estimate, LevelCost
 from storagelab.model import Cell, Factor
 from storagelab.values import JsonValue
 
-FILES_FACTOR = "layout.data_files"
 ROWS_MAX = 400
 """Pairs of factors with more pairs of levels are left out: nobody asks them, and they would take seconds."""
 FACTORS_MAX = 6
-
-
-def axis_factor(factors: Sequence[Factor]) -> Factor | None:
-    """The number of data files, or else of the factors of numbers the one with the most levels; None without any."""
-    varied = [factor for factor in factors if len(factor.levels) > 1]
-    files = [factor for factor in varied if sets_data_files(factor)]
-    numeric = [factor for factor in varied if is_numeric(factor)]
-    return next(iter(files), None) or max(numeric, key=lambda factor: len(factor.levels), default=None)
-
-
-def sets_data_files(factor: Factor) -> bool:
-    """Whether it is the number of data files, by its path or by labels that all set it."""
-    return factor.name == FILES_FACTOR or all(FILES_FACTOR in level.sets for level in factor.levels)
-
-
-def is_numeric(factor: Factor) -> bool:
-    return all(isinstance(level.value, int | float) and not isinstance(level.value, bool) for level in factor.levels)
-
-
-def in_order(factor: Factor) -> list[JsonValue]:
-    """Its levels, numbers from small to large."""
-    values = [level.value for level in factor.levels]
-    return sorted(values, key=_number) if is_numeric(factor) else values
-
-
-def _number(value: JsonValue) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from storagelab.axis import axis_factor
+from storagelab.axis import in_order as levels_in_order
 from storagelab.findings import CellSummary, Findings
-from storagelab.interactions import axis_factor
-from storagelab.interactions import in_order as levels_in_order
 from storagelab.model import Factor
 from storagelab.report.names import cell_text, factor_text, level_text, value_text
 from storagelab.values import JsonValue

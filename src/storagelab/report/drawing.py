@@ -14,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from storagelab.report import drawing_process
 from storagelab.report.vega import VEGA_LITE, Spec, to_svg
 
 # -P: or modules of the script's own folder would stand for those of the standard library that are called the same.
-_COMMAND = [sys.executable, "-P", str(Path(drawing_process.__file__))]
+_COMMAND = [sys.executable, "-P", str(Path(__file__).with_name("drawing_process.py"))]
 
 
 class Drawing:
