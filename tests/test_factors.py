@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from spec_texts import factor, planned, refusal
 
-from storagelab.factors import is_load, sets_load
+from storagelab.factors import is_condition, is_load, sets_load
 from storagelab.model import Factor, Level
 
 # --- Loads and choices -----------------------------------------------------------------------------------------------
@@ -18,10 +18,17 @@ def test_all_that_the_connections_do_is_the_load(name):
 
 @pytest.mark.parametrize(
     "path",
-    ["layout.data_files", "drives.ssd.format", "server.cores", "target.settings.x", "between_runs.pause_s"],
+    ["between_runs.pause_s", "between_runs.format_drives", "measure.sample_hz", "workload.connections"],
 )
+def test_what_layouts_are_tried_under_is_a_condition_and_nothing_to_choose(path):
+    factor = Factor(name=path, levels=(Level(value=1, sets={path: 1}),))
+    assert is_condition(factor)
+    assert is_load(factor) == path.startswith("workload.")
+
+
+@pytest.mark.parametrize("path", ["layout.data_files", "drives.ssd.format", "server.cores", "target.settings.x"])
 def test_whatever_else_a_spec_has_can_be_chosen(path):
-    assert not is_load(Factor(name=path, levels=(Level(value=1, sets={path: 1}),)))
+    assert not is_condition(Factor(name=path, levels=(Level(value=1, sets={path: 1}),)))
 
 
 def test_labels_are_a_load_if_they_set_nothing_else():
@@ -31,7 +38,10 @@ def test_labels_are_a_load_if_they_set_nothing_else():
     assert is_load(Factor(name="mix", levels=(idle, reads)))
     assert not is_load(Factor(name="mix", levels=(reads, both)))
     assert sets_load(Factor(name="mix", levels=(idle, both)))
-    assert not is_load(Factor(name="twin", levels=(idle,)))
+    assert not is_condition(Factor(name="twin", levels=(idle,)))
+    rested = Level(value="rested, half reads", sets={"between_runs.pause_s": 60, "workload.read_fraction": 0.5})
+    assert is_condition(Factor(name="mix", levels=(idle, rested)))
+    assert not is_load(Factor(name="mix", levels=(idle, rested)))
 
 
 # --- Factors ---------------------------------------------------------------------------------------------------------

@@ -43,6 +43,18 @@ def test_two_loads_are_both():
     assert " than 1 data file with " in w.headline(findings)
 
 
+def test_what_is_no_load_is_called_a_condition_and_never_chosen():
+    pause = "between_runs.pause_s"
+    findings = analysed({pause: [0, 60], FILES: [1, 4]}, lambda levels: 1 if levels[FILES] == 4 else 1.2)
+    assert w.headline(findings).startswith("4 data files were fastest under both conditions: ")
+    either = analysed({pause: [0, 60], FILES: [1, 4]})
+    assert w.headline(either) == "Under neither condition can layouts be told apart."
+    alone = analysed({pause: [0, 60]}, lambda levels: 1 + levels[pause] / 60)
+    assert w.headline(alone).startswith("One layout bore 2 conditions, so there is none to choose: it took ")
+    both = analysed({pause: [0, 60], BATCH: [10, 1000], FILES: [1, 4]}, small_batches_take_longer)
+    assert w.headline(both) == "Under none of the 4 conditions can layouts be told apart."
+
+
 def test_what_is_among_the_best_everywhere_will_do_as_far_as_the_runs_tell():
     text = w.headline(best_of({10: [4, 8], 100: [4]}))
     assert text.startswith(

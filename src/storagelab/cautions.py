@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storagelab import stats
-from storagelab.factors import is_load, sets_load
+from storagelab.factors import is_condition, sets_load
 from storagelab.findings import Caution, CautionKind, CellSummary
 from storagelab.model import Experiment, Measurement, Plan, Run
 from storagelab.waits import CountedWaits, SampledWaits
@@ -393,10 +393,10 @@ def allocation_latches(evidence: Evidence) -> Iterator[Caution]:
 def different_loads(evidence: Evidence) -> Iterator[Caution]:
     """Cells that are held against each other do different work: a factor sets layout and load at once.
 
-    Where factors are of the load alone, each load has its own verdict. figures: factors ("storage, drive"), loads.
+    Where factors are of the conditions alone, each condition has its own verdict. figures: factors ("storage, drive"), loads.
     """
     factors = evidence.experiment.factors
-    own = [factor.name for factor in factors if is_load(factor)]
+    own = [factor.name for factor in factors if is_condition(factor)]
     groups: dict[str, set[tuple[str, float | None]]] = defaultdict(set)
     for cell in evidence.plan.cells:
         work = cell.config.workload

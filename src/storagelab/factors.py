@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from storagelab.errors import SpecError
@@ -33,8 +33,10 @@ _CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
     "exclude": "says what is left out of the matrix, so it can't be varied in it",
 }
 _OF_THE_LOAD = ("workload",)
-"""Tables of the spec that say what the connections do; all others are of what one can choose: layout, drives, server.
-The one place that tells the two apart."""
+"""Tables of the spec that say what the connections do."""
+_OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
+"""Tables that say under what layouts are tried; all others are of what one can choose: layout, drives, server. The one place
+that tells the two apart."""
 _QUOTES = 'A path is written in quotes, dots and all: "layout.data_files" = ...'
 
 
@@ -79,22 +81,32 @@ def _refuse_what_cannot_vary(name: str, place: Parts) -> None:
         raise SpecError(f"{name} {reason}", key=dotted(place), hint=hint)
 
 
-def is_load(factor: Factor) -> bool:
-    """Whether its levels are loads to be borne and not choices: all that they set is the workload.
+def is_condition(factor: Factor) -> bool:
+    """Whether its levels are conditions to be borne and not choices: all that they set is the workload, what happens between
+    runs, or how is measured.
 
-    A factor that sets both at once counts as a choice.
+    A factor that sets such things and others at once counts as a choice.
     """
+    return _sets_only(factor, _OF_THE_CONDITIONS)
+
+
+def is_load(factor: Factor) -> bool:
+    """Whether its levels are conditions of one kind: loads."""
+    return _sets_only(factor, _OF_THE_LOAD)
+
+
+def _sets_only(factor: Factor, tables: Collection[str]) -> bool:
     paths = {path for level in factor.levels for path in level.sets}
-    return bool(paths) and all(map(_of_the_load, paths))
+    return bool(paths) and all(_table(path) in tables for path in paths)
 
 
 def sets_load(factor: Factor) -> bool:
     """Whether any of its levels sets something of the load."""
-    return any(_of_the_load(path) for level in factor.levels for path in level.sets)
+    return any(_table(path) in _OF_THE_LOAD for level in factor.levels for path in level.sets)
 
 
-def _of_the_load(path: str) -> bool:
-    return path.partition(".")[0] in _OF_THE_LOAD
+def _table(path: str) -> str:
+    return path.partition(".")[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

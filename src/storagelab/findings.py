@@ -219,8 +219,8 @@ Verdict = Literal["winner", "best-set", "indistinguishable", "by-load", "one-lay
 
 
 class LoadVerdict(Frozen):
-    """What is concluded of the layouts under one load, `load` = its factors' levels: the other fields are as those of
-    `Findings`, of its own `cells`."""
+    """What is concluded of the layouts under one load or other condition, `load` = its factors' levels: the other fields are
+    as those of `Findings`, of its own `cells`."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
@@ -272,9 +272,9 @@ class Findings(Frozen):
     verdict or not; they are what `wait_changes` compares.
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
     "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
-    Where the load is varied too, layouts are compared under each load by itself, and `loads` has a verdict for each:
-    "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends under the
-    load where these are furthest apart. "one-layout" = nothing but the load is varied, so there is nothing to choose.
+    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
+    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
+    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
     Cells of different blocks are never told apart: the best set then holds the best of each block.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
     for raw I/O, whose runs all last as long as they were told to.

@@ -20,7 +20,7 @@ import numpy as np
 
 from storagelab import stats
 from storagelab.axis import axis_factor, in_order
-from storagelab.factors import is_load
+from storagelab.factors import is_condition
 from storagelab.findings import BestLevels, Dependence, Effect, EffectChange, Estimate, LevelCost
 from storagelab.model import Cell, Factor
 from storagelab.values import JsonValue
@@ -105,11 +105,11 @@ def dependences(
     varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
     axis = axis_factor(varied)
     for pair in itertools.combinations(varied, 2):
-        factor, within = sorted(pair, key=lambda one: (is_load(one), one is not axis, -len(one.levels)))
+        factor, within = sorted(pair, key=lambda one: (is_condition(one), one is not axis, -len(one.levels)))
         grid = _grid(factor, within, cells, fitted, blocks)
         if grid is not None and not grid.across and grid.fit.df >= 1:
-            best, cost = ((), None) if is_load(factor) else _best(grid)
-            change = _change(grid) if best or is_load(factor) else None
+            best, cost = ((), None) if is_condition(factor) else _best(grid)
+            change = _change(grid) if best or is_condition(factor) else None
             if best or change is not None:
                 yield Dependence(
                     factor=factor.name, within=within.name, best=best, cost=cost, change=change, averaged=grid.averaged

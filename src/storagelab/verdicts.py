@@ -1,8 +1,9 @@
 """Which layout is fastest, as values: the best set of all cells or, where the load is varied too, of each load. Pure.
 
-A load is borne and not chosen: that a run with fewer reads ends sooner is no advice. So cells are held against the
-fastest under the same load only. The cells of a load are one family of comparisons, and the loads share the error: all
-intervals of an experiment hold together at 95 %, so that all its verdicts together name a wrong loser in one of twenty.
+Whatever layouts are tried under and nobody chooses counts as a load here: what happens between runs, too. A load is
+borne and not chosen: that a run with fewer reads ends sooner is no advice. So cells are held against the fastest under
+the same load only. The cells of a load are one family of comparisons, and the loads share the error: all intervals of an
+experiment hold together at 95 %, so that all its verdicts together name a wrong loser in one of twenty.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storagelab import stats
-from storagelab.factors import is_load
+from storagelab.factors import is_condition
 from storagelab.findings import Comparison, Estimate, LoadVerdict, Verdict
 from storagelab.model import Cell, Factor, Plan
 from storagelab.values import JsonValue
@@ -82,7 +83,7 @@ def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
 
 def _loads(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
     """Each combination of levels of the factors that are loads, with its cells, in the order of the cells."""
-    names = [factor.name for factor in factors if len(factor.levels) > 1 and is_load(factor)]
+    names = [factor.name for factor in factors if len(factor.levels) > 1 and is_condition(factor)]
     found: dict[str, tuple[dict[str, JsonValue], list[int]]] = {}
     for index, cell in enumerate(cells):
         load = {name: cell.levels[name] for name in names}

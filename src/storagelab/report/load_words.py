@@ -1,4 +1,5 @@
-"""Verdicts in words where the load is varied: which layout is fastest under each load, never which load. Pure.
+"""Verdicts in words where the load, or another condition, is varied: which layout is fastest under each, never which load.
+Pure.
 
 `say` is how `wording` words the verdict of an experiment; a load's own verdict is one of an experiment of its cells alone.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from storagelab.factors import is_load
 from storagelab.findings import CellSummary, Comparison, Findings, LoadVerdict
 from storagelab.model import Factor
 from storagelab.report import compared
@@ -61,7 +63,9 @@ def by_load(findings: Findings, say: Say) -> str:
     """One sentence where the same layout will do under every load, else one for each load."""
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     without = sum(load.verdict == "too-few-runs" for load in findings.loads)
-    missing = f" Of {without} more load{'s' * (without > 1)} there are too few runs for a verdict." if without else ""
+    missing = (
+        f" Of {without} more {load_noun(findings, without)} there are too few runs for a verdict." if without else ""
+    )
     return _verdict_of(findings, judged, say) + missing
 
 
@@ -75,20 +79,30 @@ def _verdict_of(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> 
     common = _common(findings, judged)
     if len(judged) > 1 and all(load.verdict == "indistinguishable" for load in judged):
         layouts = noun(_choices(findings), 2)
-        return f"Under {_each(judged, 'neither load', 'none of the {} loads')} can {layouts} be told apart."
+        return f"Under {_each(findings, judged, 'neither', 'none')} can {layouts} be told apart."
     if not common:
-        start = f"No {noun(_choices(findings))} is among the fastest under every load. " if len(judged) > 1 else ""
+        every = f"No {noun(_choices(findings))} is among the fastest under every {load_noun(findings)}. "
+        start = every if len(judged) > 1 else ""
         return start + " ".join(_each_group(findings, judged, say))
     name = group_text(common, _choices(findings))
-    under = f"under {_each(judged, 'both loads', 'each of the {} loads')}"
+    under = f"under {_each(findings, judged, 'both', 'each')}"
     if all(load.verdict == "winner" for load in judged):
         return f"{name} {'were' if is_plural(name) else 'was'} fastest {under}{_leads(findings, judged)}."
     will_do = f"As far as these runs tell, {name} will do {under}: fastest, or not told apart from the fastest"
     return f"{will_do}{_stake(findings, judged)}."
 
 
-def _each(judged: Sequence[LoadVerdict], two: str, many: str) -> str:
-    return two if len(judged) == 2 else many.format(len(judged))
+def _each(findings: Findings, judged: Sequence[LoadVerdict], two: str, many: str) -> str:
+    """ "both loads", "neither load", "each of the 3 conditions"."""
+    if len(judged) == 2:
+        return f"{two} {load_noun(findings, 1 if two == 'neither' else 2)}"
+    return f"{many} of the {len(judged)} {load_noun(findings, len(judged))}"
+
+
+def load_noun(findings: Findings, count: int = 1) -> str:
+    """What layouts have to bear in this experiment: "load", or "condition" where more than the workload is varied."""
+    borne = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
+    return ("load" if all(map(is_load, borne)) else "condition") + "s" * (count != 1)
 
 
 def _choices(findings: Findings) -> list[Factor]:
@@ -145,7 +159,7 @@ def _each_group(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> 
         groups.setdefault(f"{load.verdict} {layouts}", []).append(load)
     said = [_group(findings, loads, say) for loads in list(groups.values())[:LOADS_SHOWN]]
     left = len(judged) - sum(len(loads) for loads in list(groups.values())[:LOADS_SHOWN])
-    return [*said, _see_table(left)] if left else said
+    return [*said, _see_table(findings, left)] if left else said
 
 
 def _group(findings: Findings, loads: Sequence[LoadVerdict], say: Say) -> str:
@@ -161,8 +175,8 @@ def _group(findings: Findings, loads: Sequence[LoadVerdict], say: Say) -> str:
     return f"With {where}, {name} can't be told apart, and all others are slower{_stake(findings, loads)}."
 
 
-def _see_table(left: int) -> str:
-    return f"For the other {left} load{'s' * (left > 1)} see the table."
+def _see_table(findings: Findings, left: int) -> str:
+    return f"For the other {left} {load_noun(findings, left)} see the table."
 
 
 def _each_load(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> list[str]:
@@ -170,7 +184,7 @@ def _each_load(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> l
         f"With {load_text(load.load)}, {lower_first(say(of_load(findings, load)))}" for load in judged[:LOADS_SHOWN]
     ]
     left = len(judged) - len(said)
-    return [*said, _see_table(left)] if left else said
+    return [*said, _see_table(findings, left)] if left else said
 
 
 def one_layout(findings: Findings) -> str:
@@ -178,8 +192,9 @@ def one_layout(findings: Findings) -> str:
     ends = [findings.cell(cell_id) for cell_id in dict.fromkeys((findings.fastest, findings.worst)) if cell_id]
     verb = "did" if compared.of_raw_io(findings) else "inserted" if compared.by_rate(findings) else "took"
     parts = [f"{_figure(findings, cell)} with {cell_text(cell.levels)}" for cell in ends]
+    number = len(findings.loads)
     return (
-        f"One layout bore {len(findings.loads)} loads, so there is none to choose: it {verb} {' to '.join(parts)}."
+        f"One layout bore {number} {load_noun(findings, number)}, so there is none to choose: it {verb} {' to '.join(parts)}."
         if parts else "No run has given a time yet, so nothing can be said."
     )  # fmt: skip
 
@@ -200,8 +215,7 @@ def load_sentences(findings: Findings, say: Say) -> list[str]:
     if findings.verdict != "by-load":
         return []
     which = noun(_choices(findings), 2).capitalize()
-    how = (
-        f"{which} are held against the fastest under the same load; what a load costs by itself stands with its factor."
-    )
+    load = load_noun(findings)
+    how = f"{which} are held against the fastest under the same {load}; what a {load} costs by itself stands with its factor."
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     return [how] if says_each(findings) else [how, *_each_load(findings, judged, say)]

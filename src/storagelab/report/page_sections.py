@@ -10,6 +10,7 @@ from storagelab.report.arrange import ends
 from storagelab.report.cell_sections import top_wait
 from storagelab.report.charts import Drawn
 from storagelab.report.figures import block, plural, swatch
+from storagelab.report.load_words import load_noun
 from storagelab.report.markup import Child, Column, Markup, table, tag
 from storagelab.report.time_sections import hidden_panels
 
@@ -134,7 +135,7 @@ def _changes(findings: Findings, colours: Mapping[str, str]) -> Markup:
         ]
         for item in findings.wait_changes[:MAX_CHANGES]
     ]  # fmt: skip
-    under = " under the load where layouts differ most" if findings.verdict == "by-load" else ""
+    under = f" under the {load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
     caption = (
         f"The waits that differ most: {wording.cell_text(fastest.levels)}, of the shortest mean time{under}, against "
         f"{wording.cell_text(slowest.levels)}, of the longest; seconds over all connections of the mean run"
