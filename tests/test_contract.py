@@ -72,6 +72,7 @@ def test_a_sql_server_on_record_keeps_every_promise_by_the_same_code(monkeypatch
         assert answers.server.names == {"master", "somebody"}
 
 
+@real_mariadb.needs_mariadb
 def test_a_mariadb_keeps_every_promise_by_the_same_code(scratch):
     with real_mariadb.running(scratch / "mariadb") as server:
         found = tried(target_of(server.socket_dsn))
