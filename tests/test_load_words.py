@@ -64,6 +64,17 @@ def test_what_is_among_the_best_everywhere_will_do_as_far_as_the_runs_tell():
     assert "more time (95 % CI" in text
 
 
+def test_of_several_layouts_without_a_name_in_common_one_is_named():
+    findings = analysed(
+        {BATCH: [10, 1000], FILES: [1, 4], LOG: ["a", "b"]},
+        lambda levels: 1.3 if (levels[FILES] == 1) == (levels[LOG] == "a") else 1,
+    )
+    text = w.headline(findings)
+    assert text.startswith("As far as these runs tell, 2 of 4 layouts will do under both loads, ")
+    named = text.split(", ")[2].removesuffix(" among them: fastest")
+    assert named in ("1 data file with log on b", "4 data files with log on a")
+
+
 def test_where_the_best_layout_depends_on_the_load_each_set_of_layouts_has_a_sentence_with_its_loads():
     findings = best_of({10: [4], 100: [4], 1000: [1]})
     first, together, alone = w.headline(findings).split(". With ")

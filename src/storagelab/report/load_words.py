@@ -13,7 +13,7 @@ from storagelab.factors import is_load
 from storagelab.findings import CellSummary, Comparison, Findings, LoadVerdict
 from storagelab.model import Factor
 from storagelab.report import compared
-from storagelab.report.names import cell_text, group_text, is_plural, listed, noun, phrase
+from storagelab.report.names import are_a_product, cell_text, group_text, is_plural, listed, noun, phrase
 from storagelab.report.numbers import change_estimate, inverse, rows_per_s_estimate, seconds_estimate
 from storagelab.values import JsonValue
 
@@ -88,8 +88,14 @@ def _verdict_of(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> 
     under = f"under {_each(findings, judged, 'both', 'each')}"
     if all(load.verdict == "winner" for load in judged):
         return f"{name} {'were' if is_plural(name) else 'was'} fastest {under}{_leads(findings, judged)}."
-    will_do = f"As far as these runs tell, {name} will do {under}: fastest, or not told apart from the fastest"
-    return f"{will_do}{_stake(findings, judged)}."
+    best = "fastest, or not told apart from the fastest"
+    if are_a_product(common):
+        will_do = f"{name} will do {under}: {best}"
+    else:
+        number = len({json.dumps(_layout(cell, judged[0])) for cell in findings.cells})
+        some = f"{len(common)} of {number} {noun(_choices(findings), 2)} will do {under}"
+        will_do = f"{some}, {cell_text(common[0])} among them: {best}"
+    return f"As far as these runs tell, {will_do}{_stake(findings, judged)}."
 
 
 def _each(findings: Findings, judged: Sequence[LoadVerdict], two: str, many: str) -> str:
