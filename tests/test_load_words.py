@@ -47,6 +47,7 @@ def test_what_is_no_load_is_called_a_condition_and_never_chosen():
     pause = "between_runs.pause_s"
     findings = analysed({pause: [0, 60], FILES: [1, 4]}, lambda levels: 1 if levels[FILES] == 4 else 1.2)
     assert w.headline(findings).startswith("4 data files were fastest under both conditions: ")
+    assert w.comparison_text(findings, findings.best[0]).endswith("under its condition")
     either = analysed({pause: [0, 60], FILES: [1, 4]})
     assert w.headline(either) == "Under neither condition can layouts be told apart."
     alone = analysed({pause: [0, 60]}, lambda levels: 1 + levels[pause] / 60)

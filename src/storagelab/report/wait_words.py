@@ -12,6 +12,7 @@ from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitT
 from storagelab.model import WaitingTask
 from storagelab.report import compared
 from storagelab.report.arrange import ends
+from storagelab.report.load_words import load_noun
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
 from storagelab.sqlserver_facts import BENIGN
@@ -206,7 +207,7 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
     told = {item.cell_id for item in findings.comparisons if item.distinguishable}
     place = ""
     load = findings.load_of(cell.cell_id)
-    judged, under = (load, " under its load") if load is not None else (findings, "")
+    judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
     if judged.verdict not in ("too-few-runs", "single-cell"):
         if cell.cell_id in judged.best[:1]:
             place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"

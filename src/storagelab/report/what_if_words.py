@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from storagelab.findings import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
 from storagelab.report import compared
+from storagelab.report.load_words import load_noun
 from storagelab.report.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.report.numbers import change_estimate, percent, share_estimate, slower_by
 from storagelab.values import JsonValue
@@ -128,7 +129,8 @@ def _independent(findings: Findings) -> list[str]:
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
     loads = {name for load in findings.loads for name in load.load}
     # What is best under one load only may not be best over all of them.
-    whatever = "Over all loads together, whatever" if all(loads & {*row.averaged} for row in rows) else "Whatever"
+    over_all = f"Over all {load_noun(findings, 2)} together, whatever"
+    whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
         f"{whatever} {others}, {phrase(factor, common)} can't be told from the fastest: as far as these runs tell, the best "
         f"{factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."

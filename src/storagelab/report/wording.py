@@ -20,7 +20,7 @@ from functools import partial
 from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings
 from storagelab.report import compared
 from storagelab.report.doubts import caution_sentence
-from storagelab.report.load_words import by_load, load_sentences, lower_first, one_layout
+from storagelab.report.load_words import by_load, load_noun, load_sentences, lower_first, one_layout
 from storagelab.report.names import (
     DATA_FILES,
     are_a_product,
@@ -420,9 +420,9 @@ def first_factor(findings: Findings) -> str | None:
 def comparison_text(findings: Findings, cell_id: str) -> str:
     """One cell against the best, with its interval: "22 % more time (...) than 4 data files"."""
     load = findings.load_of(cell_id)
-    judged, under = (load, " under its load") if load is not None else (findings, "")
+    judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
     if load is not None and load.verdict == "single-cell":
-        return "the only layout under its load"
+        return f"the only layout under its {load_noun(findings)}"
     if cell_id in judged.best[:1]:
         return f"fastest{under}" if judged.verdict == "winner" else f"nominally fastest{under}"
     found = _comparison(findings, cell_id)
