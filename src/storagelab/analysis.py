@@ -3,65 +3,73 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from storagelab import drive_states, interactions, stats, verdicts
+from storagelab import drive_states, irregular, samples, stats, verdicts
 from storagelab.axis import axis_factor, in_order, is_numeric
 from storagelab.cautions import Evidence, blocks_of, cautions_of
+from storagelab.effects import combinations, key
 from storagelab.findings import (
     CellSummary,
     Compared,
-    Effect,
     Estimate,
     Findings,
+    FitKind,
     Point,
     Sample,
     WaitChange,
     WaitTrend,
 )
 from storagelab.model import RAW_IO, Cell, Experiment, Factor, Measurement, Plan, Run
-from storagelab.values import JsonValue
+from storagelab.statements import state
 from storagelab.wait_classes import in_classes, native_names
 from storagelab.waits import WaitStat, conservation, mean_of_runs, normalise
 
-EFFECT_ROWS_MAX = 40
-"""Effects per combination of the other factors are left out beyond this: nobody reads a longer table."""
 WAIT_CHANGES_MAX = 8
 TREND_PANELS_MAX = 12
 TREND_WAITS_MAX = 8
 
-_Key = str
 
-
-def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings:
+def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Findings:
     """All findings of an experiment from the runs stored so far: of each cell and repetition the latest usable attempt.
 
-    Failed runs are counted, and nothing else of them is used.
+    Failed runs are counted, and nothing else of them is used; runs of the burn-in are not judged. With the robust fit, odd
+    runs of quiet cells are left out of means and verdicts, and named.
     """
     used = usable_runs(plan, runs)
     summaries = tuple(_summaries(plan, runs, used))
     provenance = next((cell.provenance for cell in summaries if cell.provenance is not None), None)
+    # What is simulated has a seed for each run, and no drift from one block to the next: its world is made anew.
+    simulated = provenance == "simulated"
+    in_stretches = experiment.order == "cell-by-cell" and not simulated
     compared = _compared(plan)
     rounds, log_s = _log_s(plan, used, compared)
-    # What is simulated has no drift from one block to the next: its world is made anew for every run.
-    blocks = (0,) * len(plan.cells) if provenance == "simulated" else blocks_of(plan)
-    fitted = stats.fit(log_s, blocks)
-    judged = verdicts.judge(experiment.factors, plan, fitted, blocks)
+    odd = irregular.outliers(log_s)
+    left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
+    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
+    fitted = stats.fit(irregular.without(log_s, left_out), blocks)
+    stated = state(experiment.factors, plan, fitted, blocks)
+    judged = stated.judged
+    summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
     # Names of waits of different engines never meet, so there what is waited for is compared.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     compared_cells = tuple(_summaries(plan, runs, used, by_class=True)) if several_engines else summaries
+    if in_stretches:
+        summaries, compared_cells = (
+            tuple(map(without_intervals, cells)) for cells in (summaries, compared_cells)
+        )  # fmt: skip
     by_id = {cell.cell_id: cell for cell in compared_cells}
     extremes = None if judged.fastest is None or judged.worst is None else (by_id[judged.fastest], by_id[judged.worst])
+    left_out_ids = tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out)
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
         provenance=provenance,
+        order=experiment.order,
         factors=experiment.factors,
         runs_planned=len(plan.runs),
         runs_stored=len({(run.cell_id, run.repetition) for run in runs}),
@@ -70,16 +78,22 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         tied=judged.tied,
         worst=judged.worst,
         fastest=judged.fastest,
+        not_compared=judged.not_compared,
+        at_most_slower=judged.at_most_slower,
+        fit=fit,
+        left_out=left_out_ids,
         cells=summaries,
         comparisons=judged.comparisons,
         loads=judged.loads,
-        effects=tuple(_effects(experiment.factors, plan.cells, fitted, blocks)),
+        effects=stated.effects,
         wait_changes=() if extremes is None else _wait_changes(*extremes),
         wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
-        cautions=cautions_of(Evidence(experiment, plan, tuple(runs), used, summaries, rounds, log_s)),
+        cautions=cautions_of(
+            Evidence(experiment, plan, tuple(runs), used, summaries, rounds, tuple(odd), left_out_ids)
+        ),
         compared=compared,
-        dependences=tuple(interactions.dependences(experiment.factors, plan.cells, fitted, blocks)),
-        speed_ups=tuple(interactions.speed_ups(experiment.factors, plan.cells, fitted, blocks)),
+        dependences=stated.dependences,
+        speed_ups=stated.speed_ups,
         drive_trends=tuple(
             drive_states.trends(
                 (run for runs_of_cell in used.values() for run in runs_of_cell.values()),
@@ -88,6 +102,71 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Findings
         ),
         wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
+
+
+def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
+    """For each cell the stretch of time in which it was compared with others: only within one may cells be judged."""
+    if in_stretches:
+        return range(len(plan.cells))
+    return (0,) * len(plan.cells) if simulated else blocks_of(plan)
+
+
+def _with_fitted_means(
+    cells: Sequence[CellSummary], fitted: stats.Fit, judged: verdicts.Judged, compared: Compared
+) -> Iterator[CellSummary]:
+    """The cells with the means that they are compared by, instead of arithmetic ones that one odd run can turn round."""
+    picked_from = _picked_from(cells, judged)
+    for index, cell in enumerate(cells):
+        if cell.elapsed_s is None or cell.rows_per_s is None:
+            yield cell
+            continue
+        time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
+        # Of raw I/O all runs last as long as they were told to; what is compared is the time of a request.
+        rows = cell.rows or 1.0
+        of_run = time if compared == "elapsed" else _times(time, rows)
+        update = {"rows_per_s": cell.rows_per_s.model_copy(update={"mean": _over(rows, of_run)})}
+        if compared != "time-per-request":
+            update["elapsed_s"] = cell.elapsed_s.model_copy(update={"mean": of_run})
+        yield cell.model_copy(update=update)
+
+
+def _picked_from(cells: Sequence[CellSummary], judged: verdicts.Judged) -> dict[str, int]:
+    """Of each cell that is the fastest of several, of how many."""
+    if judged.loads:
+        return {load.fastest: len(load.cells) for load in judged.loads if load.fastest is not None}
+    measured = sum(cell.elapsed_s is not None for cell in cells)
+    return {judged.fastest: max(1, measured)} if judged.fastest is not None else {}
+
+
+def _times(estimate: Estimate, factor: float) -> Estimate:
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return Estimate(value=estimate.value * factor, low=low, high=high)
+
+
+def _over(rows: float, estimate: Estimate) -> Estimate:
+    """`rows` over a time."""
+    low, high = (None if end is None else rows / end for end in (estimate.high, estimate.low))
+    return Estimate(value=rows / estimate.value, low=low, high=high)
+
+
+def without_intervals(cell: CellSummary) -> CellSummary:
+    """The same, its runs made in one stretch of time: what they scatter by says nothing of how far off their mean is."""
+    names = ("elapsed_s", "rows_per_s", "checkpoint_s")
+    samples_ = {name: None if (one := getattr(cell, name)) is None else _bare_sample(one) for name in names}
+    return cell.model_copy(
+        update={
+            **samples_,
+            "raw_io": {name: _bare_sample(one) for name, one in cell.raw_io.items()},
+            "wait_shares": {name: Estimate(value=one.value) for name, one in cell.wait_shares.items()},
+            "drive_states": tuple(
+                one.model_copy(update={"mean": Estimate(value=one.mean.value)}) for one in cell.drive_states
+            ),
+        }
+    )
+
+
+def _bare_sample(sample: Sample) -> Sample:
+    return sample.model_copy(update={"mean": Estimate(value=sample.mean.value)})
 
 
 def _compared(plan: Plan) -> Compared:
@@ -100,7 +179,7 @@ def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
     """cell_id -> repetition -> the latest attempt that has figures; every cell of the plan is there, in its order."""
     used: dict[str, dict[int, Run]] = {cell.cell_id: {} for cell in plan.cells}
     for run in sorted(runs, key=lambda run: (run.repetition, run.attempt)):
-        if run.usable and run.cell_id in used:
+        if run.usable and not run.burn_in and run.cell_id in used:
             used[run.cell_id][run.repetition] = run
     return used
 
@@ -120,8 +199,8 @@ def _summaries(
     plan: Plan, runs: Sequence[Run], used: Mapping[str, Mapping[int, Run]], *, by_class: bool = False
 ) -> Iterator[CellSummary]:
     """With `by_class` the waits of each run are joined by what is waited for."""
-    planned = Counter(run.cell_id for run in plan.runs)
-    failed = Counter(run.cell_id for run in runs if not run.usable)
+    planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
+    failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
     for cell in plan.cells:
         yield _summary(cell, planned[cell.cell_id], failed[cell.cell_id], used[cell.cell_id], by_class=by_class)
 
@@ -142,11 +221,12 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
         runs_failed=failed,
         connections=cell.config.workload.connections,
         data_files=cell.config.layout.data_files,
-        elapsed_s=stats.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured]),
-        rows_per_s=stats.summarise(
+        elapsed_s=samples.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured]),
+        rows_per_s=samples.summarise(
             [Point(repetition=r, value=m.rows / m.elapsed_s) for r, m in measured if m.elapsed_s > 0]
         ),
-        checkpoint_s=stats.summarise(
+        rows=_mean([float(m.rows) for _, m in measured]),
+        checkpoint_s=samples.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
         ),
         raw_io=_raw_io(measured),
@@ -165,7 +245,7 @@ def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
     for repetition, measurement in measured:
         for name, value in measurement.counters.get(RAW_IO, {}).items():
             points[name].append(Point(repetition=repetition, value=value))
-    return {name: sample for name, found in points.items() if (sample := stats.summarise(found)) is not None}
+    return {name: sample for name, found in points.items() if (sample := samples.summarise(found)) is not None}
 
 
 def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:
@@ -174,7 +254,7 @@ def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float
     for number, (rows, available) in enumerate(zip(runs, available_s, strict=True)):
         for row in rows if available > 0 else ():
             of_type.setdefault(row.wait_type, [0.0] * len(runs))[number] = row.wait_s / available
-    return {wait_type: stats.mean_estimate(shares) for wait_type, shares in of_type.items()}
+    return {wait_type: samples.mean_estimate(shares) for wait_type, shares in of_type.items()}
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -197,90 +277,6 @@ def _log_s(
             share = 1 if compared == "elapsed" else max(measurement.rows, 1)
             log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Effects
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Row:
-    """One effect to be found: the pairs of cells that show it."""
-
-    factor: Factor
-    level: JsonValue
-    at: dict[str, JsonValue]
-    pairs: list[tuple[int, int]]
-
-
-def _effects(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
-) -> Iterator[Effect]:
-    """Each level against its factor's first: over all matched cells, then at each combination of the other factors.
-
-    The first are one family of comparisons, over all factors, and the second another: the more a family has, the surer
-    each must be. Levels in different blocks are not tested, and count in neither.
-    """
-    groups = [group for factor in factors if len(factor.levels) > 1 for group in _groups(factor, cells)]
-    family = {
-        overall: sum(
-            bool(row.pairs) and not _across(row.pairs, blocks) for group in groups for row in group
-            if bool(row.at) != overall
-        )
-        for overall in (True, False)
-    }  # fmt: skip
-    for group in groups:
-        comparisons = max(1, family[not group[0].at])
-        for row, found in zip(group, stats.effects(fitted, [row.pairs for row in group], comparisons), strict=True):
-            if found is not None:
-                across = _across(row.pairs, blocks)
-                yield Effect(
-                    factor=row.factor.name, level=row.level, baseline=row.factor.levels[0].value, at=row.at,
-                    ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=found.pairs,
-                    distinguishable=found.distinguishable and not across, across_blocks=across,
-                )  # fmt: skip
-
-
-def _groups(factor: Factor, cells: Sequence[Cell]) -> Iterator[list[_Row]]:
-    """The levels of a factor but the first, over all combinations of the others and then, if not too many, at each."""
-    at = {_key(cell.levels): index for index, cell in enumerate(cells)}
-    baseline, levels = factor.levels[0].value, [level.value for level in factor.levels[1:]]
-    others = _combinations(cells, factor)
-    wanted: list[tuple[dict[str, JsonValue], list[dict[str, JsonValue]]]] = [({}, others)]
-    if len(others) > 1 and len(others) * len(levels) <= EFFECT_ROWS_MAX:
-        wanted += [(fixed, [fixed]) for fixed in others]
-    for fixed, combinations in wanted:
-        yield [_Row(factor, value, fixed, _pairs(at, factor.name, value, baseline, combinations)) for value in levels]
-
-
-def _across(pairs: Sequence[tuple[int, int]], blocks: Sequence[int]) -> bool:
-    return any(blocks[one] != blocks[other] for one, other in pairs)
-
-
-def _pairs(
-    at: Mapping[_Key, int],
-    factor: str,
-    level: JsonValue,
-    baseline: JsonValue,
-    combinations: Sequence[Mapping[str, JsonValue]],
-) -> list[tuple[int, int]]:
-    """Indices of cells that differ in `factor` alone; combinations that were excluded have none."""
-    found = (
-        (at.get(_key({**others, factor: level})), at.get(_key({**others, factor: baseline}))) for others in combinations
-    )
-    return [(one, other) for one, other in found if one is not None and other is not None]
-
-
-def _combinations(cells: Sequence[Cell] | Sequence[CellSummary], factor: Factor) -> list[dict[str, JsonValue]]:
-    """The combinations of the other factors' levels that occur, in the cells' order."""
-    others = ({name: value for name, value in cell.levels.items() if name != factor.name} for cell in cells)
-    return list({_key(levels): levels for levels in others}.values())
-
-
-def _key(levels: Mapping[str, JsonValue]) -> _Key:
-    """What stands for a combination of levels in a dict: levels may be lists, and true is not 1."""
-    return json.dumps(levels, sort_keys=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -326,10 +322,10 @@ def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Ite
     if factor is None:
         return
     levels = tuple(in_order(factor))
-    at = {_key(cell.levels): cell for cell in cells}
+    at = {key(cell.levels): cell for cell in cells}
     wait_types = _largest_waits(cells)
-    for others in itertools.islice(_combinations(cells, factor), TREND_PANELS_MAX):
-        along = [at.get(_key({**others, factor.name: level})) for level in levels]
+    for others in itertools.islice(combinations(cells, factor), TREND_PANELS_MAX):
+        along = [at.get(key({**others, factor.name: level})) for level in levels]
         for wait in wait_types:
             estimates = tuple(_share_in(cell, wait.wait_type) for cell in along)
             yield WaitTrend(

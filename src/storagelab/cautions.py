@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from storagelab import stats
+from storagelab import irregular
 from storagelab.factors import is_condition, sets_load
 from storagelab.findings import Caution, CautionKind, CellSummary
+from storagelab.irregular import Outlier
 from storagelab.model import Experiment, Measurement, Plan, Run
 from storagelab.waits import CountedWaits, SampledWaits
 
@@ -45,8 +46,8 @@ UNVERIFIED_MOST = 10
 class Evidence:
     """All that is stored of an experiment, and what was made of it.
 
-    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries and `log_s` the logarithms of what is
-    compared, a row for each cell of the plan and a column for each of `rounds`.
+    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries. `odd` = runs that stand apart, by their
+    places in the plan's cells and in `rounds`; `left_out` = those, by cell and repetition, that nothing is judged by.
     """
 
     experiment: Experiment
@@ -55,7 +56,8 @@ class Evidence:
     used: Mapping[str, Mapping[int, Run]]
     cells: tuple[CellSummary, ...]
     rounds: tuple[int, ...]
-    log_s: stats.Matrix
+    odd: tuple[Outlier, ...]
+    left_out: tuple[tuple[str, int], ...]
 
     def measurements(self) -> Iterator[tuple[str, Run, Measurement]]:
         for cell_id, runs in self.used.items():
@@ -156,9 +158,10 @@ def short_runs(evidence: Evidence) -> Iterator[Caution]:
 
 
 def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
-    """One for each cell. figures of its farthest run: repetition, elapsed_s, expected_s, ratio, deviation_sd; runs."""
-    of_cell: dict[int, list[stats.Outlier]] = defaultdict(list)
-    for outlier in stats.outliers(evidence.log_s):
+    """One for each cell. figures of its farthest run: repetition, elapsed_s, expected_s, ratio, deviation_sd; runs;
+    left_out (how many of them no mean and no verdict rests on: 0 or 1)."""
+    of_cell: dict[int, list[Outlier]] = defaultdict(list)
+    for outlier in evidence.odd:
         of_cell[outlier.cell].append(outlier)
     for cell, found in of_cell.items():
         worst = max(found, key=lambda outlier: abs(outlier.deviation))
@@ -168,7 +171,7 @@ def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
         yield evidence.caution(
             "outlier", [cell_id], repetition=repetition,
             elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
-            runs=len(found),
+            runs=len(found), left_out=int((cell_id, repetition) in evidence.left_out),
         )  # fmt: skip
 
 
@@ -201,21 +204,47 @@ def _simulated(evidence: Evidence) -> bool:
     return next((cell.provenance for cell in evidence.cells if cell.provenance is not None), None) == "simulated"
 
 
-def drifting(evidence: Evidence) -> Iterator[Caution]:
-    """figures: change (0.05 = 5 % slower at the end), p_value, order, blocks. A note in a random order of one block:
-    its rounds absorb it."""
+def changing(evidence: Evidence) -> Iterator[Caution]:
+    """Times drifted, or jumped, whatever ran. figures: change (0.05 = 5 % slower at the end), p_value, order, blocks; of a
+    jump also run (the first one after it, from 1), runs. A note in a random order of one block: its rounds absorb it."""
     at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
-    rows = [(m.elapsed_s, at[cell_id], run.sequence) for cell_id, run, m in evidence.measurements()]
+    left_out = set(evidence.left_out)
+    rows = [
+        (math.log(max(m.elapsed_s, 1e-9)), at[cell_id], float(run.sequence))
+        for cell_id, run, m in evidence.measurements()
+        if (cell_id, run.repetition) not in left_out
+    ]
     if len(rows) < 6:
         return
-    elapsed_s, cells, sequence = zip(*rows, strict=True)
-    found = stats.drift([math.log(max(value, 1e-9)) for value in elapsed_s], cells, sequence)
-    if found is not None and found.p_value < DRIFT_P_VALUE and abs(found.change) > DRIFT_LEAST:
-        order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
+    log_s, cells, sequence = zip(*rows, strict=True)
+    drift, step = irregular.drift(log_s, cells, sequence), irregular.step(log_s, cells, sequence)
+    order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
+    note = order == "randomised" and blocks == 1
+    drifted = drift is not None and drift.p_value < DRIFT_P_VALUE and abs(drift.change) > DRIFT_LEAST
+    jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
+    if step is not None and jumped and not (drifted and drift is not None and drift.explained >= step.explained):
+        run = 1 + sum(place <= step.after for place in sequence)
         yield evidence.caution(
-            "drift", at, note=order == "randomised" and blocks == 1, change=found.change, p_value=found.p_value,
-            order=order, blocks=blocks,
+            "step", at, note=note, change=step.change, p_value=step.p_value, run=run, runs=len(rows), order=order,
+            blocks=blocks,
         )  # fmt: skip
+    elif drift is not None and drifted:
+        yield evidence.caution(
+            "drift", at, note=note, change=drift.change, p_value=drift.p_value, order=order, blocks=blocks
+        )
+
+
+def not_randomised(evidence: Evidence) -> Iterator[Caution]:
+    """What another order than a random one does to the answer. figures: order, provenance.
+
+    None where the drives start anew before every run: then no run knows of the one before.
+    """
+    order = evidence.experiment.order
+    fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
+    if order == "randomised" or len(evidence.plan.cells) < 2 or (_simulated(evidence) and fresh):
+        return
+    provenance = "simulated" if _simulated(evidence) else "measured"
+    yield evidence.caution("order", (), note=order == "as-listed", order=order, provenance=provenance)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -449,7 +478,8 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     short_runs,
     outlying_runs,
     run_in_blocks,
-    drifting,
+    not_randomised,
+    changing,
     observer_cost,
     few_wait_samples,
     unexplained_time,

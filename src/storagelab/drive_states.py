@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from storagelab import stats
+from storagelab import samples, stats
 from storagelab.findings import DriveState, DriveTrend
 from storagelab.model import Measurement, Run
 
@@ -32,7 +32,7 @@ def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
     for drive, quantity in product(_drives(measurements), QUANTITIES):
         values = [value for one in measurements if (value := _value(one, drive, quantity)) is not None]
         if values:
-            yield DriveState(drive=drive, quantity=quantity, mean=stats.mean_estimate(values))
+            yield DriveState(drive=drive, quantity=quantity, mean=samples.mean_estimate(values))
 
 
 def trends(runs: Iterable[Run], randomised: bool) -> Iterator[DriveTrend]:
@@ -67,7 +67,7 @@ def _trend(blocks: Sequence[Sequence[Run]], drive: str, quantity: Quantity, rand
         with_time.append(_rank_correlation(values, times))
     if not with_place:
         return None
-    correlation, start, end_mean = float(np.mean(with_place)), stats.mean_estimate(first), stats.mean_estimate(last)
+    correlation, start, end_mean = float(np.mean(with_place)), samples.mean_estimate(first), samples.mean_estimate(last)
     moved = abs(end_mean.value - start.value) / ((quantity == "write_amplification" and start.value) or 1.0)
     if abs(correlation) < CORRELATION_LEAST or moved < CHANGE_LEAST[quantity]:
         return None

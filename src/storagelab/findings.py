@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from storagelab.model import Factor, Provenance
+from storagelab.model import Factor, Order, Provenance
 from storagelab.values import Frozen, JsonValue
 from storagelab.waits import Category, WaitStat
 
@@ -33,7 +33,12 @@ class Point(Frozen):
 
 class Sample(Frozen):
     """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
-    None for a single run."""
+    None for a single run.
+
+    `mean` of times, and of rates, is the geometric one, of the runs that verdicts rest on, free of what the rounds that
+    the cell missed were like: so the mean that is shown is the one that cells are compared by. Of all else it is the
+    arithmetic mean of the points.
+    """
 
     mean: Estimate
     median: float
@@ -65,6 +70,7 @@ class CellSummary(Frozen):
     data_files: int
     elapsed_s: Sample | None = None
     rows_per_s: Sample | None = None
+    rows: float | None = Field(None, description="of the mean run")
     checkpoint_s: Sample | None = None
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="what runs of raw I/O came to, by its counter")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
@@ -214,8 +220,11 @@ class WaitTrend(Frozen):
     estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
 
 
+FitKind = Literal["robust", "least-squares"]
 Compared = Literal["elapsed", "time-per-row", "time-per-request"]
-Verdict = Literal["winner", "best-set", "indistinguishable", "by-load", "one-layout", "too-few-runs", "single-cell"]
+Verdict = Literal[
+    "winner", "best-set", "indistinguishable", "by-load", "one-layout", "too-few-runs", "untested", "single-cell"
+]  # fmt: skip
 
 
 class LoadVerdict(Frozen):
@@ -229,6 +238,8 @@ class LoadVerdict(Frozen):
     tied: tuple[str, ...]
     fastest: str | None = None
     worst: str | None = None
+    not_compared: tuple[str, ...] = ()
+    at_most_slower: float | None = None
 
 
 CautionKind = Literal[
@@ -241,6 +252,8 @@ CautionKind = Literal[
     "outlier",
     "blocks",
     "drift",
+    "step",
+    "order",
     "observer-cost",
     "conservation",
     "no-split",
@@ -271,7 +284,11 @@ class Findings(Frozen):
     again; both are empty while there is no verdict. `fastest` and `worst` have the smallest and the largest time,
     verdict or not; they are what `wait_changes` compares.
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
-    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet.
+    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" =
+    runs enough, but each cell's were made in a stretch of time of its own, so that nothing can be tested.
+    `not_compared` = cells that share too few rounds with the fastest: they are neither tied nor slower, and while there is
+    one, nothing is the winner. `at_most_slower` = the ratio that the time of the nominally fastest over that of the truly
+    fastest does not exceed, at 95 %; None where nothing is tied with it, or not all can be compared.
     Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
     for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
     under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
@@ -283,6 +300,7 @@ class Findings(Frozen):
     experiment: str
     question: str
     provenance: Provenance | None
+    order: Order = "randomised"
     factors: tuple[Factor, ...]
     runs_planned: int
     runs_stored: int
@@ -298,6 +316,10 @@ class Findings(Frozen):
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[Caution, ...]
     compared: Compared = "elapsed"
+    not_compared: tuple[str, ...] = ()
+    at_most_slower: float | None = None
+    fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
+    left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
     loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty where there is one load only")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(

@@ -96,20 +96,23 @@ def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
 
 
 def dependences(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Dependence]:
     """One for each pair of factors that can be tested: of the axis within the other, or of the one with more levels.
+
+    The pairs share the error `alpha`.
 
     A load is no choice: it is what the other depends on, and of two loads only effects are looked at.
     """
     varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
     axis = axis_factor(varied)
+    alpha /= max(1, math.comb(len(varied), 2))
     for pair in itertools.combinations(varied, 2):
         factor, within = sorted(pair, key=lambda one: (is_condition(one), one is not axis, -len(one.levels)))
         grid = _grid(factor, within, cells, fitted, blocks)
         if grid is not None and not grid.across and grid.fit.df >= 1:
-            best, cost = ((), None) if is_condition(factor) else _best(grid)
-            change = _change(grid) if best or is_condition(factor) else None
+            best, cost = ((), None) if is_condition(factor) else _best(grid, alpha)
+            change = _change(grid, alpha) if best or is_condition(factor) else None
             if best or change is not None:
                 yield Dependence(
                     factor=factor.name, within=within.name, best=best, cost=cost, change=change, averaged=grid.averaged
@@ -121,7 +124,7 @@ def dependences(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _best(grid: _Grid) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
+def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
     """Best levels at each level of the other factor, none if some can't be tested; and the dearest mistake."""
     found: list[BestLevels] = []
     fastest: list[int] = []
@@ -129,8 +132,7 @@ def _best(grid: _Grid) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
     for at, value in enumerate(grid.at):
         rows = grid.rows_at(at)
         first = _fastest(grid.fit, rows)
-        against = [difference if row in rows else None
-                   for row, difference in enumerate(stats.compare_with_best(_only(grid.fit, rows), rows[first]))]  # fmt: skip
+        against = stats.compare_with_best(_only(grid.fit, rows), rows[first], alpha=alpha)
         judged = [against[row] for row in rows]
         if all(one is None or one.p_value is None for one in judged):
             return (), None
@@ -180,7 +182,7 @@ def _dearest(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _change(grid: _Grid) -> EffectChange | None:
+def _change(grid: _Grid, alpha: float) -> EffectChange | None:
     """The step of `factor` whose effect changes most between two levels of `within`, if any does for sure.
 
     Steps are those between an end and any other level, of which the overall best is looked at; all count in the family.
@@ -190,7 +192,9 @@ def _change(grid: _Grid) -> EffectChange | None:
                           for level in range(len(grid.levels))]))  # fmt: skip
     family = max(1, 2 * len(grid.levels) - 3) * math.comb(len(grid.at), 2)
     steps = dict.fromkeys([(0, last), (0, best), (best, last)])
-    found = [change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family))]
+    found = [
+        change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
+    ]
     return max(found, key=lambda change: (_turns(change), change.difference.value), default=None)
 
 
@@ -199,19 +203,19 @@ def _turns(change: EffectChange) -> bool:
     return (change.high.low or 0) > 1 >= (change.low.low or 0)
 
 
-def _largest_change(grid: _Grid, baseline: int, level: int, family: int) -> EffectChange | None:
+def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:
     pairs = [(grid.row(level, at), grid.row(baseline, at)) for at in range(len(grid.at))]
     steps = _as_rows(grid.fit, pairs)
     every = list(itertools.combinations(range(len(pairs)), 2))
     ordered = [(one, other) if steps.cells[one] >= steps.cells[other] else (other, one) for one, other in every]
-    judged = stats.effects(steps, [[pair] for pair in ordered], family)
+    judged = stats.effects(steps, [[pair] for pair in ordered], family, alpha)
     told = [
         (one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one and _slower(one)
     ]
     if not told:
         return None
     _, (high, low), difference = max(told, key=lambda row: row[0])
-    at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family)
+    at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family, alpha)
     assert at_high is not None
     assert at_low is not None
     return EffectChange(
@@ -231,7 +235,10 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
         log_s=fitted.log_s[one] - fitted.log_s[other],
         cells=fitted.cells[one] - fitted.cells[other],
         residuals=fitted.residuals[one] - fitted.residuals[other],
+        own=fitted.own[one] + fitted.own[other],
         variance=fitted.variance[one] + fitted.variance[other],
+        luck=np.full(len(pairs), np.nan),
+        peers=fitted.peers[one],
     )
 
 
@@ -241,28 +248,31 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
 
 
 def speed_ups(
-    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
     """Each level of each other factor against its first at every level of the axis, what else there is averaged.
 
-    One family for each factor. Levels in different blocks are given untested.
+    One family over all factors. Levels in different blocks are given untested.
     """
     axis = axis_factor(factors)
-    for factor in factors[:FACTORS_MAX]:
-        if axis is None or factor is axis or len(factor.levels) < 2:
-            continue
-        grid = _grid(factor, axis, cells, fitted, blocks)
+    grids = [
+        (factor, grid)
+        for factor in factors[:FACTORS_MAX]
+        if axis is not None and factor is not axis and len(factor.levels) > 1
+        and (grid := _grid(factor, axis, cells, fitted, blocks)) is not None
+        and factor.levels[0].value in grid.levels
+    ]  # fmt: skip
+    family = max(1, sum((len(grid.levels) - 1) * len(grid.at) for _, grid in grids))
+    for factor, grid in grids:
         baseline = factor.levels[0].value
-        if grid is None or baseline not in grid.levels:
-            continue
         first = grid.levels.index(baseline)
-        others = [level for level in range(len(grid.levels)) if level != first]
-        places = [(level, at) for level in others for at in range(len(grid.at))]
+        places = [(level, at) for level in range(len(grid.levels)) if level != first for at in range(len(grid.at))]
         pairs = [[(grid.row(level, at), grid.row(first, at))] for level, at in places]
-        for (level, at), found in zip(places, stats.effects(grid.fit, pairs, len(places)), strict=True):
+        for (level, at), found in zip(places, stats.effects(grid.fit, pairs, family, alpha), strict=True):
             if found is not None:
                 yield Effect(
-                    factor=factor.name, level=grid.levels[level], baseline=baseline, at={axis.name: grid.at[at]},
+                    factor=factor.name, level=grid.levels[level], baseline=baseline,
+                    at={grid.within.name: grid.at[at]},
                     ratio=Estimate(value=found.ratio.value) if grid.across else found.ratio, pairs=found.pairs,
                     distinguishable=found.distinguishable and not grid.across, across_blocks=grid.across,
                 )  # fmt: skip

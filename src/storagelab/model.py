@@ -182,6 +182,12 @@ class BetweenRunsConfig(Frozen):
     checkpoint: bool = Field(True, description="checkpoint and sync before the clock starts")
     drop_page_cache: bool = Field(False, description="drop the kernel's page cache (needs root)")
     pause_s: float = Field(0.0, ge=0, le=3600, description="rest before each run, for drives that need it")
+    burn_in: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="runs after each preparation of the drives that are made and stored, but not judged",
+    )
     format_drives: bool = Field(False, description="simulated: format all drives, else once a block")
     move_files: bool = Field(
         False, description="simulated: the file system puts files elsewhere than in the run before"
@@ -259,13 +265,16 @@ class Factor(Frozen):
     levels: tuple[Level, ...]
 
 
+Order = Literal["randomised", "as-listed", "cell-by-cell"]
+
+
 class Experiment(Frozen):
     """A checked spec. `base` is the spec's tables with defaults left out; `canonical` is what two specs are compared by."""
 
     name: str
     question: str = ""
     repetitions: int = Field(3, ge=1, le=10_000)
-    order: Literal["randomised", "as-listed", "cell-by-cell"] = "randomised"
+    order: Order = "randomised"
     seed: int = Field(1, ge=0, lt=2**63)
     costly: tuple[str, ...] = Field((), description="factors to change least often, by name")
     source: str = Field("", description="the spec's file, as the user named it")
@@ -286,13 +295,21 @@ class Cell(Frozen):
 
 
 class PlannedRun(Frozen):
-    """One repetition of one cell, at its place in the order. `block` counts formattings of the drives, from 0."""
+    """One repetition of one cell, at its place in the order. `block` counts formattings of the drives, from 0.
+
+    Repetitions that are judged count from 1 up; those of the burn-in, that is the first runs on newly prepared drives,
+    from 0 down.
+    """
 
     sequence: int
     block: int
     cell_id: str
     repetition: int
     seed: int
+
+    @property
+    def burn_in(self) -> bool:
+        return self.repetition < 1
 
 
 class Plan(Frozen):
@@ -395,6 +412,11 @@ class Run(Frozen):
     levels: dict[str, JsonValue]
     config: Config
     measurement: Measurement | None = None
+
+    @property
+    def burn_in(self) -> bool:
+        """Made on newly prepared drives, and not judged."""
+        return self.repetition < 1
 
     @property
     def usable(self) -> bool:

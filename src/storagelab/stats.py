@@ -1,110 +1,48 @@
 """Samples -> estimates: what may honestly be said of times measured in complete rounds. Pure.
 
 `log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds per row), one row per cell and one
-column per round (repetition), NaN where a run is missing. Cells of a round ran near each other in time, so that the
-pairs within a round share its luck, and their ratios are free of it.
+column per round (repetition), NaN where a run is missing or left out. Cells of a round ran near each other in time, so
+that the pairs within a round share its luck, and their ratios are free of it.
 
 The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
 
-1. The difference exceeds a simultaneous critical value times the larger of two standard errors: that of the pair's own
-   differences, and a moderated one. Moderation shrinks each cell's variance towards the typical cell's, the more, the
-   more alike the cells are (Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol.
-   3(1), article 3). Alike cells so share their degrees of freedom; one noisy cell neither hides the others nor passes
-   for a quiet one. The critical value is Tukey's studentized range over all cells, as the best cell is picked by
-   looking at the data.
-2. The pair's own differences pass a paired t test alone, at a level that falls slowly with the number of cells.
+1. The difference exceeds a simultaneous critical value (`studentized`) times a moderated standard error. Moderation
+   shrinks each cell's variance towards the typical cell's, the more, the more alike the cells are (Smyth 2004, "Linear
+   models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3). Alike cells so share their
+   degrees of freedom. The critical value of comparisons with the best is Tukey's studentized range over all cells, as
+   the best cell is picked by looking at the data.
+2. The difference passes Welch's t test, which knows nothing but the variances of the cells it compares (Welch 1947,
+   Biometrika 34), at a level that falls slowly with the number of cells. So one noisy cell passes neither for a slow nor
+   for a quiet one.
 
 Nothing is said of a cell with fewer than two rounds in common with the best, nor may anything be said of two cells of
 different blocks: no pair of runs sees how the machine changed from one block to the next. How often experiments without
-any difference name a loser all the same, and how often a real difference is found, is measured by tests/test_stats.py
-(figures there).
+any difference name a loser all the same, and how often a real difference is found: docs/a-a.md, drawn by
+`make bench ARGS="--only statistics"`.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, optimize, special
+from scipy import special
 
-from storagelab.findings import Estimate, Point, Sample
+from storagelab.findings import Estimate
+from storagelab.samples import ALPHA, CONFIDENCE, VALUES_LEAST
+from storagelab.studentized import MANY, Family, bonferroni, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
 Pairs = Sequence[tuple[int, int]]
 
-CONFIDENCE = 0.95
-ALPHA = 1 - CONFIDENCE
 VARIANCE_FLOOR = 1e-14
 """Of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
-VALUES_LEAST = 3
-"""Below it an interval says more of Student's t than of the runs: of two values it is 13 standard errors wide."""
-MANY = 1e5
-"""Degrees of freedom from which on more make no difference."""
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# One cell
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def mean_estimate(values: Sequence[float]) -> Estimate:
-    """The mean with its 95 % t interval; without one below three values."""
-    mean = statistics.fmean(values)
-    if len(values) < VALUES_LEAST:
-        return Estimate(value=mean)
-    half = _half_width(values)
-    return Estimate(value=mean, low=mean - half, high=mean + half, confidence=CONFIDENCE)
-
-
-def positive_mean_estimate(values: Sequence[float]) -> Estimate:
-    """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be either.
-
-    It is the t interval of the logarithm of the mean, whose standard error is that of the mean over the mean (delta
-    method): mean / f to mean * f. At a few per cent of scatter it is the usual t interval to the digit shown. An
-    interval of mean logarithms would be one of the geometric mean, which no table shows. None below three values.
-    """
-    plain = mean_estimate(values)
-    if plain.high is None or plain.value <= 0:
-        return Estimate(value=plain.value)
-    factor = math.exp((plain.high - plain.value) / plain.value)
-    return Estimate(value=plain.value, low=plain.value / factor, high=plain.value * factor, confidence=CONFIDENCE)
-
-
-def _half_width(values: Sequence[float]) -> float:
-    return _t_point(len(values) - 1, ALPHA) * _sd(values) / math.sqrt(len(values))
-
-
-def _sd(values: Sequence[float]) -> float:
-    """The standard deviation of a sample. `statistics.stdev` is exact in fractions, and a tenth of a large report's time."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-
-
-@lru_cache(maxsize=4096)
-def _t_point(df: float, alpha: float) -> float:
-    """What |Student's t| exceeds with probability `alpha`."""
-    return float(-special.stdtrit(df, alpha / 2))
-
-
-def summarise(points: Sequence[Point]) -> Sample | None:
-    """A quantity over the runs of a cell; None without runs."""
-    values = [point.value for point in points]
-    if not values:
-        return None
-    return Sample(
-        mean=positive_mean_estimate(values),
-        median=statistics.median(values),
-        sd=_sd(values) if len(values) > 1 else None,
-        minimum=min(values),
-        maximum=max(values),
-        points=tuple(points),
-    )
+NOISY_P_VALUE = 0.01
+"""A cell noisier than chance lets one in so many typical cells be has an interval from its own scatter alone."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -116,23 +54,35 @@ def summarise(points: Sequence[Point]) -> Sample | None:
 class Fit:
     """log_s = cell + round + residual by least squares, and how noisy each cell is.
 
-    `cells` is NaN for a cell without runs. `variance` is moderated, of one run, and counts `prior_df` degrees of
-    freedom on top of the cell's own. `df` = degrees of freedom of all residuals; below 1 no test is possible.
+    `cells` is NaN for a cell without runs. Variances are of one run: `own` from the cell's runs alone, NaN where they say
+    nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom on top of the cell's own;
+    `luck` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
+    block. `df` = degrees of freedom of all residuals; below 1 no test is possible.
     """
 
     log_s: Matrix
     cells: Matrix
     residuals: Matrix
+    own: Matrix
     variance: Matrix
+    luck: Matrix
+    peers: Matrix
+    typical: float
     prior_df: float
     df: int
+
+    @property
+    def runs(self) -> Matrix:
+        """Runs of each cell."""
+        return np.asarray((~np.isnan(self.log_s)).sum(axis=1), dtype=float)
 
 
 @dataclass(frozen=True)
 class Difference:
     """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
 
-    Neither is there where fewer than two rounds are common. `pairs` = how many ratios of one round it rests on.
+    Neither is there where fewer than two rounds are common. A test at a stricter level than 5 % has its p-value scaled
+    to it, and an interval that is as much wider. `pairs` = how many ratios of one round it rests on.
     """
 
     ratio: Estimate
@@ -151,18 +101,20 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
     blocks were far apart in time.
     """
     of_cell = np.asarray(blocks or [0] * len(log_s))
-    cells, residuals = np.full(len(log_s), np.nan), np.full(log_s.shape, np.nan)
-    # Taking the rounds out takes one cell's worth of scatter with it; a block of one cell keeps none.
-    kept = np.zeros(len(log_s))
+    cells, luck, peers = np.full(len(log_s), np.nan), np.full(len(log_s), np.nan), np.zeros(len(log_s))
+    residuals = np.full(log_s.shape, np.nan)
     df = 0
     for block in np.unique(of_cell):
         rows = np.flatnonzero(of_cell == block)
-        cells[rows], residuals[rows], of_block = _cells_and_rounds(log_s[rows])
-        measured = int((~np.isnan(cells[rows])).sum())
-        kept[rows] = 1 - 1 / max(1, measured)
-        df += of_block
-    variance, prior_df = _moderated_variances(residuals, kept)
-    return Fit(log_s=log_s, cells=cells, residuals=residuals, variance=variance, prior_df=prior_df, df=df)
+        cells[rows], rounds, residuals[rows] = _cells_and_rounds(log_s[rows])
+        measured, made = int((~np.isnan(cells[rows])).sum()), int((~np.isnan(rounds)).sum())
+        peers[rows] = measured
+        if made > 1:
+            luck[rows] = np.nanvar(rounds, ddof=1)
+        df += int((~np.isnan(log_s[rows])).sum()) - measured - made + 1 if measured else 0
+    own = _own_variances(residuals, peers)
+    variance, typical, prior_df = _moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
+    return Fit(log_s, cells, residuals, own, variance, luck, peers, typical, prior_df, df)
 
 
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
@@ -173,8 +125,8 @@ def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int]
     return fit(np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups]), blocks)
 
 
-def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, int]:
-    """Cells of one block, the residuals that cells and rounds leave, and these residuals' degrees of freedom."""
+def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Cells and rounds of one block, the rounds about zero, and the residuals that they leave."""
     there = ~np.isnan(log_s)
     filled = np.where(there, log_s, 0.0)
     runs_of_cell, runs_of_round = there.sum(axis=1), there.sum(axis=0)
@@ -188,31 +140,37 @@ def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, int]:
         if np.abs(cells - before).max(initial=0.0) < 1e-12:
             break
     residuals = np.where(there, log_s - cells[:, None] - rounds, np.nan)
-    df = int(there.sum() - (runs_of_cell > 0).sum() - (runs_of_round > 0).sum() + 1) if there.any() else 0
-    return np.where(runs_of_cell > 0, cells, np.nan), residuals, df
+    return np.where(runs_of_cell > 0, cells, np.nan), np.where(runs_of_round > 0, rounds, np.nan), residuals
 
 
-def _moderated_variances(residuals: Matrix, kept: Matrix) -> tuple[Matrix, float]:
-    """Each cell's variance, shrunk towards the typical one, and the degrees of freedom that the shrinking is worth.
+def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
+    """Each cell's variance from its own residuals; NaN of fewer than two runs, or where no other cell shares its rounds.
 
-    `kept` = the share of a cell's scatter that residuals still hold; where it is 0 they tell nothing.
+    Taking the rounds out took one cell's worth of scatter with it.
     """
     df = (~np.isnan(residuals)).sum(axis=1) - 1
-    repeated = (df > 0) & (kept > 0)
-    if not repeated.any():
-        return np.full(len(df), np.nan), MANY
-    own_df = df[repeated].astype(float)
-    own = np.maximum(np.nansum(residuals[repeated] ** 2, axis=1) / own_df / kept[repeated], VARIANCE_FLOOR)
-    logs = np.log(own) - special.digamma(own_df / 2) + np.log(own_df / 2)
-    spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, own_df / 2)) if len(own) > 1 else 0.0
+    known = (df > 0) & (peers > 1)
+    kept = 1 - 1 / np.maximum(peers, 2)
+    sums = np.nansum(residuals**2, axis=1) / np.maximum(df, 1) / kept
+    return np.where(known, np.maximum(sums, VARIANCE_FLOOR), np.nan)
+
+
+def _moderated(own: Matrix, df: Matrix) -> tuple[Matrix, float, float]:
+    """Each cell's variance, shrunk towards the typical one; that one; the degrees of freedom that shrinking is worth."""
+    known = ~np.isnan(own)
+    if not known.any():
+        return own, math.nan, MANY
+    own, df = own[known], df[known]
+    logs = np.log(own) - special.digamma(df / 2) + np.log(df / 2)
+    spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, df / 2)) if len(own) > 1 else 0.0
     if spread <= 1e-4:
-        prior_df, typical = MANY, float(np.average(own, weights=own_df))
+        prior_df, typical = MANY, float(np.average(own, weights=df))
     else:
         prior_df = 2 * _inverse_trigamma(float(spread))
         typical = math.exp(np.mean(logs) + special.digamma(prior_df / 2) - math.log(prior_df / 2))
-    variance = np.full(len(df), typical)
-    variance[repeated] = (prior_df * typical + own_df * own) / (prior_df + own_df)
-    return variance, prior_df
+    variance = np.full(len(known), typical)
+    variance[known] = (prior_df * typical + df * own) / (prior_df + df)
+    return variance, typical, prior_df
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -228,54 +186,107 @@ def _inverse_trigamma(value: float) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# One cell
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
+    """The geometric mean time of a cell, free of what rounds it missed, with its 95 % interval; none below three runs.
+
+    Its variance is that of the rounds' luck, which all cells share, and of the cell's own scatter (degrees of freedom by
+    Satterthwaite 1946). A cell that was picked as the fastest of `picked_from` is faster here than in the long run; its
+    interval reaches as much further up as the fastest of so many equal cells can be too fast (Bonferroni).
+    """
+    value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
+    if runs < VALUES_LEAST or math.isnan(fitted.luck[cell]):
+        return Estimate(value=math.exp(value))
+    variance, df = _variance_of_one(fitted, cell)
+    of_rounds, of_cell = float(fitted.luck[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
+    total_df = (of_rounds + of_cell) ** 2 / max(of_rounds**2 / (runs - 1) + of_cell**2 / df, 1e-300)
+    down = t_point(round(max(total_df, 1.0), 1), ALPHA) * math.sqrt(of_rounds + of_cell)
+    picked = t_point(round(df, 1), ALPHA / picked_from) ** 2 - t_point(round(df, 1), ALPHA) ** 2
+    up = math.hypot(down, math.sqrt(picked * of_cell))
+    return Estimate(value=math.exp(value), low=math.exp(value - down), high=math.exp(value + up), confidence=CONFIDENCE)
+
+
+def _variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
+    """The variance of a run of a cell beside its round's luck, and its degrees of freedom."""
+    own, own_df = float(fitted.own[cell]), float(fitted.runs[cell] - 1)
+    if math.isnan(own):
+        return 0.0, own_df
+    if special.fdtrc(own_df, MANY, own / fitted.typical) < NOISY_P_VALUE:
+        return own, own_df
+    return float(fitted.variance[cell]), min(fitted.prior_df + own_df, float(max(fitted.df, 1)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Verdicts
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 def fastest(fitted: Fit) -> int | None:
     """Index of the cell with the smallest round-adjusted time; one with a single run only if no other has more."""
-    runs = (~np.isnan(fitted.log_s)).sum(axis=1)
+    runs = fitted.runs
     eligible = runs >= min(2, runs.max(initial=0))
     return int(np.argmin(np.where(eligible & (runs > 0), fitted.cells, np.inf))) if runs.any() else None
 
 
 def compare_with_best(
-    fitted: Fit, best: int, among: Collection[int] | None = None, families: int = 1
+    fitted: Fit, best: int, among: Collection[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> list[Difference | None]:
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
-    Intervals hold together at 95 %, over all cells and over the choice of the best (Tukey). That covers as well a best
-    cell for each block: within blocks cells are never further apart than over all of them. Where cells are compared in
-    several `families`, each with a best of its own, they hold together over all of these (Bonferroni); `among` are then
-    the cells of this one, and all others get None.
+    Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That covers as well a
+    best cell for each block: within blocks cells are never further apart than over all of them. Where cells are compared
+    in several `families`, each with a best of its own, they hold together over all of these (Bonferroni); `among` are
+    then the cells of this one, and all others get None.
     """
     among = range(len(fitted.cells)) if among is None else among
-    cells = int((~np.isnan(fitted.cells[sorted(among)])).sum())
-    differences: list[Difference | None] = []
-    for cell in range(len(fitted.cells)):
-        if cell == best or math.isnan(fitted.cells[cell]) or cell not in among:
-            differences.append(None)
-        else:
-            differences.append(_judge(fitted, [(cell, best)], fitted, (cell, best), _tukey(cells, families)))
-    return differences
+    family = tukey(int((~np.isnan(fitted.cells[sorted(among)])).sum()), families)
+    return [
+        None if cell == best or math.isnan(fitted.cells[cell]) or cell not in among
+        else _of_a_pair(fitted, cell, best, family, alpha)
+        for cell in range(len(fitted.cells))
+    ]  # fmt: skip
 
 
-def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int) -> list[Difference | None]:
+def at_most_slower(fitted: Fit, best: int, among: Collection[int], families: int = 1) -> float | None:
+    """The ratio that the best cell's time over that of the truly fastest of `among` does not exceed, at 95 %.
+
+    Hsu's multiple comparisons with the best (1984, Annals of Statistics 12), its upper bound for the cell that looks
+    best. None where a cell of `among` can't be compared with it.
+    """
+    others = [cell for cell in among if cell != best]
+    bounds = [0.0]
+    for cell in others:
+        scatter = _scatter(fitted, cell, best)
+        if scatter is None:
+            return None
+        log_ratio, moderated, own = scatter
+        alpha = ALPHA / families
+        point = maximum_point(len(others), round(moderated.df, 1), alpha)
+        # One-sided, as the maximum is: t_point takes both sides.
+        cautious = t_point(round(own.df, 1), 2 * alpha / tukey(len(among), families).caution)
+        bounds.append(max(point * moderated.error, cautious * own.error) - log_ratio)
+    return math.exp(max(bounds))
+
+
+def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float = ALPHA) -> list[Difference | None]:
     """What sets each level of a factor apart from the baseline: the geometric mean of all ratios of one round.
 
     `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that are equal in all else. Each
-    pair's log ratios are averaged over its rounds, then over pairs. Where there are several pairs, levels are compared
-    as a whole and their noise is taken from their averages in each round, so that what hits all cells of a level at
-    once counts as noise too. Bonferroni over `comparisons`. None for a level of which no pair has a round in common.
+    pair's log ratios are averaged over its rounds, then over pairs. Where there are several pairs, levels are also
+    compared as a whole, with the noise of their averages in each round, so that what hits all cells of a level at once
+    counts as noise too. Bonferroni over `comparisons`. None for a level of which no pair has a round in common.
     """
-    critical = _bonferroni(comparisons)
-    if all(len(pairs) <= 1 for pairs in levels):
-        return [_judge(fitted, pairs, fitted, pairs[0], critical) if pairs else None for pairs in levels]
-    baseline = sorted({other for pairs in levels for _, other in pairs})
-    whole = [baseline, *([one for one, _ in pairs] for pairs in levels)]
-    averages = fit(np.array([_average(fitted.residuals[cells]) for cells in whole]))
+    family = bonferroni(comparisons)
+    whole = None
+    if any(len(pairs) > 1 for pairs in levels):
+        baseline = sorted({other for pairs in levels for _, other in pairs})
+        rows = [baseline, *([one for one, _ in pairs] for pairs in levels)]
+        whole = fit(np.array([_average(fitted.residuals[cells]) for cells in rows]))
     return [
-        _judge(fitted, pairs, averages, (number, 0), critical) if pairs else None
+        _of_a_level(fitted, pairs, whole, number, family, alpha) if pairs else None
         for number, pairs in enumerate(levels, start=1)
     ]
 
@@ -288,211 +299,87 @@ def _average(rows: Matrix) -> Matrix:
 
 
 @dataclass(frozen=True)
-class _Critical:
-    """A two-sided simultaneous test: tail probability of a standardised difference, and the 5 % point."""
+class _Error:
+    """A standard error and its degrees of freedom."""
 
-    kind: str
-    count: int
-    families: int = 1
-
-    def tail(self, t: float, df: float) -> float:
-        if self.kind == "tukey" and self.count > 2:
-            return min(1.0, range_tail(t * math.sqrt(2), self.count, df) * self.families)
-        times = self.families if self.kind == "tukey" else self.count
-        return min(1.0, float(2 * special.stdtr(df, -t) * times))
-
-    def point(self, df: float) -> float:
-        return _critical_point(self, round(df, 1))
-
-    @property
-    def caution(self) -> float:
-        """What the level of a pair's own t test is divided by."""
-        things = self.count * self.families if self.kind == "tukey" else self.count + 1
-        return float((things / 2) ** (1 / 6))
+    error: float
+    df: float
 
 
-def _tukey(cells: int, families: int) -> _Critical:
-    return _Critical("tukey", cells, families)
+def _of_a_pair(fitted: Fit, one: int, other: int, family: Family, alpha: float) -> Difference | None:
+    log_ratios = fitted.log_s[one] - fitted.log_s[other]
+    common = int((~np.isnan(log_ratios)).sum())
+    if not common:
+        return None
+    scatter = _scatter(fitted, one, other)
+    if scatter is None:
+        return Difference(Estimate(value=math.exp(float(np.nanmean(log_ratios)))), None, common)
+    log_ratio, moderated, own = scatter
+    return _judged(log_ratio, common, [moderated], own, family, alpha)
 
 
-def _bonferroni(comparisons: int) -> _Critical:
-    return _Critical("bonferroni", comparisons)
+def _scatter(fitted: Fit, one: int, other: int) -> tuple[float, _Error, _Error] | None:
+    """The mean log ratio of two cells over their common rounds, with its moderated and its own standard error; None
+    below two rounds."""
+    log_ratios = fitted.log_s[one] - fitted.log_s[other]
+    rounds = int((~np.isnan(log_ratios)).sum())
+    if rounds < 2 or fitted.df < 1:
+        return None
+    variance = float(fitted.variance[one] + fitted.variance[other])
+    moderated = _Error(math.sqrt(variance / rounds), min(fitted.prior_df + rounds - 1, float(fitted.df)))
+    return float(np.nanmean(log_ratios)), moderated, _welch(fitted, [one, other], [rounds, rounds], 1)
 
 
-@lru_cache(maxsize=4096)
-def _critical_point(critical: _Critical, df: float) -> float:
-    if critical.kind == "bonferroni" or critical.count <= 2:
-        times = critical.count if critical.kind == "bonferroni" else critical.families
-        return _t_point(df, ALPHA / times)
-    return float(optimize.brentq(lambda t: critical.tail(t, df) - ALPHA, 1.0, 1e5, xtol=1e-6))
-
-
-def _judge(fitted: Fit, pairs: Pairs, noise: Fit, noisy: tuple[int, int], critical: _Critical) -> Difference | None:
-    """The difference within `pairs`, held against its own scatter and the moderated variance of two rows of `noise`."""
+def _of_a_level(
+    fitted: Fit, pairs: Pairs, whole: Fit | None, number: int, family: Family, alpha: float
+) -> Difference | None:
+    """`whole` = the fit of the levels as a whole, the baseline first and this one at `number`."""
     log_ratios = np.array([fitted.log_s[one] - fitted.log_s[other] for one, other in pairs])
     common = (~np.isnan(log_ratios)).sum(axis=1)
-    kept = common > 0
-    if not kept.any():
+    kept = [pair for pair, rounds in zip(pairs, common, strict=True) if rounds]
+    if not kept:
         return None
-    log_ratios = log_ratios[kept]
-    of_pair = np.nanmean(log_ratios, axis=1)
-    value, total = float(of_pair.mean()), int(common.sum())
-    own_se, rounds = _own_standard_error(log_ratios, of_pair)
-    if own_se is None or noise.df < 1:
+    value, total = float(np.nanmean(log_ratios[common > 0], axis=1).mean()), int(common.sum())
+    rounds = int((~np.isnan(log_ratios)).any(axis=0).sum())
+    if rounds < 2 or fitted.df < 1 or (whole is not None and whole.df < 1):
         return Difference(Estimate(value=math.exp(value)), None, total)
+    cells = [cell for pair in kept for cell in pair]
+    of_pair = [count for count in common if count for _ in range(2)]
+    variances = sum(float(fitted.variance[cell]) / count for cell, count in zip(cells, of_pair, strict=True))
+    errors = [_Error(math.sqrt(variances) / len(kept), min(fitted.prior_df + rounds - 1, float(fitted.df)))]
+    if whole is not None:
+        of_levels = float(whole.variance[number] + whole.variance[0]) / rounds
+        errors.append(_Error(math.sqrt(of_levels), min(whole.prior_df + rounds - 1, float(whole.df))))
+    own = _welch(fitted, cells, of_pair, len(kept))
+    return _judged(value, total, errors, own, family, alpha)
 
-    moderated_se = math.sqrt(float(noise.variance[noisy[0]] + noise.variance[noisy[1]]) / rounds)
-    df = min(noise.prior_df + rounds - 1, float(noise.df))
-    standard_error = max(moderated_se, own_se)
-    # A pair's own scatter is the only witness of a noisy cell; with more cells to choose from it must be surer.
-    caution = critical.caution
-    own_point = _t_point(rounds - 1, ALPHA / caution)
-    half = max(critical.point(df) * standard_error, own_point * own_se)
-    p_value = max(
-        critical.tail(abs(value) / standard_error, round(df, 1)),
-        min(1.0, float(2 * special.stdtr(rounds - 1, -abs(value) / own_se) * caution)),
-    )
+
+def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int) -> _Error:
+    """The standard error of a mean over `pairs` of differences, from the own variances of their `cells`, each over so many
+    rounds as `counts` says.
+
+    Degrees of freedom by Satterthwaite; as rounds were taken out, the residuals of two of n cells correlate by -1/(n - 1).
+    """
+    own = np.where(np.isnan(fitted.own[list(cells)]), fitted.typical, fitted.own[list(cells)])
+    parts = own / np.asarray(counts) / pairs**2
+    df = np.maximum(fitted.runs[list(cells)] - 1.0, 1.0)
+    correlation = 1 / np.maximum(fitted.peers[list(cells)] - 1, 1) ** 2
+    scaled = parts / np.sqrt(df)
+    spread = float((scaled**2 * (1 - correlation)).sum() + (scaled * np.sqrt(correlation)).sum() ** 2)
+    return _Error(math.sqrt(float(parts.sum())), float(parts.sum()) ** 2 / spread)
+
+
+def _judged(
+    value: float, pairs: int, errors: Sequence[_Error], own: _Error, family: Family, alpha: float
+) -> Difference:
+    """A mean log ratio, held against each of `errors` as one of the family, and cautiously against the own one."""
+    cautious = round(own.df, 1)
+    half = t_point(cautious, alpha / family.caution) * own.error
+    p_value = min(1.0, t_tail(value / own.error, cautious) * family.caution)
+    for one in errors:
+        half = max(half, family.point(one.df, alpha) * one.error)
+        p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))
     ratio = Estimate(
         value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half), confidence=CONFIDENCE
     )
-    return Difference(ratio, p_value, total)
-
-
-def _own_standard_error(log_ratios: Matrix, of_pair: Matrix) -> tuple[float | None, int]:
-    """Standard error of the mean log ratio from its scatter over rounds, and the number of rounds."""
-    present = ~np.isnan(log_ratios)
-    rounds = int(present.any(axis=0).sum())
-    if rounds < 2:
-        return None, rounds
-    deviations = np.where(present, log_ratios - of_pair[:, None], 0.0).sum(axis=0) / len(of_pair)
-    variance = float((deviations**2).sum()) / (rounds - 1)
-    return math.sqrt(max(variance, 2 * VARIANCE_FLOOR / len(of_pair)) / rounds), rounds
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The studentized range
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def range_tail(q: float, cells: int, df: float) -> float:
-    """P(studentized range of `cells` means > q), `df` degrees of freedom.
-
-    As scipy.stats.studentized_range.sf, some hundred times faster: reports of a thousand cells and simulations of
-    thousands of experiments need it. The outer integral over log s is a trapezoid rule, which converges fast on a
-    smooth bump; the inner one comes from a spline (`_range_tail_known_sd`).
-    """
-    log_s, weights = _log_sd_density(df)
-    return float(min(1.0, weights @ _range_tail_known_sd(cells)(np.minimum(q * np.exp(log_s), 40.0))))
-
-
-@lru_cache(maxsize=4096)
-def _log_sd_density(df: float) -> tuple[Matrix, Matrix]:
-    """Nodes and weights of x = log s, s being an estimated sd over the true one; its density goes as
-    exp(df (x - e^2x / 2)).
-    """
-    df = min(df, MANY)
-    reach = math.sqrt(30 / df)
-    log_s = np.linspace(-30 / df - reach, reach, 241)
-    density = np.exp(df * (log_s - np.exp(2 * log_s) / 2 + 0.5))
-    return log_s, density / density.sum()
-
-
-@lru_cache(maxsize=64)
-def _range_tail_known_sd(cells: int) -> interpolate.CubicSpline:
-    """1 - W(w), W = distribution of the range of `cells` standard normals = cells * integral of
-    phi(z) (Phi(z) - Phi(z - w))^(cells - 1) over the largest, z (Tukey 1953)."""
-    z = np.linspace(-8.5, 8.5, 341)
-    w = np.linspace(0, 40, 1201)
-    inner = special.ndtr(z) - special.ndtr(z - w[:, None])
-    weights = cells * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
-    return interpolate.CubicSpline(w, np.clip(1 - inner ** (cells - 1) @ weights, 0.0, 1.0))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Doubts
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """A run far from what its cell and round let expect: `ratio` = its time over that, `deviation` in robust sds."""
-
-    cell: int
-    round: int
-    ratio: float
-    deviation: float
-
-
-OUTLIER_DEVIATION = 3.5
-OUTLIER_CHANGE = 0.05
-MEDIAN_EFFICIENCY = 0.37
-"""What a median of absolute deviations knows of a normal spread, against all of the sample (Hampel 1974)."""
-
-
-def outliers(log_s: Matrix) -> list[Outlier]:
-    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would reach.
-
-    The last grows with the number of runs, so that of 20 clean experiments about one is accused. Cells of fewer than
-    four runs are not judged, nor experiments of fewer than twelve: a median of three is one of them.
-    """
-    runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
-    judged = runs_of_cell >= 4
-    if judged.sum() < 2 or runs_of_cell[judged].sum() < 12:
-        return []
-    kept = log_s[:, (~np.isnan(log_s[judged])).any(axis=0)]
-    rounds_at = np.flatnonzero((~np.isnan(log_s[judged])).any(axis=0))
-    residuals = kept[judged]
-    for _ in range(4):
-        residuals = residuals - np.nanmedian(residuals, axis=1, keepdims=True)
-        residuals = residuals - np.nanmedian(residuals, axis=0, keepdims=True)
-    count = int((~np.isnan(residuals)).sum())
-    free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
-    # Medians pass through as many residuals as they have parameters; those zeros say nothing of the spread.
-    sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
-    sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
-    chance = _t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
-    limit = max(max(OUTLIER_DEVIATION, chance) * sd, math.log1p(OUTLIER_CHANGE))
-    found = np.argwhere(np.abs(np.nan_to_num(residuals)) > limit)
-    cells_at = np.flatnonzero(judged)
-    return [
-        Outlier(
-            cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
-            deviation=float(residuals[row, column] / sd),
-        )
-        for row, column in found
-    ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Drift:
-    """How times moved while a cell was repeated: `change` = relative change from its first round to its last."""
-
-    change: float
-    p_value: float
-
-
-def drift(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Drift | None:
-    """The straight trend of times on place in the order, each cell measured against itself; None if it can't be told.
-
-    Rounds are NOT taken out here: a drift is what they absorb.
-    """
-    times, at = _centred(log_s, cells), _centred(sequence, cells)
-    df = len(times) - len(set(cells)) - 1
-    spread = float(at @ at)
-    if df < 3 or spread <= 0:
-        return None
-    slope = float(at @ times) / spread
-    rest = float(((times - slope * at) ** 2).sum()) / df
-    standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
-    return Drift(
-        change=math.expm1(slope * float(at.max() - at.min())),
-        p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
-    )
-
-
-def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
-    """`values` less the mean of their group."""
-    flat = np.asarray(values, dtype=float)
-    _, at = np.unique(np.asarray(groups), return_inverse=True)
-    means = np.bincount(at, weights=flat) / np.bincount(at)
-    return np.asarray(flat - means[at])
+    return Difference(ratio, min(1.0, p_value * ALPHA / alpha), pairs)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from storagelab import stats
+from storagelab import samples
 from storagelab.findings import Estimate
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.quantities import Simulated
@@ -59,7 +59,7 @@ def judge(article: Article, figure: Published, simulated: Simulated) -> Row:
         return Row(
             article=article.id, figure=figure, level=simulated.level, tied=simulated.tied, verdict=_verdict(right)
         )
-    estimate = stats.mean_estimate(simulated.values)
+    estimate = samples.mean_estimate(simulated.values)
     error = relative_error(figure, estimate.value)
     if figure.tolerance_absolute is not None and figure.value is not None:
         right = abs(estimate.value - figure.value) <= figure.tolerance_absolute

@@ -224,7 +224,7 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
     tied = [
         made
         for made, difference in zip(group, differences, strict=True)
-        if difference is not None and difference.p_value is not None and difference.p_value >= stats.ALPHA
+        if difference is not None and difference.p_value is not None and not difference.distinguishable
     ]
     return Simulated(level=_level(figure, best), tied=tuple(_level(figure, made) for made in tied))
 

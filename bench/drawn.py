@@ -1,0 +1,156 @@
+"""Experiments drawn by chance, whose truth is known: what do the statistics say of them?
+
+In none of the A/A experiments here does a cell differ from another, so whatever a report states of a difference is false.
+All are run in a random order, as `matrix` makes it; noise is of log time, 3 % from run to run.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from storagelab import irregular, stats
+from storagelab.matrix import expand
+from storagelab.model import Experiment, Factor, Level, Order, Plan
+from storagelab.statements import Statements, state
+
+NOISE = 0.03
+ODD_SHARE, ODD_RATIO = 0.05, 1.3
+FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
+DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
+    2: {FILES: [1, 4]},
+    5: {FILES: [1, 2, 4, 8, 16]},
+    8: {FILES: [1, 2, 4, 8], LOG: ["a", "b"]},
+    16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
+    72: {FILES: [1, 2, 4, 8, 16, 32, 64, 128], LOG: ["a", "b", "c"], COMPRESSION: ["off", "pglz", "lz4"]},
+}
+"""Cells -> factors: as real experiments have them, so that reports make every kind of statement."""
+SIZES = ((2, 3), (2, 5), (5, 5), (8, 5), (16, 5), (72, 5), (16, 3))
+
+Rng = np.random.Generator
+Matrix = stats.Matrix
+
+
+@dataclass(frozen=True)
+class Design:
+    """An experiment and its plan; `place` = of each cell and repetition the place in the order, from 0 to 1."""
+
+    experiment: Experiment
+    plan: Plan
+    place: Matrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.plan.cells), self.experiment.repetitions
+
+
+@functools.cache
+def design(cells: int, repetitions: int, order: Order = "randomised", seed: int = 1) -> Design:
+    """The experiment of so many cells and repetitions."""
+    experiment = Experiment(
+        name="drawn", repetitions=repetitions, order=order, seed=seed,
+        base={"target": {"engine": "postgres"}, "volumes": {name: {"path": name} for name in "abc"}},
+        factors=tuple(
+            Factor(name=name, levels=tuple(Level(value=value, sets={name: value}) for value in levels))
+            for name, levels in DESIGNS[cells].items()
+        ),
+    )  # fmt: skip
+    plan = expand(experiment)
+    row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
+    place = np.zeros((cells, repetitions))
+    for run in plan.runs:
+        place[row[run.cell_id], run.repetition - 1] = run.sequence / (len(plan.runs) - 1)
+    return Design(experiment, plan, place)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Kinds of noise
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def normal(of: Design, rng: Rng) -> Matrix:
+    return rng.normal(0, NOISE, of.shape)
+
+
+def skewed(of: Design, rng: Rng) -> Matrix:
+    """10 s and a little more, at times much more: seconds over their mean logarithm."""
+    return np.log(10 + rng.lognormal(0, 1, of.shape)) - _SKEWED_MEAN
+
+
+_SKEWED_MEAN = 2.4398
+"""Of log(10 + e^z), z a standard normal: by quadrature; a test holds it."""
+
+
+def heavy_tails(of: Design, rng: Rng) -> Matrix:
+    return np.asarray(NOISE * rng.standard_t(3, of.shape))
+
+
+def odd_runs(of: Design, rng: Rng) -> Matrix:
+    """Some of the runs take 30 % longer. The truth is what the others take."""
+    return normal(of, rng) + math.log(ODD_RATIO) * (rng.random(of.shape) < ODD_SHARE)
+
+
+def one_noisy(of: Design, rng: Rng) -> Matrix:
+    """The first cell, baseline of every factor, scatters five times as much as the others."""
+    log_s = normal(of, rng)
+    log_s[0] *= 5
+    return log_s
+
+
+def drift(of: Design, rng: Rng) -> Matrix:
+    """Times grow by 10 % from the first run to the last, about their mean."""
+    return normal(of, rng) + math.log(1.10) * (of.place - of.place.mean())
+
+
+def autocorrelated(of: Design, rng: Rng) -> Matrix:
+    """Each run's luck is 0.7 of that of the run before, and new."""
+    order = np.argsort(of.place, axis=None)
+    luck = np.empty(order.size)
+    last = rng.normal(0, NOISE)
+    for number in range(order.size):
+        last = luck[number] = last if number == 0 else 0.7 * last + rng.normal(0, NOISE * math.sqrt(1 - 0.49))
+    drawn = np.empty(order.size)
+    drawn[order] = luck
+    return drawn.reshape(of.shape)
+
+
+KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
+    "normal": normal, "skewed (lognormal)": skewed, "heavy tails (t of 3 df)": heavy_tails,
+    "5 % of runs 30 % too long": odd_runs, "one cell 5 times as noisy": one_noisy, "drift of 10 %": drift,
+    "autocorrelated (0.7)": autocorrelated,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is said of them
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Said:
+    """What an experiment's report says: its statements, the fit, which are the means, and the fastest cell."""
+
+    statements: Statements
+    fitted: stats.Fit
+    fastest: int
+
+
+def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
+    """As `analysis` does, less all that has nothing to do with times."""
+    left_out = [run for run in irregular.outliers(log_s) if run.disturbed] if robust else []
+    fitted = stats.fit(irregular.without(log_s, left_out))
+    fastest = stats.fastest(fitted)
+    assert fastest is not None
+    return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)
+
+
+def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:
+    """A/A experiments of one kind of noise, each in an order of its own; the same ones every time."""
+    rng = np.random.default_rng([cells, repetitions, list(KINDS).index(kind)])
+    for number in range(experiments):
+        of = design(cells, repetitions, seed=number % 20)
+        yield of, KINDS[kind](of, rng)
