@@ -19,7 +19,8 @@ from builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.analysis import EFFECT_ROWS_MAX, TREND_WAITS_MAX, analyse
+from storagelab.analysis import TREND_WAITS_MAX, analyse
+from storagelab.effects import EFFECT_ROWS_MAX
 from storagelab.findings import Findings
 from storagelab.matrix import expand
 from storagelab.waits import ON_CPU
@@ -120,7 +121,7 @@ def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
     experiment = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=4)
     plan = make_plan(experiment)
     findings = analyse(experiment, plan, runs_in_order(experiment, plan, times, lost))
-    assert (findings.verdict == "winner") == (len(findings.best) == 1)
+    assert (findings.verdict == "winner") == (len(findings.best) == 1 and not findings.not_compared)
     assert (findings.verdict == "too-few-runs") == (not findings.best)
     slower = {comparison.cell_id for comparison in findings.comparisons if comparison.distinguishable}
     assert slower.isdisjoint(findings.best)
@@ -211,7 +212,8 @@ def test_within_a_block_the_slower_cells_are_found_and_the_best_of_each_block_is
 
 def test_blocks_of_one_cell_allow_no_verdict_but_are_not_too_few_runs():
     findings = in_blocks(noisy(log_b_takes_twice_as_long), factors={"layout.log": ["a", "b"]})
-    assert (findings.verdict, len(findings.best)) == ("indistinguishable", 2)
+    assert (findings.verdict, findings.best, findings.tied) == ("untested", (), ())
+    assert findings.comparisons[0].ratio.value == pytest.approx(2, rel=0.05)
     assert in_blocks(ten_seconds, factors={"layout.log": ["a", "b"]}, repetitions=1).verdict == "too-few-runs"
 
 

@@ -169,7 +169,7 @@ def slower_and_slower(runs):
 
 @pytest.mark.parametrize(("order", "severity"), [("randomised", "note"), ("as-listed", "caution")])
 def test_a_drift_over_the_campaign_is_grave_only_where_the_order_was_not_random(order, severity):
-    caution = only(doubts(order=order, change=slower_and_slower))
+    caution = only([one for one in doubts(order=order, change=slower_and_slower) if one.kind != "order"])
     assert (caution.kind, caution.severity, caution.figures["order"]) == ("drift", severity, order)
     assert caution.figures["change"] == pytest.approx(0.17, abs=0.05)
 

@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from storagelab import stats
-from storagelab.findings import Point
 
 KINDS = ["normal", "lognormal", "outliers", "drift", "one noisy", "half noisy"]
 NOISE = 0.03
@@ -290,52 +289,6 @@ def test_a_pair_that_never_met_has_no_effect_nor_has_no_pair():
     assert stats.effects(fitted, [[(1, 0)], []], 2) == [None, None]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Figures of one cell, and the studentized range
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.floats(0.1, 1e4), min_size=3, max_size=12))
-def test_a_mean_has_the_t_interval(values):
-    estimate = stats.mean_estimate(values)
-    assert estimate.value == pytest.approx(np.mean(values))
-    if len(set(values)) > 1:
-        expected = scipy_stats.t.interval(0.95, len(values) - 1, np.mean(values), scipy_stats.sem(values))
-        assert (estimate.low, estimate.high) == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-@given(st.lists(st.floats(1e-6, 1e4), min_size=3, max_size=12))
-def test_an_interval_of_a_time_holds_its_mean_and_stays_above_zero(values):
-    mean = stats.summarise([Point(repetition=n, value=value) for n, value in enumerate(values, 1)]).mean
-    assert 0 < mean.low <= mean.value * (1 + 1e-9)
-    assert mean.value <= mean.high * (1 + 1e-9)
-
-
-def test_an_interval_of_a_time_that_scatters_little_is_the_t_interval():
-    values = [10.0, 10.1, 9.9, 10.05, 9.95]
-    plain, positive = stats.mean_estimate(values), stats.positive_mean_estimate(values)
-    assert (positive.low, positive.high) == pytest.approx((plain.low, plain.high), rel=1e-4)
-
-
-def test_intervals_of_times_hold_the_true_mean_in_95_of_100_experiments():
-    rng = np.random.default_rng(25)
-    missed = 0
-    for _ in range(2000):
-        mean = stats.positive_mean_estimate(list(10 * np.exp(rng.normal(0, 0.2, 5))))
-        missed += not mean.low <= 10 * math.exp(0.02) <= mean.high
-    assert missed <= most(2000, 0.06)
-
-
-@pytest.mark.parametrize("values", [[0.4], [0.1, 2.5]])
-def test_one_or_two_runs_have_no_interval(values):
-    assert stats.mean_estimate(values).low is None
-    assert stats.positive_mean_estimate(values).high is None
-
-
-def test_a_time_of_zero_in_all_runs_has_no_interval():
-    assert stats.positive_mean_estimate([0.0, 0.0, 0.0]).low is None
-
-
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
 def test_what_sets_one_block_apart_from_another_leaves_no_residual(seed, step):
     rng = np.random.default_rng(seed)
@@ -350,78 +303,3 @@ def test_what_sets_one_block_apart_from_another_leaves_no_residual(seed, step):
 def test_a_block_of_one_cell_says_nothing_of_noise():
     fitted = stats.fit(np.random.default_rng(26).normal(0, 1, (2, 5)), [0, 1])
     assert (fitted.df, np.isnan(fitted.variance).all()) == (0, True)
-
-
-def test_a_single_run_has_a_mean_and_no_interval():
-    sample = stats.summarise([Point(repetition=1, value=4.0)])
-    assert (sample.mean.value, sample.mean.low, sample.mean.high, sample.sd) == (4.0, None, None, None)
-    assert stats.summarise([]) is None
-
-
-def test_a_sample_keeps_its_points_and_its_extremes():
-    points = [Point(repetition=number, value=value) for number, value in enumerate([3.0, 1.0, 8.0], start=1)]
-    sample = stats.summarise(points)
-    assert (sample.median, sample.minimum, sample.maximum, sample.points) == (3.0, 1.0, 8.0, tuple(points))
-
-
-@pytest.mark.parametrize(("cells", "df"), [(3, 2.0), (4, 7.5), (8, 28.0), (64, 252.0), (1000, 4000.0)])
-@pytest.mark.parametrize("tail", [0.5, 0.05, 0.001])
-def test_the_studentized_range_is_scipys(cells, df, tail):
-    q = scipy_stats.studentized_range.isf(tail, cells, df)
-    assert stats.range_tail(q, cells, df) == pytest.approx(tail, rel=1e-4)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Doubts
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def test_clean_experiments_have_hardly_an_outlier():
-    rng = np.random.default_rng(40)
-    accused = sum(bool(stats.outliers(simulated("normal", 8, 5, rng) * 3)) for _ in range(400))
-    assert accused <= most(400, 0.05)
-
-
-def test_a_run_that_took_half_as_long_again_is_found_and_no_other():
-    rng = np.random.default_rng(41)
-    log_s = simulated("drift", 6, 5, rng)
-    log_s[4, 3] += math.log(1.5)
-    (outlier,) = stats.outliers(log_s)
-    assert (outlier.cell, outlier.round) == (4, 3)
-    assert outlier.ratio == pytest.approx(1.5, rel=0.1)
-    assert outlier.deviation > stats.OUTLIER_DEVIATION
-
-
-def test_outliers_are_not_looked_for_in_too_few_runs():
-    log_s = np.zeros((4, 3))
-    log_s[0, 0] = 5
-    assert stats.outliers(log_s) == []
-
-
-def test_a_missing_run_is_no_outlier():
-    rng = np.random.default_rng(42)
-    log_s = simulated("normal", 5, 6, rng)
-    log_s[2, 2], log_s[1, 4] = np.nan, log_s[1, 4] + 1
-    assert [(outlier.cell, outlier.round) for outlier in stats.outliers(log_s)] == [(1, 4)]
-
-
-def test_a_drift_is_measured_within_cells():
-    rng = np.random.default_rng(43)
-    cells = [cell for _ in range(6) for cell in range(5)]
-    sequence = list(range(30))
-    level = [1.0, 4.0, 2.0, 3.0, 5.0]
-    log_s = [level[cell] + 0.10 * at / 29 + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)]
-    found = stats.drift(log_s, cells, sequence)
-    assert found.change == pytest.approx(math.expm1(0.10 * 25 / 29), abs=0.02)
-    assert found.p_value < 0.001
-
-
-def test_without_drift_hardly_one_is_found():
-    rng = np.random.default_rng(44)
-    cells, sequence = [cell for _ in range(5) for cell in range(6)], list(range(30))
-    found = [stats.drift(list(rng.normal(0, NOISE, 30)), cells, sequence).p_value < 0.01 for _ in range(300)]
-    assert sum(found) <= most(300, 0.01)
-
-
-def test_no_drift_can_be_told_from_one_round():
-    assert stats.drift([1.0, 2.0, 3.0], [0, 1, 2], [0, 1, 2]) is None

@@ -124,7 +124,8 @@ def test_blocks_of_a_costly_load_need_no_comparison_between_blocks():
 
 def test_blocks_of_layouts_are_not_told_apart_under_any_load():
     findings = analysed({FILES: [1, 4], BATCH: [10, 1000]}, lambda levels: levels[FILES], costly=(FILES,))
-    assert [(load.verdict, len(load.best)) for load in findings.loads] == [("indistinguishable", 2)] * 2
+    assert [(load.verdict, len(load.best)) for load in findings.loads] == [("untested", 0)] * 2
+    assert findings.verdict == "untested"
     assert [row.across_blocks for row in findings.comparisons] == [True, True]
 
 
@@ -136,7 +137,8 @@ def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_word
     findings = analyse(experiment, plan, runs_in_order(experiment, plan, times, lost))
     slower = {row.cell_id for row in findings.comparisons if row.distinguishable}
     for load in findings.loads:
-        assert (load.verdict == "winner") == (len(load.best) == 1)
+        assert (load.verdict == "winner") == (len(load.best) == 1 and not load.not_compared)
+        assert {*load.not_compared}.isdisjoint(load.best)
         assert (load.verdict == "too-few-runs") == (not load.best)
         assert slower.isdisjoint(load.best)
         assert {*load.best} <= {*load.cells}

@@ -124,10 +124,14 @@ def _with_fitted_means(
         # Of raw I/O all runs last as long as they were told to; what is compared is the time of a request.
         rows = cell.rows or 1.0
         of_run = time if compared == "elapsed" else _times(time, rows)
-        update = {"rows_per_s": cell.rows_per_s.model_copy(update={"mean": _over(rows, of_run)})}
+        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(rows, of_run))}
         if compared != "time-per-request":
-            update["elapsed_s"] = cell.elapsed_s.model_copy(update={"mean": of_run})
+            update["elapsed_s"] = _fitted(cell.elapsed_s, of_run)
         yield cell.model_copy(update=update)
+
+
+def _fitted(sample: Sample, mean: Estimate) -> Sample:
+    return sample.model_copy(update={"mean": mean, "arithmetic": sample.mean})
 
 
 def _picked_from(cells: Sequence[CellSummary], judged: verdicts.Judged) -> dict[str, int]:
@@ -166,7 +170,8 @@ def without_intervals(cell: CellSummary) -> CellSummary:
 
 
 def _bare_sample(sample: Sample) -> Sample:
-    return sample.model_copy(update={"mean": Estimate(value=sample.mean.value)})
+    arithmetic = None if sample.arithmetic is None else Estimate(value=sample.arithmetic.value)
+    return sample.model_copy(update={"mean": Estimate(value=sample.mean.value), "arithmetic": arithmetic})
 
 
 def _compared(plan: Plan) -> Compared:

@@ -46,6 +46,7 @@ class Sample(Frozen):
     minimum: float
     maximum: float
     points: tuple[Point, ...]
+    arithmetic: Estimate | None = Field(None, description="the arithmetic mean of all points, where `mean` is another")
 
 
 class DriveState(Frozen):

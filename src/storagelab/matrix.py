@@ -2,9 +2,11 @@
 
 Runs come in blocks: a block is one combination of the levels of the costly factors, such as formats of a drive. All
 repetitions of a block are made before the next one, so that what is costly to change is changed least often. Within a
-block each repetition is a complete round of its cells, so that a drift of the machine hits all cells alike and the n-th
-repetitions of two cells make a pair. Only in the order "cell-by-cell" a cell has all its repetitions before the next one:
-that is how the published harness worked, and what lets a drive's history pass for an effect of the layout.
+block each repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average and
+the n-th repetitions of two cells make a pair. Only in the order "cell-by-cell" a cell has all its repetitions before the
+next one: that is how the published harness worked, and what lets a drive's history pass for an effect of the layout.
+A block may begin with a burn-in: runs that are not judged, as they find the drives newly prepared. Their repetitions count
+from 0 down.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
 """Of a simulated experiment: what holds for a whole block, since runs of a block share a server and the drives' history."""
+_BEGINS_A_BLOCK = "between_runs.burn_in"
+"""Of any experiment: it says how a block begins, so all cells of a block have the same."""
 
 T = TypeVar("T")
 
@@ -135,7 +139,7 @@ def _too_many(experiment: Experiment, product: str, most: int, what: str) -> Spe
 
 def _costly_names(experiment: Experiment, costly: Collection[str]) -> tuple[str, ...]:
     """The costly factors, as listed."""
-    wanted = {*experiment.costly, *costly}
+    wanted = {*experiment.costly, *costly, _BEGINS_A_BLOCK}
     return tuple(factor.name for factor in experiment.factors if factor.name in wanted or _touches(factor, wanted))
 
 
@@ -158,6 +162,7 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
     if randomised:
         blocks = shuffled(blocks, experiment.seed, "blocks")
     for number, cells in enumerate(blocks):
+        yield from ((number, repetition, cell) for repetition, cell in _burn_in(cells, experiment))
         if experiment.order == "cell-by-cell":
             yield from ((number, turn, cell) for cell in cells for turn in range(1, experiment.repetitions + 1))
             continue
@@ -165,6 +170,14 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
             stream = f"round/{cells[0].cell_id}/{repetition}"
             for cell in shuffled(cells, experiment.seed, stream) if randomised else cells:
                 yield number, repetition, cell
+
+
+def _burn_in(cells: Sequence[Cell], experiment: Experiment) -> Iterator[tuple[int, Cell]]:
+    """(repetition, cell) of the runs that a block begins with: the cells in turn."""
+    if experiment.order == "randomised":
+        cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
+    for number in range(cells[0].config.between_runs.burn_in):
+        yield -(number // len(cells)), cells[number % len(cells)]
 
 
 def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:

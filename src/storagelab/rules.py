@@ -31,6 +31,17 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
         yield from _sqlserver_conflicts(config) if config.target.engine == "sqlserver" else _remote_conflicts(config)
     yield from _volume_conflicts(config)
     yield from _workload_conflicts(config)
+    yield from _burn_in_conflicts(config)
+
+
+def _burn_in_conflicts(config: Config) -> Iterator[SpecError]:
+    if config.between_runs.burn_in and config.between_runs.format_drives:
+        yield SpecError(
+            "leaves no run to judge where the drives are formatted before every run: each one is the first after a "
+            "preparation",
+            key="between_runs.burn_in",
+            hint="Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out.",
+        )
 
 
 def _workload_conflicts(config: Config) -> Iterator[SpecError]:

@@ -13,7 +13,7 @@ CREATE TABLE experiment (
 
 CREATE TABLE run (
     cell_id      TEXT    NOT NULL,
-    repetition   INTEGER NOT NULL CHECK (repetition >= 1),
+    repetition   INTEGER NOT NULL,                       -- from 1 up; those of a burn-in, which is not judged, from 0 down
     attempt      INTEGER NOT NULL CHECK (attempt >= 1),  -- above 1: made again after a failure, at the user's wish
     sequence     INTEGER NOT NULL,                       -- place in the order of the plan
     block        INTEGER NOT NULL,

@@ -206,7 +206,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     down = t_point(round(max(total_df, 1.0), 1), ALPHA) * math.sqrt(of_rounds + of_cell)
     picked = t_point(round(df, 1), ALPHA / picked_from) ** 2 - t_point(round(df, 1), ALPHA) ** 2
     up = math.hypot(down, math.sqrt(picked * of_cell))
-    return Estimate(value=math.exp(value), low=math.exp(value - down), high=math.exp(value + up), confidence=CONFIDENCE)
+    return Estimate(value=math.exp(value), low=_exp(value - down), high=_exp(value + up), confidence=CONFIDENCE)
 
 
 def _variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
@@ -268,7 +268,7 @@ def at_most_slower(fitted: Fit, best: int, among: Collection[int], families: int
         # One-sided, as the maximum is: t_point takes both sides.
         cautious = t_point(round(own.df, 1), 2 * alpha / tukey(len(among), families).caution)
         bounds.append(max(point * moderated.error, cautious * own.error) - log_ratio)
-    return math.exp(max(bounds))
+    return _exp(max(bounds))
 
 
 def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float = ALPHA) -> list[Difference | None]:
@@ -296,6 +296,11 @@ def _average(rows: Matrix) -> Matrix:
     there = ~np.isnan(rows)
     count = there.sum(axis=0)
     return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _exp(value: float) -> float:
+    """e^value, or the largest number that there is about."""
+    return math.exp(min(value, 700.0))
 
 
 @dataclass(frozen=True)
@@ -379,7 +384,5 @@ def _judged(
     for one in errors:
         half = max(half, family.point(one.df, alpha) * one.error)
         p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))
-    ratio = Estimate(
-        value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half), confidence=CONFIDENCE
-    )
+    ratio = Estimate(value=math.exp(value), low=_exp(value - half), high=_exp(value + half), confidence=CONFIDENCE)
     return Difference(ratio, min(1.0, p_value * ALPHA / alpha), pairs)

@@ -21,7 +21,9 @@ import storagelab
 from storagelab.errors import StoreError
 from storagelab.model import Experiment, Measurement, Run
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_READABLE = (1, SCHEMA_VERSION)
+"""In 1 every repetition was judged: its table takes none below 1."""
 FILE_NAME = "experiment.sqlite"
 _APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
@@ -278,7 +280,7 @@ def _check_version(connection: sqlite3.Connection, file: Path) -> None:
     ((application,),) = _ask(connection, file, "PRAGMA application_id")
     if application != _APPLICATION_ID:
         raise StoreError(f"{file} is no storagelab store\n  move it away and run again")
-    if version != SCHEMA_VERSION:
+    if version not in _READABLE:
         raise StoreError(
             f"{file} was written with schema version {version}, this storagelab reads {SCHEMA_VERSION}\n"
             "  use the storagelab that wrote it, or keep new results elsewhere with --results"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -72,7 +73,13 @@ def bonferroni(comparisons: int) -> Family:
 def _point(family: Family, df: float, alpha: float) -> float:
     if family.kind == "bonferroni" or family.count <= 2:
         return t_point(df, alpha / family.comparisons)
-    return float(optimize.brentq(lambda t: family.tail(t, df) - alpha, 0.5, 1e5, xtol=1e-6))
+    # No less than one comparison asks, no more than all of them as if they had nothing in common.
+    of_one, of_all = (t_point(df, alpha / family.families / times) for times in (1, math.comb(family.count, 2)))
+    return _root(lambda t: family.tail(t, df) - alpha, of_one, of_all)
+
+
+def _root(of: Callable[[float], float], low: float, high: float) -> float:
+    return float(optimize.brentq(of, 0.999 * low, 1.001 * high, xtol=1e-6))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -129,7 +136,9 @@ def maximum_tail(t: float, others: int, df: float) -> float:
 @lru_cache(maxsize=4096)
 def maximum_point(others: int, df: float, alpha: float) -> float:
     """The t whose `maximum_tail` is `alpha`."""
-    return float(optimize.brentq(lambda t: maximum_tail(t, others, df) - alpha, 0.0, 1e4, xtol=1e-6))
+    # One-sided: t_point takes both sides.
+    of_one, of_all = (t_point(df, 2 * alpha / times) for times in (1, others))
+    return _root(lambda t: maximum_tail(t, others, df) - alpha, of_one, of_all)
 
 
 @lru_cache(maxsize=64)

@@ -79,9 +79,11 @@ def _judged(effect: Effect) -> str:
 
 
 def speed_up_text(effect: Effect) -> str:
-    """ "2.4 times as fast (95 % CI 2.2 to 2.6)"."""
+    """ "2.4 times as fast (joint 95 % CI 2.2 to 2.6)"."""
     ratio = inverse(effect.ratio)
-    interval = "" if ratio.low is None or ratio.high is None else f" (95 % CI {ratio.low:.2f} to {ratio.high:.2f})"
+    interval = (
+        "" if ratio.low is None or ratio.high is None else f" (joint 95 % CI {ratio.low:.2f} to {ratio.high:.2f})"
+    )
     return f"{ratio.value:.2f} times as fast{interval}"
 
 

@@ -143,9 +143,15 @@ def _outlier(doubt: _Doubt) -> str:
     others = doubt.number("runs") or 1
     more = f" (the farthest of {count(others)} such runs)" if others > 1 else ""
     cell = f"Of{doubt.where.replace('(', '').removesuffix(')')}, " if doubt.where else ""
+    counted = (
+        "The other runs of its cell are as steady as any, so it is left out of means and verdicts (robust fit); "
+        "`storagelab report NAME --fit least-squares` counts it."
+        if doubt.number("left_out")
+        else "It is counted, and widens the intervals."
+    )
     return (
-        f"{_capital(cell + which)} {took}{where_expected}{more}. It is counted, and widens the intervals. Look at its "
-        "time series; if something else was at work, run the experiment under a new name."
+        f"{_capital(cell + which)} {took}{where_expected}{more}. {counted} Look at its time series; if something else was at "
+        "work, run the experiment under a new name."
     )
 
 
@@ -162,20 +168,54 @@ def _blocks(doubt: _Doubt) -> str:
 def _drift(doubt: _Doubt) -> str:
     change = doubt.number("change")
     moved = "moved" if change is None else f"grew by {percent(change)}" if change > 0 else f"fell by {percent(-change)}"
-    start = f"From the first run to the last times {moved}, whatever the {noun(doubt.findings.factors)}."
-    if (doubt.number("blocks") or 1) > 1:
+    return f"From the first run to the last times {moved}, whatever the {noun(doubt.findings.factors)}. {_so(doubt)}"
+
+
+def _step(doubt: _Doubt) -> str:
+    change, run, runs = doubt.number("change") or 0.0, doubt.number("run"), doubt.number("runs")
+    moved = f"{percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
+    return (
+        f"Times jumped on the way: from run {count(run)} of {count(runs)} on they are {moved}, whatever the "
+        f"{noun(doubt.findings.factors)}. Look what happened to the machine then (run.log and the time series have the time "
+        f"of each run). {_so(doubt)}"
+    )
+
+
+def _so(doubt: _Doubt) -> str:
+    """What a change along the way means for the verdict, and what to do."""
+    if doubt.findings.provenance == "simulated":
         return (
-            f"{start} A block that ran late looks different for that alone, which is why blocks are not compared; rest "
-            "the drive between runs (between_runs.pause_s)."
+            "What ran late may owe its time to what the drives had been through as well as to itself: "
+            'order = "randomised" and between_runs.burn_in take that apart.'
         )
+    rest = "rest the drive between runs (between_runs.pause_s)"
+    if (doubt.number("blocks") or 1) > 1:
+        return f"A block that ran late looks different for that alone, which is why blocks are not compared; {rest}."
     if doubt.text("order") == "randomised":
         return (
-            f"{start} The order was random and cells are compared within each repetition, so the verdict hardly "
-            "suffers; for steadier times, rest the drive between runs (between_runs.pause_s)."
+            "The order was random and cells are compared within each repetition, so the verdict hardly suffers; for "
+            f"steadier times, {rest}."
+        )
+    return f'Cells that ran late look different for that alone. Use order = "randomised", and {rest}.'
+
+
+def _order(doubt: _Doubt) -> str:
+    order = doubt.text("order")
+    if order == "as-listed":
+        return (
+            f"Each repetition ran the {noun(doubt.findings.factors, 2)} in the same order, so what changes within a "
+            'repetition looks like a difference between them. order = "randomised" rules that out.'
+        )
+    stretch = f'All runs of a {noun(doubt.findings.factors)} were made one after the other (order = "cell-by-cell")'
+    if doubt.text("provenance") == "simulated":
+        return (
+            f"{stretch}, and each found the drives as those before had left them: the verdict is one on this order. The "
+            "first runs after a formatting are the fastest of a drive's life, and they all went to the layouts listed "
+            'first. To compare layouts whatever came before them, set order = "randomised" and between_runs.burn_in = 1.'
         )
     return (
-        f'{start} Cells that ran late look different for that alone. Use order = "randomised", and rest the drive '
-        "between runs (between_runs.pause_s)."
+        f"{stretch}, so a drift of the machine would look like a difference: times are shown, and nothing is tested. Set "
+        'order = "randomised" for a verdict.'
     )
 
 
@@ -318,6 +358,8 @@ _SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
     "outlier": _outlier,
     "blocks": _blocks,
     "drift": _drift,
+    "step": _step,
+    "order": _order,
     "observer-cost": _observer_cost,
     "conservation": _conservation,
     "no-split": _no_split,

@@ -90,7 +90,8 @@ def _cell(cell: Cell, runs: Sequence[Run], summary: CellSummary | None) -> Json:
         "levels": levels_of(cell.levels),
         "provenance": summary.provenance if summary else None,
         "config": plain(cell.config.model_dump(mode="json", exclude_none=True)),
-        "runs": [_run(run) for run in runs],
+        "runs": [_run(run) for run in runs if not run.burn_in],
+        **({"burn_in": burn_in} if (burn_in := [_run(run) for run in runs if run.burn_in]) else {}),
         "summary": _summary(summary),
     }
 
@@ -189,10 +190,13 @@ def _interval(estimate: Estimate) -> list[float] | None:
 def _summary(summary: CellSummary | None) -> Json:
     """Figures of elapsed time; null while nothing is measured, `ci95_s` null where too few runs allow no interval."""
     sample = summary.elapsed_s if summary else None
+    mean = _arithmetic(sample) if sample else None
     return {
-        "mean_s": sample.mean.value if sample else None,
+        "mean_s": mean.value if mean else None,
         "median_s": sample.median if sample else None,
-        "ci95_s": _interval(sample.mean) if sample else None,
+        "ci95_s": _interval(mean) if mean else None,
+        "fitted_s": sample.mean.value if sample else None,
+        "fitted_ci95_s": _interval(sample.mean) if sample else None,
         "sd_s": sample.sd if sample else None,
         "min_s": sample.minimum if sample else None,
         "max_s": sample.maximum if sample else None,
@@ -206,7 +210,16 @@ def _summary(summary: CellSummary | None) -> Json:
 
 
 def _rate(sample: Sample | None) -> Json | None:
-    return None if sample is None else {"mean": sample.mean.value, "ci95": _interval(sample.mean)}
+    if sample is None:
+        return None
+    mean = _arithmetic(sample)
+    return {
+        "mean": mean.value, "ci95": _interval(mean), "fitted": sample.mean.value, "fitted_ci95": _interval(sample.mean),
+    }  # fmt: skip
+
+
+def _arithmetic(sample: Sample) -> Estimate:
+    return sample.arithmetic or sample.mean
 
 
 def _findings(findings: Findings) -> Json:
@@ -218,9 +231,14 @@ def _findings(findings: Findings) -> Json:
         "best": list(findings.best),
         "tied": list(findings.tied),
         "worst": findings.worst,
+        "not_compared": list(findings.not_compared),
+        "at_most_slower": findings.at_most_slower,
+        "fit": findings.fit,
+        "left_out": [{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         "loads": [
             {"load": levels_of(one.load), "cells": list(one.cells), "verdict": one.verdict, "best": list(one.best),
-             "tied": list(one.tied), "fastest": one.fastest, "worst": one.worst}
+             "tied": list(one.tied), "fastest": one.fastest, "worst": one.worst,
+             "not_compared": list(one.not_compared), "at_most_slower": one.at_most_slower}
             for one in findings.loads
         ],
         "comparisons": [_comparison(item) for item in findings.comparisons],

@@ -62,7 +62,7 @@ def _table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) ->
 
 def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
-    left = ("verdict", "against the best (95 % CI)")
+    left = ("verdict", "against the best (joint 95 % CI)")
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
     return [*_table(cell_columns(findings, cells), left), "", note]
 

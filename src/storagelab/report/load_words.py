@@ -34,7 +34,7 @@ def of_load(findings: Findings, load: LoadVerdict) -> Findings:
             "cells": tuple(cells),
             "comparisons": tuple(row for row in findings.comparisons if row.cell_id in inside),
             "verdict": load.verdict, "best": load.best, "tied": load.tied, "fastest": load.fastest,
-            "worst": load.worst, "loads": (),
+            "worst": load.worst, "loads": (), "not_compared": load.not_compared, "at_most_slower": load.at_most_slower,
         }
     )  # fmt: skip
 

@@ -118,7 +118,7 @@ def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
     if ratio is None or not math.isfinite(ratio):
         return ""
     if abs(ratio - 1) < 0.0005:
-        return "0 %"
+        return f"{'+' if ratio > 1 else '-'}<0.1 %" if abs(ratio - 1) > 1e-9 else "0 %"
     if ratio >= 2:
         return f"x {significant(ratio, 2)}"
     return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
@@ -128,7 +128,7 @@ def signed_estimate(ratio: Estimate | None) -> str:
     """The same with its interval, for a column whose heading says which: "+22 % (17 to 27 %)"."""
     if ratio is None:
         return ""
-    interval = ratio_interval(ratio).removeprefix(f"{_level(ratio)} ")
+    interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
     return signed_percent(ratio.value, _half_width(ratio)) + (f" ({interval})" if interval else "")
 
 
@@ -144,7 +144,7 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
 
 
 def slower_by(ratio: Estimate) -> str:
-    """How much slower, to stand after "by": "22 % (95 % CI 17 to 27 %)", "a factor of 2.4 (95 % CI 2.1 to 2.7)"."""
+    """How much slower, to stand after "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = (
         f"a factor of {significant(ratio.value, 2)}"
@@ -244,27 +244,37 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
 
 
 def ratio_interval(ratio: Estimate | None) -> str:
-    """The interval of a ratio as changes: "95 % CI 17 to 27 %", or "95 % CI 2 % less to 8 % more".
+    """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
+
+    Joint: it holds together with those of all other ratios of its kind, where that of a mean holds by itself.
 
     One whose ends are a hundred times apart gives only the end that says something, and else "too wide to say".
     """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
     if ratio.high > _TOO_WIDE * ratio.low:
-        return f"{_level(ratio)} {_wide_interval(ratio.low, ratio.high)}"
+        return f"{_joint(ratio)} {_wide_interval(ratio.low, ratio.high)}"
     if ratio.value >= 2:
         digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
-        return f"{_level(ratio)} {significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
+        return f"{_joint(ratio)} {significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
     low, high = ratio.low - 1, ratio.high - 1
     decimals = _change_decimals((high - low) / 2)
     if ratio.high >= 2:
         least = f"{percent(abs(low), decimals)} {'less' if low < 0 else 'more'}"
         most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
-        return f"{_level(ratio)} {least} to {most} times"
+        return f"{_joint(ratio)} {least} to {most} times"
     if low < 0 < high:
-        return f"{_level(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
+        return f"{_joint(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
     small, large = sorted((abs(low), abs(high)))
-    return f"{_level(ratio)} {percent(small, decimals).removesuffix(' %')} to {percent(large, decimals)}"
+    # An interval that leaves no difference out must not read as if it began at none.
+    while decimals < 2 and 0 < small < 0.5 * 10 ** -(decimals + 2):
+        decimals += 1
+    start = percent(small, decimals).removesuffix(" %") if small >= 0.00005 else "more than 0"
+    return f"{_joint(ratio)} {start} to {percent(large, decimals)}"
+
+
+def _joint(ratio: Estimate) -> str:
+    return f"joint {_level(ratio)}"
 
 
 def _wide_interval(low: float, high: float) -> str:
@@ -274,7 +284,7 @@ def _wide_interval(low: float, high: float) -> str:
 
 
 def change_estimate(ratio: Estimate | None, per: str = "") -> str:
-    """A change with its interval: "22 % more time (95 % CI 17 to 27 %)"; `per` = " per row"."""
+    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per` = " per row"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio)

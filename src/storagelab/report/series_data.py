@@ -92,7 +92,7 @@ def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, 
     """The chosen cells with their runs that have a series; the run of median time (of two, the faster) first."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
-        if run.usable and run.measurement is not None and run.measurement.series.at_s:
+        if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
             by_cell.setdefault(run.cell_id, []).append(run)
     chosen = []
     for cell in arrange.chosen_cells(findings):

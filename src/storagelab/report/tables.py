@@ -18,7 +18,7 @@ NINE_COLUMNS = (
 )  # fmt: skip
 # Which columns a narrow terminal drops, the highest first; those not named always stay.
 CELL_RANKS = {
-    "against the best (95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
+    "against the best (joint 95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
     "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1,
 }  # fmt: skip
 WAIT_RANKS = {
@@ -85,7 +85,7 @@ def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Te
     return [
         ("runs", [runs_text(cell) for cell in cells]),
         ("verdict", [w.verdict_mark(findings, cell.cell_id) or "-" for cell in cells]),
-        ("against the best (95 % CI)", [w.difference_text(findings, cell.cell_id) for cell in cells]),
+        ("against the best (joint 95 % CI)", [w.difference_text(findings, cell.cell_id) for cell in cells]),
     ]
 
 

@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
 _LONG_LEVEL = 16
 _WORDS = 32
 """Characters of a line that words of levels may have before other columns go."""
-_LEFT = ("verdict", "against the best (95 % CI)", "WaitType", "In SQL Server")
+_LEFT = ("verdict", "against the best (joint 95 % CI)", "WaitType", "In SQL Server")
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 

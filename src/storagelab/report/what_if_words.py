@@ -181,7 +181,7 @@ def _drives(findings: Findings) -> list[str]:
     )
     start = f"Drive {drive} changed from the first runs after a formatting to the last: its {moved}.{together}"
     if trends[0].randomised:
-        return [f"{start} The order was random, so that it hits all alike."]
+        return [f"{start} The order was random, so that on average it hits all alike."]
     advice = (
         "" if any(_FORMAT_DRIVES in level.sets for factor in findings.factors for level in factor.levels)
         else f"; {_FORMAT_DRIVES} as a factor tells the two apart"

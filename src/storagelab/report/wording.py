@@ -110,13 +110,15 @@ def _verdict(findings: Findings) -> str:
         return one_layout(findings)
     if findings.verdict == "by-load":
         return by_load(findings, _verdict)
+    if findings.verdict == "untested":
+        return _untested_verdict(findings, measured)
     if findings.verdict == "too-few-runs" or not findings.best:
         return _no_verdict_yet(findings, measured)
     if findings.verdict == "indistinguishable":
-        return _nothing_told_apart(findings, measured)
+        return _nothing_told_apart(findings, measured) + _while_open(findings)
     if findings.verdict == "winner":
         return _winner(findings)
-    return _best_set(findings)
+    return _best_set(findings) + _while_open(findings)
 
 
 def _sentence_start(levels: dict[str, JsonValue]) -> str:
@@ -151,24 +153,73 @@ def _in_blocks(findings: Findings) -> bool:
     return any(comparison.across_blocks for comparison in findings.comparisons)
 
 
+def _untested_verdict(findings: Findings, measured: Sequence[CellSummary]) -> str:
+    """Runs enough, but those of each cell in a stretch of time of its own."""
+    layouts = noun(findings.factors)
+    where = 'one after the other (order = "cell-by-cell")' if findings.order == "cell-by-cell" else "in one block"
+    return (
+        f"Not judged: all runs of each {layouts} were made {where}, so a drift of the machine would look like a difference. "
+        f'{_shortest(findings, measured)} Set order = "randomised"'
+        f"{'' if findings.order == 'cell-by-cell' else ', take factors out of costly'} and run it under a new name."
+    )
+
+
 def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
+    most = max(cell.runs_ok + cell.runs_unverified for cell in measured)
     if findings.runs_stored < findings.runs_planned:
-        why = f"No verdict yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
+        why = f"Not judged yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
+    elif most == 1:
+        why = "Not judged: 1 run each can't tell a difference from chance"
     else:
-        why = "No verdict: there are too few runs per cell to test anything"
+        why = f"Not judged: {most} runs each are too few, or too few of them in the same rounds, to test anything"
     if findings.loads:
         return f"{why}."
-    fastest = min(measured, key=lambda cell: cell.elapsed_s.mean.value if cell.elapsed_s else 0.0)
-    time = _elapsed(fastest).replace(" (no interval: too few runs)", "")
-    if len(measured) == 1:
-        return f"{why}; only {cell_text(fastest.levels)} has a time, {time}."
+    return f"{why}. {_shortest(findings, measured)}"
+
+
+def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
+    """What was seen, where nothing is judged."""
+    ends = sorted(measured, key=lambda cell: _slowness(findings, cell))
+    first, last = ends[0], ends[-1]
+    if len(ends) == 1:
+        return f"Only {cell_text(first.levels)} has a time, {_bare_figure(findings, first)}."
+    what = "highest mean rate" if _per_row(findings) else "shortest mean time"
+    other = "lowest" if _per_row(findings) else "longest"
+    return (
+        f"The {what} so far is {_bare_figure(findings, first)}, of {cell_text(first.levels)}; the {other} "
+        f"{_bare_figure(findings, last)}, of {cell_text(last.levels)}."
+    )
+
+
+def _slowness(findings: Findings, cell: CellSummary) -> float:
     if _per_row(findings):
-        fastest = max(measured, key=lambda cell: cell.rows_per_s.mean.value if cell.rows_per_s else 0.0)
-        return f"{why}; the highest mean rate so far is {_figure(findings, fastest)}, of {cell_text(fastest.levels)}."
-    return f"{why}; the shortest mean time so far is {time}, of {cell_text(fastest.levels)}."
+        return -cell.rows_per_s.mean.value if cell.rows_per_s else 0.0
+    return cell.elapsed_s.mean.value if cell.elapsed_s else 0.0
+
+
+def _bare_figure(findings: Findings, cell: CellSummary) -> str:
+    return _figure(findings, cell).replace(" (no interval: too few runs)", "")
+
+
+def _while_open(findings: Findings) -> str:
+    """Which cells can't be compared with the fastest, and why; "" if all can."""
+    if not findings.not_compared:
+        return ""
+    absent = [
+        cell.cell_id for cell in findings.cells if cell.cell_id in findings.not_compared and cell.elapsed_s is None
+    ]
+    few = [cell_id for cell_id in findings.not_compared if cell_id not in absent]
+    parts = []
+    if absent:
+        parts.append(f"{_group_name(findings, absent)} {'has' if len(absent) == 1 else 'have'} no run with a time")
+    if few:
+        verb = "shares" if len(few) == 1 else "share"
+        parts.append(f"{_group_name(findings, few)} {verb} fewer than two rounds with the fastest of these")
+    return f" Not compared: {'; '.join(parts)}. While that is so, nothing is the fastest of all."
 
 
 def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
+    measured = [cell for cell in measured if cell.cell_id not in findings.not_compared]
     samples = [cell.rows_per_s if _per_row(findings) else cell.elapsed_s for cell in measured]
     means = [sample.mean for sample in samples if sample is not None]
     span, verb = (partial(_rates_range, findings), _did(findings)) if _per_row(findings) else (seconds_range, "took")
@@ -194,7 +245,7 @@ def _did(findings: Findings) -> str:
 def _winner(findings: Findings) -> str:
     best = findings.cell(findings.best[0])
     name = cell_text(best.levels)
-    text = f"{name} {'were' if is_plural(name) else 'was'} fastest: {_figure(findings, best)}"
+    text = f"{name} {_was(name)} fastest: {_figure(findings, best)}"
     slower = _slower(findings)
     if not slower:
         return f"{text}."
@@ -207,9 +258,11 @@ def _best_set(findings: Findings) -> str:
     ids = _best_ids(findings)
     slower = _slower(findings)
     name = _group_name(findings, ids)
-    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    measured = [
+        cell for cell in findings.cells if cell.elapsed_s is not None and cell.cell_id not in findings.not_compared
+    ]
     unclear = [cell for cell in measured if cell.cell_id not in ids]
-    text = f"{name} can't be told apart"
+    text = f"{name} can't be told apart" if len(ids) > 1 else f"{name} {_was(name)} fastest of those compared"
     counted = len(ids) > _SLOWER_SHOWN and not are_a_product([findings.cell(cell_id).levels for cell_id in ids])
     if counted:
         fastest = _cell_name(findings, findings.best[0])
@@ -231,6 +284,10 @@ def _best_set(findings: Findings) -> str:
     many = counted or len(slower) > _SLOWER_SHOWN
     rest = f"the other {len(slower)}" if len(slower) == len(unclear) and many else names
     return f"{text}; {rest} are slower, by {slower_by(slower[0].ratio)} to {slower_by(slower[-1].ratio)}."
+
+
+def _was(name: str) -> str:
+    return "were" if is_plural(name) else "was"
 
 
 def _slower(findings: Findings) -> list[Comparison]:
@@ -264,6 +321,7 @@ def sentences(findings: Findings) -> list[str]:
         return []
     said: set[str] = set()
     return [
+        *_on_the_order(findings),
         *_on_what_is_compared(findings),
         *what_if_sentences(findings),
         *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
@@ -272,6 +330,17 @@ def sentences(findings: Findings) -> list[str]:
         *wait_names_sentence(findings),
         *wait_trend_sentences(findings, said),
         *_on_provenance(findings),
+    ]
+
+
+def _on_the_order(findings: Findings) -> list[str]:
+    """What the order does to a verdict that rests on it belongs beside the verdict."""
+    if findings.verdict == "untested":
+        return []  # the headline says it
+    return [
+        caution_sentence(caution, findings)
+        for caution in findings.cautions
+        if caution.kind == "order" and caution.severity == "caution"
     ]
 
 
@@ -293,19 +362,28 @@ def _on_the_best(findings: Findings) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.rows_per_s is None:
         return []
-    number = len(best.elapsed_s.points)
+    number = len(best.elapsed_s.points) - sum(cell_id == best.cell_id for cell_id, _ in findings.left_out)
     runs = f"{number} run{'s' if number > 1 else ''}"
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
         time = "" if compared.of_raw_io(findings) else f"{_elapsed(best)}, or "
         lead = f"Nominally fastest is {name}: {time}{rate}, over {runs}."
-        return [lead, *_what_may_hide(findings)]
+        return [lead, *_what_taking_it_costs(findings), *_what_may_hide(findings)]
     return [f"{_sentence_start(best.levels)} {_did(findings)} {rate}, over {runs}."]
+
+
+def _what_taking_it_costs(findings: Findings) -> list[str]:
+    """How much better another layout may be than the one that looks best."""
+    most = findings.at_most_slower
+    if most is None:
+        return []
+    room = f"{change(most, per=compared.per(findings))} {'as' if most >= 2 else 'than'}"
+    return [f"It takes at most {room} the truly fastest {noun(findings.factors)}, whichever that is (95 %)."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
     """The largest difference that the runs can't exclude among the cells that are not told apart."""
-    tied = [comparison for comparison in findings.comparisons if not comparison.distinguishable]
+    tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
     highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
     if not highs:
         return []
@@ -316,7 +394,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
     return [
         f"{them} equal: these runs leave room for {room} with "
         f"{_cell_name(findings, comparison.cell_id)} than with {_cell_name(findings, comparison.best_cell_id)} "
-        "(upper end of the 95 % CI); more repetitions narrow it."
+        "(upper end of the joint 95 % CI); more repetitions narrow it."
     ]
 
 
@@ -341,7 +419,7 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 def _on_effects(findings: Findings) -> list[str]:
     """One sentence per factor; those of a single factor would be the comparisons again, unless it is a load."""
-    if (len(findings.factors) < 2 and not findings.loads) or findings.verdict == "too-few-runs":
+    if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
     lines = []
     for factor in findings.factors:
@@ -395,9 +473,10 @@ def _effect_change(findings: Findings, effect: Effect) -> str:
 
 
 def _untested(findings: Findings, ratio: Estimate) -> str:
-    """A change between blocks."""
+    """A change between blocks, or between stretches of time."""
     per = compared.per(findings)
-    return f"{change(ratio.value, per=per)} (not tested: in another block)"
+    where = "run at another time" if findings.order == "cell-by-cell" else "in another block"
+    return f"{change(ratio.value, per=per)} (not tested: {where})"
 
 
 def _on_provenance(findings: Findings) -> list[str]:
@@ -425,20 +504,35 @@ def comparison_text(findings: Findings, cell_id: str) -> str:
         return f"the only layout under its {load_noun(findings)}"
     if cell_id in judged.best[:1]:
         return f"fastest{under}" if judged.verdict == "winner" else f"nominally fastest{under}"
+    if judged.verdict == "untested" and cell_id == judged.fastest:
+        return "shortest mean time; not judged"
     found = _comparison(findings, cell_id)
-    if found is None:
-        return "no verdict: too few runs" if findings.cell(cell_id).elapsed_s is not None else "no time measured"
+    if findings.cell(cell_id).elapsed_s is None:
+        return "no time measured"
+    if found is None or (found.p_value is None and not found.across_blocks):
+        return f"not judged: {_common_runs(findings, cell_id)}"
     best, difference = _cell_name(findings, found.best_cell_id), _change(findings, found.ratio)
     if found.across_blocks:
-        return f"fastest of its block; {_untested(findings, found.ratio)} than {best}"
+        first = "" if judged.verdict == "untested" else "fastest of its block; "
+        return f"{first}{_untested(findings, found.ratio)} than {best}"
     return f"{difference} than {best}" if found.distinguishable else f"can't be told apart from {best}: {difference}"
 
 
+def _common_runs(findings: Findings, cell_id: str) -> str:
+    cell = findings.cell(cell_id)
+    runs = cell.runs_ok + cell.runs_unverified
+    return (
+        f"{runs} run{'' if runs == 1 else 's'}{'' if runs == 1 else ', too few of them in the rounds of the fastest'}"
+    )
+
+
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "" where there is no verdict."""
+    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" of a single cell."""
     judged = findings.load_of(cell_id) or findings
-    if judged.verdict in ("too-few-runs", "single-cell"):
+    if judged.verdict == "single-cell":
         return ""
+    if judged.verdict in ("too-few-runs", "untested") or cell_id in judged.not_compared:
+        return "not judged" if findings.cell(cell_id).elapsed_s is not None else ""
     found = _comparison(findings, cell_id)
     if _in_blocks(findings) and (cell_id in judged.best[:1] or (found is not None and found.across_blocks)):
         return "best of block"
@@ -454,7 +548,7 @@ def difference_text(findings: Findings, cell_id: str) -> str:
     found = _comparison(findings, cell_id)
     if found is None:
         return ""
-    return signed_estimate(found.ratio) + (" (not tested)" if found.across_blocks else "")
+    return signed_estimate(found.ratio) + ("" if found.p_value is not None else " (not tested)")
 
 
 def _comparison(findings: Findings, cell_id: str) -> Comparison | None:

@@ -1,0 +1,77 @@
+"""Odd runs, drifts and jumps: found where they are, and hardly anywhere else."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from storagelab import irregular
+
+NOISE = 0.03
+
+
+def drawn_noise(cells, repetitions, rng):
+    return rng.normal(0, NOISE, (cells, repetitions))
+
+
+def noise_and_luck(cells, repetitions, rng):
+    return drawn_noise(cells, repetitions, rng) + rng.normal(0, 0.2, repetitions)
+
+
+def at_most(experiments, rate):
+    """As many as a true rate of `rate` exceeds once in a thousand."""
+    return int(scipy_stats.binom.ppf(0.999, experiments, rate))
+
+
+def test_clean_experiments_have_hardly_an_outlier():
+    rng = np.random.default_rng(40)
+    accused = sum(bool(irregular.outliers(drawn_noise(8, 5, rng) * 3)) for _ in range(400))
+    assert accused <= at_most(400, 0.05)
+
+
+def test_a_run_that_took_half_as_long_again_is_found_and_no_other():
+    rng = np.random.default_rng(41)
+    log_s = noise_and_luck(6, 5, rng)
+    log_s[4, 3] += math.log(1.5)
+    (outlier,) = irregular.outliers(log_s)
+    assert (outlier.cell, outlier.round) == (4, 3)
+    assert outlier.ratio == pytest.approx(1.5, rel=0.1)
+    assert outlier.deviation > irregular.OUTLIER_DEVIATION
+
+
+def test_outliers_are_not_looked_for_in_too_few_runs():
+    log_s = np.zeros((4, 3))
+    log_s[0, 0] = 5
+    assert irregular.outliers(log_s) == []
+
+
+def test_a_missing_run_is_no_outlier():
+    rng = np.random.default_rng(42)
+    log_s = drawn_noise(5, 6, rng)
+    log_s[2, 2], log_s[1, 4] = np.nan, log_s[1, 4] + 1
+    assert [(outlier.cell, outlier.round) for outlier in irregular.outliers(log_s)] == [(1, 4)]
+
+
+def test_a_drift_is_that_from_the_first_run_of_all_to_the_last():
+    rng = np.random.default_rng(43)
+    cells = [cell for _ in range(6) for cell in range(5)]
+    sequence = list(range(30))
+    level = [1.0, 4.0, 2.0, 3.0, 5.0]
+    log_s = [level[cell] + 0.10 * at / 29 + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)]
+    found = irregular.drift(log_s, cells, sequence)
+    assert found.change == pytest.approx(math.expm1(0.10), abs=0.02)
+    assert found.p_value < 0.001
+
+
+def test_without_drift_hardly_one_is_found():
+    rng = np.random.default_rng(44)
+    cells, sequence = [cell for _ in range(5) for cell in range(6)], list(range(30))
+    found = [irregular.drift(list(rng.normal(0, NOISE, 30)), cells, sequence).p_value < 0.01 for _ in range(300)]
+    assert sum(found) <= at_most(300, 0.01)
+
+
+def test_no_drift_can_be_told_from_one_round():
+    assert irregular.drift([1.0, 2.0, 3.0], [0, 1, 2], [0, 1, 2]) is None
