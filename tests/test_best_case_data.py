@@ -38,7 +38,7 @@ def test_each_level_of_the_axis_has_the_first_configuration_and_the_fastest_with
         there = [one for one in findings.cells if one.levels[FILES] == cell.levels[FILES]]
         assert row["mean_s"] == min(one.elapsed_s.mean.value for one in there if one.elapsed_s is not None)
         assert str(row["against"]).startswith(("4.9", "5.0"))
-        assert "times as fast (95 % CI" in str(row["against"])
+        assert "times as fast (joint 95 % CI" in str(row["against"])
     assert {row["name"] for row in data.rows if row["line"] == data.lines[0]} == {"disks"}
 
 

@@ -31,7 +31,7 @@ def test_a_level_twice_as_fast_has_a_speed_up_of_two_with_its_interval_at_each_l
         assert float(row["low"] or 0) < 2.0 < float(row["high"] or 0)
         assert row["judged"] == "faster"
         assert "b against a with" in str(row["tip"])
-        assert "times as fast (95 % CI" in str(row["tip"])
+        assert "times as fast (joint 95 % CI" in str(row["tip"])
 
 
 def test_speed_ups_between_blocks_have_no_interval_and_say_that_they_are_not_tested():

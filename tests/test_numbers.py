@@ -128,10 +128,10 @@ def test_a_ratio_of_times_reads_as_a_change(ratio, words, signed):
 
 
 def test_a_change_carries_its_interval():
-    assert n.change_estimate(estimate(1.17, 1.22, 1.27)) == "22 % more time (95 % CI 17 to 27 %)"
-    assert n.change_estimate(estimate(0.77, 0.82, 0.87)) == "18 % less time (95 % CI 13 to 23 %)"
-    assert n.change_estimate(estimate(0.98, 1.03, 1.08)) == "3 % more time (95 % CI 2 % less to 8 % more)"
-    assert n.change_estimate(estimate(2.1, 2.4, 2.7)) == "2.4 times as long (95 % CI 2.1 to 2.7)"
+    assert n.change_estimate(estimate(1.17, 1.22, 1.27)) == "22 % more time (joint 95 % CI 17 to 27 %)"
+    assert n.change_estimate(estimate(0.77, 0.82, 0.87)) == "18 % less time (joint 95 % CI 13 to 23 %)"
+    assert n.change_estimate(estimate(0.98, 1.03, 1.08)) == "3 % more time (joint 95 % CI 2 % less to 8 % more)"
+    assert n.change_estimate(estimate(2.1, 2.4, 2.7)) == "2.4 times as long (joint 95 % CI 2.1 to 2.7)"
     assert n.signed_estimate(estimate(1.17, 1.22, 1.27)) == "+22 % (17 to 27 %)"
     assert n.signed_estimate(estimate(2.1, 2.4, 2.7)) == "x 2.4 (2.1 to 2.7)"
 
@@ -139,12 +139,12 @@ def test_a_change_carries_its_interval():
 @pytest.mark.parametrize(
     ("ends", "text"),
     [
-        ((0.0032, 24.0, 180_000), "95 % CI too wide to say"),
-        ((0.5, 1.2, 2.9), "95 % CI 50 % less to 2.9 times"),
-        ((0.5, 1.9, 30), "95 % CI 50 % less to more than 10 times"),
-        ((1.3, 20, 400), "95 % CI at least 30 % more"),
-        ((4.0, 40, 900), "95 % CI at least 4.0 times"),
-        ((0.001, 0.02, 0.4), "95 % CI at least 60 % less"),
+        ((0.0032, 24.0, 180_000), "joint 95 % CI too wide to say"),
+        ((0.5, 1.2, 2.9), "joint 95 % CI 50 % less to 2.9 times"),
+        ((0.5, 1.9, 30), "joint 95 % CI 50 % less to more than 10 times"),
+        ((1.3, 20, 400), "joint 95 % CI at least 30 % more"),
+        ((4.0, 40, 900), "joint 95 % CI at least 4.0 times"),
+        ((0.001, 0.02, 0.4), "joint 95 % CI at least 60 % less"),
     ],
 )
 def test_a_wide_interval_of_a_ratio_shows_no_absurd_figure(ends, text):
@@ -152,16 +152,16 @@ def test_a_wide_interval_of_a_ratio_shows_no_absurd_figure(ends, text):
 
 
 def test_a_change_of_time_per_row_says_so():
-    assert n.change_estimate(estimate(1.17, 1.22, 1.27), " per row") == "22 % more time per row (95 % CI 17 to 27 %)"
+    assert n.change_estimate(estimate(1.17, 1.22, 1.27), " per row") == "22 % more time per row (joint 95 % CI 17 to 27 %)"
     assert n.change(2.4, per=" per row") == "2.4 times as long per row"
 
 
 def test_a_narrow_interval_earns_a_change_one_more_digit():
-    assert n.change_estimate(estimate(1.018, 1.021, 1.024)) == "2.1 % more time (95 % CI 1.8 to 2.4 %)"
+    assert n.change_estimate(estimate(1.018, 1.021, 1.024)) == "2.1 % more time (joint 95 % CI 1.8 to 2.4 %)"
 
 
 def test_a_comparison_turned_round_keeps_its_meaning():
-    assert n.change_estimate(n.inverse(estimate(1.25, 2.0, 4.0))) == "50 % less time (95 % CI 20 to 75 %)"
+    assert n.change_estimate(n.inverse(estimate(1.25, 2.0, 4.0))) == "50 % less time (joint 95 % CI 20 to 75 %)"
 
 
 @pytest.mark.parametrize(

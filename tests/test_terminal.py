@@ -50,12 +50,12 @@ average (95 % CIs within 2.36 to 2.55 s).
 - Nominally fastest is 4 data files: 2.41 s (95 % CI 2.36 to 2.46 s), or
   133,000 rows/s (95 % CI 130,000 to 135,000), over 5 runs.
 - That does not make them equal: these runs leave room for up to 10 % more time
-  with 1 data file than with 4 data files (upper end of the 95 % CI); more
+  with 1 data file than with 4 data files (upper end of the joint 95 % CI); more
   repetitions narrow it.
 - Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from
   25 % of connection time at 1 data file to 2 % at 16, while the completion time
-  can't be told apart (95 % CI 4 % less to 2 % more): the wait moved, it did not
-  cost time that shows.
+  can't be told apart (joint 95 % CI 4 % less to 2 % more): the wait moved, it
+  did not cost time that shows.
 
   data files  median s     mean s (95 % CI)   rows/s   sd  runs  verdict
            1      2.50  2.50 (2.45 to 2.55)  128,000  1 %     5  tied
@@ -104,7 +104,7 @@ def test_at_140_columns_all_nine_columns_and_the_sql_server_names_are_there():
     assert [tuple(head.split()[:9]) for head in heads] == [NINE_COLUMNS, NINE_COLUMNS]
     row = next(line for line in text.splitlines() if line.lstrip().startswith("Lock:extend "))
     assert row.endswith("PAGELATCH_* on PFS/GAM/SGAM")
-    assert "against the best (95 % CI)" in text
+    assert "against the best (joint 95 % CI)" in text
     assert "In SQL Server's words:" not in text.split("Waits of")[-1]
 
 

@@ -56,7 +56,7 @@ def test_a_best_number_that_follows_another_is_told_level_by_level_with_the_cost
     assert w.what_if_sentences(findings_with(FOLLOWS)) == [
         "With 4 cores 4 data files are fastest and with 16 cores 16 data files are fastest (or 8, not told apart): the best "
         "number of data files follows the number of cores, log volume averaged. With 16 cores, 4 data files, the fastest "
-        "with 4 cores, take 25 % more time (95 % CI 20 to 30 %) than 16 data files."
+        "with 4 cores, take 25 % more time (joint 95 % CI 20 to 30 %) than 16 data files."
     ]
 
 
@@ -83,8 +83,8 @@ def test_levels_none_of_which_is_told_apart_are_no_news():
 def test_an_effect_that_changes_is_told_at_both_levels_with_intervals():
     same = Dependence(factor=FILES, within=LOG, best=best(("a", (4, 8, 16)), ("b", (4, 8, 16))), change=TURNS)
     assert w.what_if_sentences(findings_with(same)) == [
-        "From 4 to 16 data files a run takes 20 % more time (95 % CI 17 to 23 %) with log on a, and 2 % more time (95 % CI "
-        "2 % less to 6 % more) with log on b: the effect depends on the log volume, by 18 % (95 % CI 12 to 23 %)."
+        "From 4 to 16 data files a run takes 20 % more time (joint 95 % CI 17 to 23 %) with log on a, and 2 % more time (joint 95 % CI "
+        "2 % less to 6 % more) with log on b: the effect depends on the log volume, by 18 % (joint 95 % CI 12 to 23 %)."
     ]
 
 
@@ -100,9 +100,9 @@ def test_the_drives_past_is_told_with_a_way_to_tell_it_apart_unless_it_is_varied
     assert FORMAT_DRIVES not in said
 
 
-def test_a_random_order_is_said_to_hit_all_alike():
+def test_a_random_order_is_said_to_hit_all_alike_on_average():
     (said,) = w.what_if_sentences(findings_with(trends=(REMEMBERS.model_copy(update={"randomised": True}),)))
-    assert said.endswith("The order was random, so that it hits all alike.")
+    assert said.endswith("The order was random, so that on average it hits all alike.")
 
 
 def test_the_largest_come_first_and_three_are_enough():

@@ -25,7 +25,7 @@ SHARES = [0.25, 0.20, 0.12, 0.03, 0.02]
 def test_a_winner_is_named_with_its_time_and_its_lead_each_with_an_interval():
     findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
     assert w.headline(findings) == (
-        "4 data files were fastest: 2.41 s (95 % CI 2.36 to 2.46 s), 18 % less time (95 % CI 16 to 20 %) than 1 "
+        "4 data files were fastest: 2.41 s (95 % CI 2.36 to 2.46 s), 18 % less time (joint 95 % CI 16 to 20 %) than 1 "
         "data file."
     )
 
@@ -34,7 +34,7 @@ def test_a_winner_among_many_is_compared_with_the_slowest():
     findings = make_findings(FIVE, {1: 2.94, 2: 2.8, 4: 2.41, 8: 2.6, 16: 2.7}, verdict="winner")
     assert w.headline(findings).endswith("than the slowest, 1 data file.")
     (slower,) = [line for line in w.sentences(findings) if line.startswith("Slower than 4 data files")]
-    assert "8 data files by 8 % (95 % CI 5 to 11 %); 16 data files by" in slower
+    assert "8 data files by 8 % (joint 95 % CI 5 to 11 %); 16 data files by" in slower
 
 
 def test_a_single_data_file_was_fastest_and_four_were():
@@ -47,7 +47,7 @@ def test_cells_as_good_as_the_best_are_named_in_one_breath():
         {FILES: [1, 4, 8, 16]}, {1: 2.94, 4: 2.41, 8: 2.42, 16: 2.43}, verdict="best-set", tied=[8, 16]
     )
     assert w.headline(findings) == (
-        "4, 8 and 16 data files can't be told apart; 1 data file is slower, by 22 % (95 % CI 19 to 25 %)."
+        "4, 8 and 16 data files can't be told apart; 1 data file is slower, by 22 % (joint 95 % CI 19 to 25 %)."
     )
 
 
@@ -58,15 +58,15 @@ def test_when_nothing_stands_out_the_headline_says_so_without_calling_anything_e
         "2.36 to 2.55 s)."
     )
     room = next(line for line in w.sentences(findings) if line.startswith("That does not make them equal"))
-    assert "up to 10 % more time with 1 data file than with 4 data files (upper end of the 95 % CI)" in room
+    assert "up to 10 % more time with 1 data file than with 4 data files (upper end of the joint 95 % CI)" in room
 
 
 def test_a_best_set_that_is_a_cross_of_levels_names_each_factor_once():
     means = {(1, "a"): 3.0, (1, "b"): 2.9, (4, "a"): 2.8, (4, "b"): 2.01, (8, "a"): 2.7, (8, "b"): 2.0}
     findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(4, "b")])
     assert w.headline(findings) == (
-        "4 and 8 data files with log on b can't be told apart; the other 4 are slower, by 35 % (95 % CI 32 to 38 %) to "
-        "50 % (95 % CI 47 to 53 %)."
+        "4 and 8 data files with log on b can't be told apart; the other 4 are slower, by 35 % (joint 95 % CI 32 to 38 %) to "
+        "50 % (joint 95 % CI 47 to 53 %)."
     )
 
 
@@ -117,14 +117,14 @@ def test_settings_that_are_no_layout_are_called_combinations():
             {1: 2.9, 4: 2.41},
             "too-few-runs",
             1,
-            "No verdict: there are too few runs per cell to test anything; the shortest mean time so far "
-            "is 2.41 s, of 4 data files.",
+            "Not judged: 1 run each can't tell a difference from chance. The shortest mean time so far is 2.41 s, of "
+            "4 data files; the longest 2.90 s, of 1 data file.",
         ),
         (
             {1: 2.9, 4: None},
             "too-few-runs",
             1,
-            "No verdict yet: 1 of 2 runs are stored, too few to test; only 1 data file has a time, 2.90 s.",
+            "Not judged yet: 1 of 2 runs are stored, too few to test. Only 1 data file has a time, 2.90 s.",
         ),
     ],
 )
@@ -149,7 +149,8 @@ def test_a_wait_that_moved_without_costing_time_is_told_as_such():
     )
     assert w.sentences(findings)[-1] == (
         "Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from 25 % of connection time at "
-        "1 data file to 2 % at 16, while the completion time can't be told apart (95 % CI 4 % less to 2 % more): the "
+        "1 data file to 2 % at 16, while the completion time can't be told apart (joint 95 % CI 4 % less to 2 % "
+        "more): the "
         "wait moved, it did not cost time that shows."
     )
 
@@ -163,7 +164,7 @@ def test_with_wide_intervals_a_wait_is_not_said_to_cost_nothing():
         effects=[make_effect(FILES, 4, 1, (0.44, 0.79, 1.43))],
     )
     assert w.sentences(findings)[-1].endswith(
-        "can't be told apart (95 % CI 56 % less to 43 % more): whether it costs time takes more runs to say."
+        "can't be told apart (joint 95 % CI 56 % less to 43 % more): whether it costs time takes more runs to say."
     )
 
 
@@ -175,7 +176,7 @@ def test_a_wait_that_fell_together_with_the_time_is_told_with_both():
         trends=[extension_trend(FIVE[FILES], SHARES)],
         effects=[make_effect(FILES, 16, 1, (0.79, 0.82, 0.85))],
     )
-    assert w.sentences(findings)[-1].endswith("to 2 % at 16, and the run took 18 % less time (95 % CI 15 to 21 %).")
+    assert w.sentences(findings)[-1].endswith("to 2 % at 16, and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
 
 
 def test_a_trend_listed_from_the_top_is_compared_the_right_way_round():
@@ -186,7 +187,7 @@ def test_a_trend_listed_from_the_top_is_compared_the_right_way_round():
         trends=[extension_trend([1, 16], [0.25, 0.02])],
         effects=[make_effect(FILES, 1, 16, (1.18, 1.22, 1.27))],
     )
-    assert w.sentences(findings)[-1].endswith("and the run took 18 % less time (95 % CI 15 to 21 %).")
+    assert w.sentences(findings)[-1].endswith("and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
 
 
 def test_a_trend_with_a_peak_names_the_peak():
@@ -260,7 +261,7 @@ def test_each_factor_has_its_say_with_all_else_the_same():
     )
     lines = w.sentences(findings)
     assert (
-        "With all else the same, against 1 data file: 4 data files took 33 % less time (95 % CI 30 to 40 %)." in lines
+        "With all else the same, against 1 data file: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)." in lines
     )
     (log,) = [line for line in lines if "log on b can't be told apart" in line]
     assert "95 % CI 3 % less to 3 % more" in log
@@ -299,7 +300,7 @@ def test_no_sentence_ever_calls_two_layouts_equal():
 def test_every_cell_is_compared_with_the_best_in_words_and_in_a_mark():
     findings = make_findings({FILES: [1, 4, 8]}, {1: 2.94, 4: 2.41, 8: 2.42}, verdict="best-set", tied=[8])
     one, four, eight = (cell.cell_id for cell in findings.cells)
-    assert w.comparison_text(findings, one) == "22 % more time (95 % CI 19 to 25 %) than 4 data files"
+    assert w.comparison_text(findings, one) == "22 % more time (joint 95 % CI 19 to 25 %) than 4 data files"
     assert w.comparison_text(findings, four) == "nominally fastest"
     assert w.comparison_text(findings, eight).startswith("can't be told apart from 4 data files: ")
     assert [w.verdict_mark(findings, cell_id) for cell_id in (one, four, eight)] == ["slower +22 %", "tied", "tied"]
@@ -354,6 +355,8 @@ FIGURES: dict[str, dict[str, str | int | float]] = {
     "outlier": {"repetition": 3, "elapsed_s": 4.2, "expected_s": 2.4, "ratio": 1.75, "deviation_sd": 8.0, "runs": 2},
     "blocks": {"factors": "layout.data_files, layout.log", "blocks": 4},
     "drift": {"change": 0.08, "p_value": 0.001, "order": "randomised", "blocks": 1},
+    "step": {"change": -0.12, "p_value": 0.005, "run": 21, "runs": 40, "order": "randomised", "blocks": 1},
+    "order": {"order": "cell-by-cell", "provenance": "measured"},
     "observer-cost": {"core_share": 0.061, "sampler_core_share": 0.03, "limit": 0.04},
     "conservation": {"lowest": 0.62, "highest": 0.74, "limit_low": 0.8, "limit_high": 1.1},
     "no-split": {"runs": 20, "reason": "the server runs on another host"},
@@ -376,6 +379,8 @@ NAMED = {
     "outlier": ["epetition 3", "4.20 s", "2.40 s", "time series"],
     "blocks": ["Data files and ", "No verdict is given between blocks", "costly"],
     "drift": ["grew by 8 %", "between_runs.pause_s"],
+    "step": ["from run 21 of 40 on they are 12 % shorter", "between_runs.pause_s"],
+    "order": ['order = "cell-by-cell"', "nothing is tested", 'order = "randomised"'],
     "observer-cost": ["6.1 % of one core", "measure.sample_hz"],
     "conservation": ["62 % to 74 %", "went by unseen", "longer runs"],
     "no-split": ["20 runs", "another host", "empty, not zero"],
@@ -421,6 +426,8 @@ def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
         "shared-device",
         "busy-machine",
         "drift",
+        "step",
+        "order",
         "blocks",
         "allocation-latches",
         "different-loads",

@@ -45,7 +45,7 @@ def _layout(cell: CellSummary, load: LoadVerdict) -> dict[str, JsonValue]:
 
 def lower_first(text: str) -> str:
     """A sentence as it goes on after others: names of levels keep their capitals."""
-    known = ("No", "None", "Fastest", "The", "Nothing", "One", "With", "Whatever", "As", "Under")
+    known = ("No", "Not", "None", "Fastest", "The", "Nothing", "One", "With", "Whatever", "As", "Under")
     return text[0].lower() + text[1:] if text.split(" ")[0] in known else text
 
 

@@ -15,20 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 
-from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings
+from storagelab.findings import Comparison, Effect, Findings
 from storagelab.report import compared
 from storagelab.report.doubts import caution_sentence
-from storagelab.report.load_words import by_load, load_noun, load_sentences, lower_first, one_layout
+from storagelab.report.load_words import load_sentences
 from storagelab.report.names import (
-    DATA_FILES,
-    are_a_product,
     cell_text,
     factor_noun,
     factor_text,
     group_text,
-    is_plural,
     level_text,
     listed,
     noun,
@@ -42,7 +38,6 @@ from storagelab.report.numbers import (
     count,
     decimals_for,
     duration,
-    inverse,
     keep_together,
     percent,
     ratio_interval,
@@ -52,11 +47,26 @@ from storagelab.report.numbers import (
     seconds_estimate,
     seconds_interval,
     seconds_number,
-    seconds_range,
-    signed_estimate,
     signed_percent,
     significant,
     slower_by,
+)
+from storagelab.report.verdict_words import (
+    SLOWER_SHOWN,
+    cell_name,
+    change_text,
+    comparison_text,
+    did,
+    difference_text,
+    elapsed_text,
+    first_factor,
+    headline,
+    per_row,
+    sentence_start,
+    slower_cells,
+    untested_text,
+    verdict_mark,
+    verdict_sentence,
 )
 from storagelab.report.wait_words import (
     audit_sentences,
@@ -71,7 +81,6 @@ from storagelab.report.wait_words import (
     waits_title,
 )
 from storagelab.report.what_if_words import what_if_sentences
-from storagelab.values import JsonValue
 
 __all__ = [
     "audit_sentences", "bytes_", "caution_sentence", "cell_text", "change", "change_estimate", "comparison_text",
@@ -83,231 +92,7 @@ __all__ = [
     "waits_title", "what_if_sentences",
 ]  # fmt: skip
 
-_SLOWER_SHOWN = 3
 _EFFECTS_SHOWN = 8
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The verdict, in one sentence
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def headline(findings: Findings) -> str:
-    """The verdict as one sentence."""
-    text = _verdict(findings)
-    if findings.provenance == "simulated":
-        return f"In simulation, {lower_first(text)}"
-    return text
-
-
-def _verdict(findings: Findings) -> str:
-    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
-    if not measured:
-        return "No run has given a time yet, so nothing can be said."
-    if findings.verdict == "single-cell" or len(findings.cells) == 1:
-        return f"{_sentence_start(measured[0].levels)} took {_elapsed(measured[0])}; there is nothing to compare with."
-    if findings.verdict == "one-layout":
-        return one_layout(findings)
-    if findings.verdict == "by-load":
-        return by_load(findings, _verdict)
-    if findings.verdict == "untested":
-        return _untested_verdict(findings, measured)
-    if findings.verdict == "too-few-runs" or not findings.best:
-        return _no_verdict_yet(findings, measured)
-    if findings.verdict == "indistinguishable":
-        return _nothing_told_apart(findings, measured) + _while_open(findings)
-    if findings.verdict == "winner":
-        return _winner(findings)
-    return _best_set(findings) + _while_open(findings)
-
-
-def _sentence_start(levels: dict[str, JsonValue]) -> str:
-    text = cell_text(levels)
-    return "The only layout" if text == "the only layout" else text
-
-
-def _elapsed(cell: CellSummary) -> str:
-    return seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s is not None else ""
-
-
-def _per_row(findings: Findings) -> bool:
-    return compared.by_rate(findings)
-
-
-def _figure(findings: Findings, cell: CellSummary) -> str:
-    """What a cell is judged by: its time, or its rows/s where cells insert different numbers of rows."""
-    if _per_row(findings):
-        return (
-            rows_per_s_estimate(cell.rows_per_s.mean, compared.rate_unit(findings))
-            if cell.rows_per_s is not None
-            else ""
-        )
-    return _elapsed(cell)
-
-
-def _change(findings: Findings, ratio: Estimate) -> str:
-    return change_estimate(ratio, compared.per(findings))
-
-
-def _in_blocks(findings: Findings) -> bool:
-    return any(comparison.across_blocks for comparison in findings.comparisons)
-
-
-def _untested_verdict(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    """Runs enough, but those of each cell in a stretch of time of its own."""
-    layouts = noun(findings.factors)
-    where = 'one after the other (order = "cell-by-cell")' if findings.order == "cell-by-cell" else "in one block"
-    return (
-        f"Not judged: all runs of each {layouts} were made {where}, so a drift of the machine would look like a difference. "
-        f'{_shortest(findings, measured)} Set order = "randomised"'
-        f"{'' if findings.order == 'cell-by-cell' else ', take factors out of costly'} and run it under a new name."
-    )
-
-
-def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    most = max(cell.runs_ok + cell.runs_unverified for cell in measured)
-    if findings.runs_stored < findings.runs_planned:
-        why = f"Not judged yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
-    elif most == 1:
-        why = "Not judged: 1 run each can't tell a difference from chance"
-    else:
-        why = f"Not judged: {most} runs each are too few, or too few of them in the same rounds, to test anything"
-    if findings.loads:
-        return f"{why}."
-    return f"{why}. {_shortest(findings, measured)}"
-
-
-def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    """What was seen, where nothing is judged."""
-    ends = sorted(measured, key=lambda cell: _slowness(findings, cell))
-    first, last = ends[0], ends[-1]
-    if len(ends) == 1:
-        return f"Only {cell_text(first.levels)} has a time, {_bare_figure(findings, first)}."
-    what = "highest mean rate" if _per_row(findings) else "shortest mean time"
-    other = "lowest" if _per_row(findings) else "longest"
-    return (
-        f"The {what} so far is {_bare_figure(findings, first)}, of {cell_text(first.levels)}; the {other} "
-        f"{_bare_figure(findings, last)}, of {cell_text(last.levels)}."
-    )
-
-
-def _slowness(findings: Findings, cell: CellSummary) -> float:
-    if _per_row(findings):
-        return -cell.rows_per_s.mean.value if cell.rows_per_s else 0.0
-    return cell.elapsed_s.mean.value if cell.elapsed_s else 0.0
-
-
-def _bare_figure(findings: Findings, cell: CellSummary) -> str:
-    return _figure(findings, cell).replace(" (no interval: too few runs)", "")
-
-
-def _while_open(findings: Findings) -> str:
-    """Which cells can't be compared with the fastest, and why; "" if all can."""
-    if not findings.not_compared:
-        return ""
-    absent = [
-        cell.cell_id for cell in findings.cells if cell.cell_id in findings.not_compared and cell.elapsed_s is None
-    ]
-    few = [cell_id for cell_id in findings.not_compared if cell_id not in absent]
-    parts = []
-    if absent:
-        parts.append(f"{_group_name(findings, absent)} {'has' if len(absent) == 1 else 'have'} no run with a time")
-    if few:
-        verb = "shares" if len(few) == 1 else "share"
-        parts.append(f"{_group_name(findings, few)} {verb} fewer than two rounds with the fastest of these")
-    return f" Not compared: {'; '.join(parts)}. While that is so, nothing is the fastest of all."
-
-
-def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    measured = [cell for cell in measured if cell.cell_id not in findings.not_compared]
-    samples = [cell.rows_per_s if _per_row(findings) else cell.elapsed_s for cell in measured]
-    means = [sample.mean for sample in samples if sample is not None]
-    span, verb = (partial(_rates_range, findings), _did(findings)) if _per_row(findings) else (seconds_range, "took")
-    lows = [mean.low for mean in means if mean.low is not None]
-    highs = [mean.high for mean in means if mean.high is not None]
-    within = f" (95 % CIs within {span(min(lows), max(highs))})" if len(lows) == len(means) else ""
-    all_of = "both" if len(measured) == 2 else f"all {len(measured)}"
-    said = span(min(mean.value for mean in means), max(mean.value for mean in means))
-    where = (
-        "the fastest of its block, and between blocks no verdict is given" if _in_blocks(findings) else "the fastest"
-    )
-    return f"No {noun(findings.factors)} can be told apart from {where}: {all_of} {verb} {said} on average{within}."
-
-
-def _rates_range(findings: Findings, low: float, high: float) -> str:
-    return f"{significant(low)} to {rows_per_s(high, compared.rate_unit(findings))}"
-
-
-def _did(findings: Findings) -> str:
-    return "did" if compared.of_raw_io(findings) else "inserted"
-
-
-def _winner(findings: Findings) -> str:
-    best = findings.cell(findings.best[0])
-    name = cell_text(best.levels)
-    text = f"{name} {_was(name)} fastest: {_figure(findings, best)}"
-    slower = _slower(findings)
-    if not slower:
-        return f"{text}."
-    last = slower[-1]
-    which = "" if len(slower) == 1 else "the slowest, "
-    return f"{text}, {_change(findings, inverse(last.ratio))} than {which}{_cell_name(findings, last.cell_id)}."
-
-
-def _best_set(findings: Findings) -> str:
-    ids = _best_ids(findings)
-    slower = _slower(findings)
-    name = _group_name(findings, ids)
-    measured = [
-        cell for cell in findings.cells if cell.elapsed_s is not None and cell.cell_id not in findings.not_compared
-    ]
-    unclear = [cell for cell in measured if cell.cell_id not in ids]
-    text = f"{name} can't be told apart" if len(ids) > 1 else f"{name} {_was(name)} fastest of those compared"
-    counted = len(ids) > _SLOWER_SHOWN and not are_a_product([findings.cell(cell_id).levels for cell_id in ids])
-    if counted:
-        fastest = _cell_name(findings, findings.best[0])
-        of_all = f"of {len(measured)} {noun(findings.factors, 2)}"
-        name, text = f"{len(ids)} {of_all}", f"{len(ids) - 1} {of_all} can't be told apart from the fastest, {fastest}"
-    if not slower:
-        return f"{text}."
-    names = _group_name(findings, [comparison.cell_id for comparison in slower])
-    if _in_blocks(findings):
-        amount = " to ".join(dict.fromkeys(slower_by(item.ratio) for item in (slower[0], slower[-1])))
-        return (
-            f"{name} are the fastest of their blocks, or can't be told apart from them; {names} "
-            f"{'are' if is_plural(names) or len(slower) > 1 else 'is'} slower, by {amount}, and between blocks no verdict "
-            "is given."
-        )
-    if len(slower) == 1:
-        verb = "are" if is_plural(names) else "is"
-        return f"{text}; {names} {verb} slower, by {slower_by(slower[0].ratio)}."
-    many = counted or len(slower) > _SLOWER_SHOWN
-    rest = f"the other {len(slower)}" if len(slower) == len(unclear) and many else names
-    return f"{text}; {rest} are slower, by {slower_by(slower[0].ratio)} to {slower_by(slower[-1].ratio)}."
-
-
-def _was(name: str) -> str:
-    return "were" if is_plural(name) else "was"
-
-
-def _slower(findings: Findings) -> list[Comparison]:
-    """Cells that are told apart from the best, nearest first."""
-    told = [comparison for comparison in findings.comparisons if comparison.distinguishable]
-    return sorted(told, key=lambda comparison: comparison.ratio.value)
-
-
-def _best_ids(findings: Findings) -> list[str]:
-    """Ids of the best set in the order the cells are listed."""
-    ids = {*findings.best, *findings.tied}
-    return [cell.cell_id for cell in findings.cells if cell.cell_id in ids]
-
-
-def _cell_name(findings: Findings, cell_id: str) -> str:
-    return cell_text(findings.cell(cell_id).levels)
-
-
-def _group_name(findings: Findings, ids: Sequence[str]) -> str:
-    return group_text([findings.cell(cell_id).levels for cell_id in ids], findings.factors)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -345,7 +130,7 @@ def _on_the_order(findings: Findings) -> list[str]:
 
 
 def _on_what_is_compared(findings: Findings) -> list[str]:
-    if not _per_row(findings) or len(findings.cells) < 2:
+    if not per_row(findings) or len(findings.cells) < 2:
         return []
     if compared.of_raw_io(findings):
         return ["All runs last as long as they were told to, so what is compared is their time per request."]
@@ -355,7 +140,7 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
 
 def _on_loads(findings: Findings) -> list[str]:
     ties = _what_may_hide(findings) if findings.verdict == "by-load" else []
-    return [*load_sentences(findings, _verdict), *ties]
+    return [*load_sentences(findings, verdict_sentence), *ties]
 
 
 def _on_the_best(findings: Findings) -> list[str]:
@@ -366,10 +151,10 @@ def _on_the_best(findings: Findings) -> list[str]:
     runs = f"{number} run{'s' if number > 1 else ''}"
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
-        time = "" if compared.of_raw_io(findings) else f"{_elapsed(best)}, or "
+        time = "" if compared.of_raw_io(findings) else f"{elapsed_text(best)}, or "
         lead = f"Nominally fastest is {name}: {time}{rate}, over {runs}."
         return [lead, *_what_taking_it_costs(findings), *_what_may_hide(findings)]
-    return [f"{_sentence_start(best.levels)} {_did(findings)} {rate}, over {runs}."]
+    return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]
 
 
 def _what_taking_it_costs(findings: Findings) -> list[str]:
@@ -393,13 +178,13 @@ def _what_may_hide(findings: Findings) -> list[str]:
     them = "That does not make them" if not findings.loads else "What is not told apart is not therefore"
     return [
         f"{them} equal: these runs leave room for {room} with "
-        f"{_cell_name(findings, comparison.cell_id)} than with {_cell_name(findings, comparison.best_cell_id)} "
+        f"{cell_name(findings, comparison.cell_id)} than with {cell_name(findings, comparison.best_cell_id)} "
         "(upper end of the joint 95 % CI); more repetitions narrow it."
     ]
 
 
 def _on_the_slower(findings: Findings) -> list[str]:
-    slower = _slower(findings)
+    slower = slower_cells(findings)
     already_said = 1 if findings.verdict in ("winner", "best-set") else 0
     if len(slower) <= already_said:
         return []
@@ -410,11 +195,11 @@ def _on_the_slower(findings: Findings) -> list[str]:
 
 
 def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) -> str:
-    shown = slower if len(slower) <= _SLOWER_SHOWN + 1 else [*slower[:_SLOWER_SHOWN], slower[-1]]
-    parts = [f"{_cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
+    shown = slower if len(slower) <= SLOWER_SHOWN + 1 else [*slower[:SLOWER_SHOWN], slower[-1]]
+    parts = [f"{cell_name(findings, item.cell_id)} by {slower_by(item.ratio)}" for item in shown]
     if hidden := len(slower) - len(shown):
         parts.insert(-1, "1 other in between" if hidden == 1 else f"{hidden} others in between")
-    return f"Slower than {_cell_name(findings, best)}: {'; '.join(parts)}."
+    return f"Slower than {cell_name(findings, best)}: {'; '.join(parts)}."
 
 
 def _on_effects(findings: Findings) -> list[str]:
@@ -433,12 +218,14 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
     baseline = phrase(name, [effects[0].baseline])
     told = [effect for effect in effects if effect.distinguishable]
     untold = [effect for effect in effects if not effect.distinguishable and not effect.across_blocks]
-    parts = [f"{phrase(name, [effect.level])} took {_change(findings, effect.ratio)}" for effect in told]
+    parts = [f"{phrase(name, [effect.level])} took {change_text(findings, effect.ratio)}" for effect in told]
     if untold:
         verb = "can't be told apart from it"
-        parts.extend(f"{phrase(name, [effect.level])} {verb}, {_change(findings, effect.ratio)}" for effect in untold)
+        parts.extend(
+            f"{phrase(name, [effect.level])} {verb}, {change_text(findings, effect.ratio)}" for effect in untold
+        )
     parts.extend(
-        f"{phrase(name, [effect.level])} took {_untested(findings, effect.ratio)}"
+        f"{phrase(name, [effect.level])} took {untested_text(findings, effect.ratio)}"
         for effect in effects
         if effect.across_blocks
     )
@@ -469,87 +256,10 @@ def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> I
 
 
 def _effect_change(findings: Findings, effect: Effect) -> str:
-    return _untested(findings, effect.ratio) if effect.across_blocks else _change(findings, effect.ratio)
-
-
-def _untested(findings: Findings, ratio: Estimate) -> str:
-    """A change between blocks, or between stretches of time."""
-    per = compared.per(findings)
-    where = "run at another time" if findings.order == "cell-by-cell" else "in another block"
-    return f"{change(ratio.value, per=per)} (not tested: {where})"
+    return untested_text(findings, effect.ratio) if effect.across_blocks else change_text(findings, effect.ratio)
 
 
 def _on_provenance(findings: Findings) -> list[str]:
     if findings.provenance == "simulated":
         return ["Every figure here comes from the simulator; none was measured on a drive."]
     return []
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# For tables and legends
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def first_factor(findings: Findings) -> str | None:
-    """The factor that tables and charts go by: data files if they vary, else the first listed; None without any."""
-    names = [factor.name for factor in findings.factors]
-    return DATA_FILES if DATA_FILES in names else names[0] if names else None
-
-
-def comparison_text(findings: Findings, cell_id: str) -> str:
-    """One cell against the best, with its interval: "22 % more time (...) than 4 data files"."""
-    load = findings.load_of(cell_id)
-    judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
-    if load is not None and load.verdict == "single-cell":
-        return f"the only layout under its {load_noun(findings)}"
-    if cell_id in judged.best[:1]:
-        return f"fastest{under}" if judged.verdict == "winner" else f"nominally fastest{under}"
-    if judged.verdict == "untested" and cell_id == judged.fastest:
-        return "shortest mean time; not judged"
-    found = _comparison(findings, cell_id)
-    if findings.cell(cell_id).elapsed_s is None:
-        return "no time measured"
-    if found is None or (found.p_value is None and not found.across_blocks):
-        return f"not judged: {_common_runs(findings, cell_id)}"
-    best, difference = _cell_name(findings, found.best_cell_id), _change(findings, found.ratio)
-    if found.across_blocks:
-        first = "" if judged.verdict == "untested" else "fastest of its block; "
-        return f"{first}{_untested(findings, found.ratio)} than {best}"
-    return f"{difference} than {best}" if found.distinguishable else f"can't be told apart from {best}: {difference}"
-
-
-def _common_runs(findings: Findings, cell_id: str) -> str:
-    cell = findings.cell(cell_id)
-    runs = cell.runs_ok + cell.runs_unverified
-    return (
-        f"{runs} run{'' if runs == 1 else 's'}{'' if runs == 1 else ', too few of them in the rounds of the fastest'}"
-    )
-
-
-def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" of a single cell."""
-    judged = findings.load_of(cell_id) or findings
-    if judged.verdict == "single-cell":
-        return ""
-    if judged.verdict in ("too-few-runs", "untested") or cell_id in judged.not_compared:
-        return "not judged" if findings.cell(cell_id).elapsed_s is not None else ""
-    found = _comparison(findings, cell_id)
-    if _in_blocks(findings) and (cell_id in judged.best[:1] or (found is not None and found.across_blocks)):
-        return "best of block"
-    if cell_id in judged.best[:1]:
-        return "best" if judged.verdict == "winner" else "tied"
-    if found is None:
-        return ""
-    return f"slower {signed_estimate(found.ratio).split(' (')[0]}" if found.distinguishable else "tied"
-
-
-def difference_text(findings: Findings, cell_id: str) -> str:
-    """Its ratio to the best and interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
-    found = _comparison(findings, cell_id)
-    if found is None:
-        return ""
-    return signed_estimate(found.ratio) + ("" if found.p_value is not None else " (not tested)")
-
-
-def _comparison(findings: Findings, cell_id: str) -> Comparison | None:
-    return next((item for item in findings.comparisons if item.cell_id == cell_id), None)
