@@ -14,17 +14,17 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import loads, many_runs, mariadb_load, simulator
+from bench import loads, many_runs, mariadb_load, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model import Measurement
 
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "simulator")
+PARTS = ("servers", "mariadb", "simulator", "statistics")
 
 
-def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> Iterator[Figure]:
+def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collection[str]) -> Iterator[Figure]:
     """Every figure, one by one as it is measured."""
     if "servers" in parts:
         yield from _servers(folder, pairs, quick)
@@ -32,6 +32,8 @@ def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> It
         yield from _mariadb(folder, pairs)
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
+    if "statistics" in parts:
+        yield from statistics.figures(quick, write)
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
@@ -154,7 +156,8 @@ def _demo(folder: Path) -> Figure:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
-    parser.add_argument("--quick", action="store_true", help="leave the demo out")
+    parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
+    parser.add_argument("--write", action="store_true", help="put the tables of --only statistics into docs/a-a.md")
     parser.add_argument("--only", choices=PARTS, help="this part alone")
     options = parser.parse_args()
     cores = os.cpu_count()
@@ -163,7 +166,9 @@ def main() -> int:
     )
     missed = 0
     with tempfile.TemporaryDirectory(prefix="storagelab-bench-", dir=ROOT) as name:
-        for figure in figures(Path(name), options.pairs, options.quick, [options.only] if options.only else PARTS):
+        for figure in figures(
+            Path(name), options.pairs, options.quick, options.write, [options.only] if options.only else PARTS
+        ):
             print(show(figure), flush=True)
             missed += figure.met is False
     print(f"{missed} goals missed" if missed else "all goals met")

@@ -24,7 +24,7 @@ import storagelab
 from storagelab import doctor, host, matrix, pool, profiles, report, runner, spec
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
-from storagelab.findings import Findings
+from storagelab.findings import Findings, FitKind
 from storagelab.model import Experiment, Plan, Run
 from storagelab.progress import LOG_FILE, RunProgress
 from storagelab.report import terminal
@@ -51,6 +51,13 @@ ResultsOption = Annotated[
     Path, typer.Option("--results", envvar="STORAGELAB_RESULTS", help="Folder that holds results, one subfolder each.")
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file (charts: folder).")]
+FitOption = Annotated[
+    FitKind,
+    typer.Option(
+        "--fit",
+        help="robust: odd runs of steady cells are left out of means and verdicts; least-squares: all runs count.",
+    ),
+]
 DEFAULT_RESULTS = Path("results")
 
 
@@ -116,12 +123,13 @@ def report_(
         Literal["html", "md", "csv", "json", "png", "svg"], typer.Option("--format", help="What to write.")
     ] = "html",
     output: OutputOption = None,
+    fit: FitOption = "robust",
 ) -> None:
     """Write the report again from what is stored.
 
     html is a file, md, csv and json go to stdout, png and svg are the charts, one file each.
     """
-    folder, experiment, expanded, runs, findings = _stored(name, results)
+    folder, experiment, expanded, runs, findings = _stored(name, results, fit)
     if format_ in ("png", "svg"):
         files = report.write_charts(output or folder / "charts", format_, findings, runs)
         for file in files:
@@ -154,9 +162,10 @@ def export(
     results: ResultsOption = DEFAULT_RESULTS,
     format_: Annotated[Literal["json", "csv", "waits-csv"], typer.Option("--format", help="What to write.")] = "json",
     output: OutputOption = None,
+    fit: FitOption = "robust",
 ) -> None:
     """Everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
-    _, experiment, expanded, runs, findings = _stored(name, results)
+    _, experiment, expanded, runs, findings = _stored(name, results, fit)
     _write(report.render(format_, experiment, expanded, runs, findings), output)
 
 
@@ -425,7 +434,9 @@ def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fol
     _say(f"report: {file}")
 
 
-def _stored(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
+def _stored(
+    name: str, results: Path, fit: FitKind = "robust"
+) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
     """What is stored of an experiment, named by its name or its spec file."""
     file = Path(name)
     if file.suffix == ".toml" and file.exists():
@@ -440,13 +451,13 @@ def _stored(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run
     with Store.reading(folder) as store:
         experiment, runs = store.experiment(), store.runs()
     expanded = matrix.expand(experiment)
-    return folder, experiment, expanded, runs, _judged(experiment, expanded, runs)
+    return folder, experiment, expanded, runs, _judged(experiment, expanded, runs, fit)
 
 
-def _judged(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...]) -> Findings:
+def _judged(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fit: FitKind = "robust") -> Findings:
     from storagelab import analysis
 
-    return analysis.analyse(experiment, expanded, runs)
+    return analysis.analyse(experiment, expanded, runs, fit)
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from storagelab.estimate import learned
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.report import wording
+from storagelab.report.names import repetition_text
 from storagelab.values import JsonValue
 
 LOG_FILE = "run.log"
@@ -138,7 +139,7 @@ class RunProgress:
 
 
 def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:
-    return f"{wording.level_text(levels) or cell_id}, repetition {repetition}"
+    return f"{wording.level_text(levels) or cell_id}, {repetition_text(repetition)}"
 
 
 def result_text(run: Run) -> str:

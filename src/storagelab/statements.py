@@ -7,18 +7,18 @@ for a whole report, not for each of its sentences. It is kept in two steps:
 2. If any holds, the experiment is not one without a difference. Then each kind of statement is made at 5 %.
 
 So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
-effects, the effects at each combination, the speed-ups, the dependences. What the two steps come to in drawn experiments:
-docs/a-a.md.
+effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
+nothing held in the first, they reach as far as no difference. What the two steps come to in drawn experiments: docs/a-a.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storagelab import interactions, stats, verdicts
 from storagelab.effects import effects_at, main_effects
-from storagelab.findings import Dependence, Effect
+from storagelab.findings import Dependence, Effect, Estimate
 from storagelab.model import Factor, Plan
 from storagelab.samples import ALPHA
 
@@ -50,7 +50,34 @@ class Statements:
 def state(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int]) -> Statements:
     """All statements of an experiment; `blocks` = the block of each cell."""
     strict = _at(factors, plan, fitted, blocks, {kind: ALPHA * share for kind, share in SHARES.items()})
-    return _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, ALPHA)) if strict.name_a_difference else strict
+    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, ALPHA))
+    return full if strict.name_a_difference else _without_a_difference(strict, full)
+
+
+def _without_a_difference(strict: Statements, full: Statements) -> Statements:
+    """What the strict statements say, with the intervals of the full ones."""
+    comparisons = tuple(
+        one.model_copy(update={"ratio": _reaching_one(other.ratio)})
+        for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)
+    )
+    return Statements(
+        judged=replace(strict.judged, comparisons=comparisons),
+        effects=_reaching_none(strict.effects, full.effects),
+        dependences=strict.dependences,
+        speed_ups=_reaching_none(strict.speed_ups, full.speed_ups),
+    )
+
+
+def _reaching_none(strict: Sequence[Effect], full: Sequence[Effect]) -> tuple[Effect, ...]:
+    return tuple(
+        one.model_copy(update={"ratio": _reaching_one(other.ratio)}) for one, other in zip(strict, full, strict=True)
+    )
+
+
+def _reaching_one(ratio: Estimate) -> Estimate:
+    if ratio.low is None or ratio.high is None:
+        return ratio
+    return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})
 
 
 def _at(

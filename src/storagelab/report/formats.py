@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from storagelab.findings import CellSummary, Findings
 from storagelab.model import Experiment, Plan, Run
 from storagelab.report import wording as w
+from storagelab.report.names import repetition_text
 from storagelab.report.secrets import masked
 from storagelab.report.tables import cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.values import JsonValue
@@ -96,7 +97,7 @@ def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
 
 def _troubles(runs: Sequence[Run]) -> list[str]:
     lines = [
-        f"- {run.status}: {_escaped(w.cell_text(run.levels))}, repetition {run.repetition}: "
+        f"- {run.status}: {_escaped(w.cell_text(run.levels))}, {repetition_text(run.repetition)}: "
         f"{_escaped(run.reason or _unmet(run) or 'no reason recorded')}"
         for run in runs
         if run.status != "ok"
@@ -110,9 +111,15 @@ def _unmet(run: Run) -> str:
 
 
 def _method(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> list[str]:
-    order = f"in random order (seed {experiment.seed})" if experiment.order == "randomised" else "in the order listed"
+    order = {
+        "randomised": f"in random order (seed {experiment.seed})",
+        "as-listed": "in the order listed",
+        "cell-by-cell": "in the order listed, all repetitions of a cell before the next",
+    }[experiment.order]
+    burn_in = sum(run.burn_in for run in runs)
     lines = [
-        f"- {len(plan.cells)} cells x {experiment.repetitions} repetitions, {order}; {len(runs)} runs stored",
+        f"- {len(plan.cells)} cells x {experiment.repetitions} repetitions, {order}; {len(runs)} runs stored"
+        + (f", {burn_in} of them of the burn-in, which is not judged" if burn_in else ""),
     ]
     measured = [run.measurement for run in runs if run.measurement is not None]
     if measured:
@@ -154,7 +161,7 @@ def _backticks(text: str) -> list[str]:
 
 RUN_COLUMNS = (
     "repetition", "attempt", "status", "provenance", "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s",
-    "explained", "sequence", "block", "seed", "started_at", "reason",
+    "explained", "sequence", "block", "seed", "started_at", "reason", "burn_in",
 )  # fmt: skip
 WAIT_COLUMNS = (
     "repetition", "attempt", "status", "provenance", "wait_type", "wait_s", "resource_s", "signal_s", "wait_count",
@@ -207,7 +214,7 @@ def _key_fields(run: Run) -> Fields:
 def _run_fields(run: Run) -> Fields:
     fields = _key_fields(run) | {
         "sequence": run.sequence, "block": run.block, "seed": run.seed, "started_at": run.started_at,
-        "reason": run.reason or _unmet(run),
+        "reason": run.reason or _unmet(run), "burn_in": run.burn_in,
     }  # fmt: skip
     measured = run.measurement
     if measured is None or run.status == "failed":

@@ -12,6 +12,7 @@ from storagelab.report import numbers, wording
 from storagelab.report.cell_sections import figure_text
 from storagelab.report.figures import plural
 from storagelab.report.markup import Column, Markup, fold, table, tag
+from storagelab.report.names import repetition_text
 
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24
@@ -201,12 +202,12 @@ def _runs_gone_wrong(runs: Sequence[Run]) -> Markup | None:
     wrong = [run for run in runs if run.status != "ok"]
     if not wrong:
         return None
-    columns = [Column("cell", "prose"), Column("repetition"), Column("status", "text"), Column("reason", "prose")]
+    columns = [Column("cell", "prose"), Column("run", "text"), Column("status", "text"), Column("reason", "prose")]
     rows: list[list[str]] = []
     for run in wrong[:MAX_RUNS_LISTED]:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
         rows.append(
-            [wording.cell_text(run.levels), numbers.count(run.repetition), run.status, run.reason or unverified]
+            [wording.cell_text(run.levels), repetition_text(run.repetition), run.status, run.reason or unverified]
         )
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
     return table(f"Runs that failed or could not be verified{rest}", columns, rows)

@@ -177,3 +177,8 @@ def noun(factors: Sequence[Factor], number: int = 1) -> str:
     paths = [path for factor in factors for level in factor.levels for path in level.sets]
     word = "layout" if all(path.startswith(_STORAGE) for path in paths) else "combination"
     return word if number == 1 else f"{word}s"
+
+
+def repetition_text(repetition: int) -> str:
+    """ "repetition 3"; those of a burn-in, which count from 0 down, "burn-in run 1" and on."""
+    return f"repetition {repetition}" if repetition > 0 else f"burn-in run {1 - repetition}"

@@ -269,7 +269,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
     # An interval that leaves no difference out must not read as if it began at none.
     while decimals < 2 and 0 < small < 0.5 * 10 ** -(decimals + 2):
         decimals += 1
-    start = percent(small, decimals).removesuffix(" %") if small >= 0.00005 else "more than 0"
+    start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
     return f"{_joint(ratio)} {start} to {percent(large, decimals)}"
 
 

@@ -186,7 +186,8 @@ def _plural(number: int, word: str) -> str:
 def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
     text = (
         f"{_plural(len(plan.cells), 'cell')} x {_plural(experiment.repetitions, 'repetition')} "
-        f"= {_plural(len(plan.runs), 'run')}"
+        + (f"+ {_plural(burn_in, 'burn-in run')} " if (burn_in := sum(run.burn_in for run in plan.runs)) else "")
+        + f"= {_plural(len(plan.runs), 'run')}"
     )
     if not facts.runs_stored:
         return text
@@ -252,7 +253,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
     columns = [
         Column("run", [w.count(number) for number in range(1, len(plan.runs) + 1)]),
         Column("block", [w.count(run.block + 1) for run in plan.runs]),
-        Column("repetition", [w.count(run.repetition) for run in plan.runs]),
+        Column("repetition", ["burn-in" if run.burn_in else w.count(run.repetition) for run in plan.runs]),
         Column("cell", [run.cell_id for run in plan.runs], right=False, style="dim"),
     ]
     if len({run.block for run in plan.runs}) == 1:

@@ -1,0 +1,274 @@
+"""The tables of docs/a-a.md: what reports say of drawn experiments, held against what they promise.
+
+make bench ARGS="--only statistics"            prints the tables, and whether the promises hold
+make bench ARGS="--only statistics --write"    puts them into docs/a-a.md as well
+make bench ARGS="--only statistics --quick"    a tenth of the experiments
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench import drawn
+from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
+from bench.figures import Figure
+from storagelab import stats, verdicts
+
+EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
+POWER_EXPERIMENTS = 2000
+FALSE_MOST, FALSE_MOST_NOISY = 5.0, 6.0
+MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
+POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
+_LIMIT_SE = 2.0
+"""A figure misses its limit if it is beyond it by more standard errors: chance reaches so far once in 40."""
+DOCUMENT = Path(__file__).parent.parent / "docs" / "a-a.md"
+
+
+class Share(NamedTuple):
+    """`hits` of `of` experiments, or of cells; `weight` = how many of these are independent."""
+
+    hits: float
+    of: int
+    independent: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.hits / self.of if self.of else math.nan
+
+    @property
+    def error(self) -> float:
+        share = self.hits / self.of if self.of else math.nan
+        return 100 * math.sqrt(max(share * (1 - share), 0.5 / self.independent) / self.independent)
+
+    def __str__(self) -> str:
+        return f"{self.percent:.1f} ± {self.error:.1f}" if self.of else "-"
+
+
+class Drawn(NamedTuple):
+    """One kind of noise, one design: reports with a false statement, means in their intervals, the fastest's among them, and
+    true ratios below the bound that a report gives for the fastest."""
+
+    false: Share
+    means: Share
+    fastest: Share
+    bound: Share
+
+
+def figures(quick: bool, write: bool) -> Iterator[Figure]:
+    """Every figure with a goal; the tables on the way."""
+    part = 10 if quick else 1
+    keys = [(kind, *size) for kind in KINDS for size in SIZES]
+    with _processes() as processes:
+        found = dict(
+            zip(keys, processes.map(_draw, [(*key, EXPERIMENTS[key[1]] // part) for key in keys]), strict=True)
+        )
+        powers = list(processes.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
+        others = list(processes.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
+    tables = {
+        "false-statements": _table(found, lambda one: one.false),
+        "means": _table(found, lambda one: one.means),
+        "fastest": _table(found, lambda one: one.fastest),
+        "bound": _table(found, lambda one: one.bound),
+        "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
+        "others": _rows(("what was drawn", "% ± SE"), zip(_OTHERS, others, strict=True)),
+    }
+    for name, text in tables.items():
+        print(f"\n{name}\n{text}", flush=True)
+    if write:
+        _write(tables)
+    for (kind, cells, repetitions), one in found.items():
+        yield from _goals(f"{kind}, {cells} x {repetitions}", kind, one)
+    for name, share in zip(_POWERS, powers, strict=True):
+        if name in _POWER_GOALS:
+            least = _POWER_GOALS[name]
+            yield _figure(
+                f"found: {name}", share, f"at least {least:g} %", share.percent >= least - _LIMIT_SE * share.error
+            )
+
+
+def _processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(max(1, os.cpu_count() or 1), get_context("spawn"))
+
+
+def _goals(name: str, kind: str, one: Drawn) -> Iterator[Figure]:
+    most = FALSE_MOST_NOISY if kind.startswith("one cell") else FALSE_MOST
+    yield _figure(f"false statements: {name}", one.false, f"at most {most:g} %",
+                  one.false.percent <= most + _LIMIT_SE * one.false.error)  # fmt: skip
+    least = MEANS_LEAST_SKEWED if kind.startswith(("skewed", "5 %", "heavy")) else MEANS_LEAST
+    slack = _LIMIT_SE * one.means.error
+    met = least - slack <= one.means.percent <= (MEANS_MOST if least == MEANS_LEAST else 100.0) + slack
+    yield _figure(f"means in their intervals: {name}", one.means, f"{least:g} to {MEANS_MOST:g} %", met)
+
+
+def _figure(name: str, share: Share, goal: str, met: bool) -> Figure:
+    return Figure(
+        name, share.percent, "%", goal, met, share.percent - share.error, share.percent + share.error, "± one SE"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A/A experiments
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _draw(asked: tuple[str, int, int, int]) -> Drawn:
+    kind, cells, repetitions, experiments = asked
+    false = means = of_means = fastest = bound = of_bound = 0
+    for of, log_s in draw(kind, cells, repetitions, experiments):
+        said = say(of, log_s)
+        false += said.statements.name_a_difference
+        inside = [_holds(said.fitted, cell, cells if cell == said.fastest else 1) for cell in range(cells)]
+        means += sum(inside)
+        of_means += cells
+        fastest += inside[said.fastest]
+        most = said.statements.judged.at_most_slower
+        if most is not None:
+            of_bound += 1
+            bound += most >= 1
+    return Drawn(
+        Share(false, experiments, experiments),
+        Share(means, of_means, experiments),
+        Share(fastest, experiments, experiments),
+        Share(bound, of_bound, max(1, of_bound)),
+    )
+
+
+def _holds(fitted: stats.Fit, cell: int, picked_from: int) -> bool:
+    """Whether the interval of a cell's mean holds the truth, a log time of 0."""
+    mean = stats.mean_time(fitted, cell, picked_from)
+    return mean.low is not None and mean.high is not None and mean.low <= 1 <= mean.high
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Experiments with a difference
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Power(NamedTuple):
+    """One of eight layouts is slower: is it excluded?"""
+
+    kind: str
+    slower: float
+    robust: bool = True
+
+
+_POWERS = {
+    "5 % slower": _Power("normal", 0.05),
+    "10 % slower": _Power("normal", 0.10),
+    "20 % slower": _Power("normal", 0.20),
+    "5 % slower, 5 % of runs 30 % too long, robust fit": _Power("5 % of runs 30 % too long", 0.05),
+    "5 % slower, 5 % of runs 30 % too long, least squares": _Power("5 % of runs 30 % too long", 0.05, False),
+    "10 % slower, 5 % of runs 30 % too long, robust fit": _Power("5 % of runs 30 % too long", 0.10),
+    "10 % slower, 5 % of runs 30 % too long, least squares": _Power("5 % of runs 30 % too long", 0.10, False),
+}
+_POWER_GOALS = {"5 % slower": POWER_LEAST[0.05], "10 % slower": POWER_LEAST[0.10]}
+
+
+def _power(asked: tuple[str, int]) -> Share:
+    name, experiments = asked
+    one = _POWERS[name]
+    found = 0
+    for of, log_s in draw(one.kind, 8, 5, experiments):
+        log_s[5] += math.log1p(one.slower)
+        said = say(of, log_s, robust=one.robust)
+        slow = of.plan.cells[5].cell_id
+        found += any(row.cell_id == slow and row.distinguishable for row in said.statements.judged.comparisons)
+    return Share(found, experiments, experiments)
+
+
+def _other(asked: tuple[str, int]) -> Share:
+    name, experiments = asked
+    rng = np.random.default_rng(list(_OTHERS).index(name))
+    hits = sum(_OTHERS[name](rng, number) for number in range(experiments))
+    return Share(hits, experiments, experiments)
+
+
+def _one_factor_differs(rng: np.random.Generator, number: int) -> bool:
+    """A fourth of the levels of one factor takes a tenth longer, everywhere: is anything false said of the other factor?"""
+    of = design(8, 5, seed=number % 20)
+    slow = [cell.levels[FILES] == DESIGNS[8][FILES][1] for cell in of.plan.cells]
+    log_s = drawn.normal(of, rng) + math.log(1.1) * np.array(slow)[:, None]
+    said = say(of, log_s).statements
+    truly = {cell.cell_id for cell, is_slow in zip(of.plan.cells, slow, strict=True) if is_slow}
+    wrong = any(row.distinguishable and row.cell_id not in truly for row in said.judged.comparisons)
+    wrong |= any(effect.distinguishable and effect.factor != FILES for effect in (*said.effects, *said.speed_ups))
+    wrong |= any(
+        effect.distinguishable and effect.factor == FILES and effect.level != DESIGNS[8][FILES][1]
+        for effect in said.effects
+    )
+    return wrong or any(one.differs or one.change is not None or one.cost is not None for one in said.dependences)
+
+
+def _no_round_in_common(rng: np.random.Generator, number: int) -> bool:
+    """Two equal layouts, one made in rounds 1 to 3 and one in 4 and 5, beside three slower ones: is there a winner?"""
+    of = design(5, 5, seed=number % 20)
+    log_s = drawn.normal(of, rng) + math.log(1.3) * np.array([0, 0, 1, 1, 1])[:, None]
+    log_s[0, 3:] = log_s[1, :3] = np.nan
+    return _judged(of, log_s).verdict == "winner"
+
+
+def _listed(rng: np.random.Generator, number: int) -> bool:  # noqa: ARG001
+    """Order as listed, noise of 1 %, a drift of 5 %: is any layout called slower?"""
+    of = design(8, 5, "as-listed")
+    log_s = drawn.normal(of, rng) / 3 + math.log(1.05) * of.place
+    return any(row.distinguishable for row in _judged(of, log_s).comparisons)
+
+
+def _drift_in_random_order(rng: np.random.Generator, number: int) -> bool:
+    """The same in a random order."""
+    of = design(8, 5, seed=number % 20)
+    log_s = drawn.normal(of, rng) / 3 + math.log(1.05) * of.place
+    return any(row.distinguishable for row in _judged(of, log_s).comparisons)
+
+
+def _judged(of: Design, log_s: Matrix) -> verdicts.Judged:
+    return say(of, log_s).statements.judged
+
+
+_OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
+    "one level of one factor takes 10 % longer: anything false is said of the rest": _one_factor_differs,
+    "no round in common (3 and 2 of 5), beside three slower ones: a winner is named": _no_round_in_common,
+    "noise of 1 %, drift of 5 %, random order: any layout is called slower": _drift_in_random_order,
+    "noise of 1 %, drift of 5 %, order as listed: any layout is called slower": _listed,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _table(found: dict[tuple[str, int, int], Drawn], of: Callable[[Drawn], Share]) -> str:
+    heads = [f"{cells}x{repetitions}" for cells, repetitions in SIZES]
+    rows = [[kind, *(str(of(found[kind, *size])) for size in SIZES)] for kind in KINDS]
+    return _markdown(["cells x repetitions", *heads], rows)
+
+
+def _rows(heads: Sequence[str], rows: Iterator[tuple[str, Share]]) -> str:
+    return _markdown(heads, [[name, str(share)] for name, share in rows])
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _write(tables: dict[str, str]) -> None:
+    """Each table between its marks in the document."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        start, end = f"<!-- drawn: {name} -->\n", f"<!-- end: {name} -->"
+        before, _, rest = text.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"bench: {DOCUMENT.name} has no place for the table {name!r}")
+        text = f"{before}{start}{table}\n{end}{after}"
+    DOCUMENT.write_text(text, encoding="utf-8")
