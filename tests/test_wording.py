@@ -437,6 +437,8 @@ def test_a_doubt_about_some_cells_names_them(kind):
         ("fsync", "can corrupt the whole database"),
         ("synchronous_commit", "the database stays sound"),
         ("delayed_durability", "commits do not wait for the log"),
+        ("innodb_flush_method", "can corrupt the whole database"),
+        ("sync_binlog", "commits do not wait for the binary log"),
         ("full_page_writes", "commits wait for the disk as ever"),
     ],
 )
