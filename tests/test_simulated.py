@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from real_servers import site_at
-from simulated_specs import planned, small
+from simulated_specs import ONE_BLOCK, planned, run_once, small
 
 from storagelab import _sim
 from storagelab.analysis import analyse
@@ -19,16 +19,6 @@ from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.measurement import _decoded
 from storagelab.waits import conservation
-
-ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
-
-
-def run_once(folder, *changes, repetitions: int = 1) -> list[Run]:
-    plan = planned(("repetitions = 2", f"repetitions = {repetitions}"), *changes)
-    told: list[object] = []
-    for task in tasks(plan, {}, site_at(folder), folder):
-        make_block(task, told.append)
-    return [item for item in told if isinstance(item, Run)]
 
 
 @pytest.fixture(scope="module")
