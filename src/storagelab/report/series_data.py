@@ -123,6 +123,7 @@ def over_time(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Fi
                     of_run: Row = {
                         "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
                         "cell": cell_text(cell.levels), "repetition": run.repetition,
+                        "run": f"{cell_text(cell.levels)}, repetition {run.repetition}, {line}",
                     }  # fmt: skip
                     rows += _stretches(run.measurement.series, values, of_run, quantity, most)
     lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]
@@ -152,5 +153,5 @@ def _stretches(
     for row in rows:
         words = numbers.significant(float(row["value"] or 0))
         at = f"at {numbers.seconds(float(row['at_s'] or 0))}: {words} {quantity.unit}"
-        row |= {"dotted": dotted, "tip": f"{row['cell']}, repetition {row['repetition']}, {row['line']}, {at}"}
+        row |= {"dotted": dotted, "tip": f"{row['run']}, {at}"}
     return rows
