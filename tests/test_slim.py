@@ -50,6 +50,7 @@ def test_what_both_widths_say_is_said_once_and_numbered_in_the_other():
     wide, narrow = map(slimmed, drawings())
     once = said_once(wide, narrow)
     assert said(once) == []
+    assert texts(once) == texts(narrow)
     assert re.findall(rf'{NUMBER}="(\d+)"', once) == [str(number) for number in range(len(said(wide)))]
 
 

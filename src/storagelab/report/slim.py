@@ -7,6 +7,7 @@ stays, for the page's script. Drawn in two widths, it is said in the first of th
 
 from __future__ import annotations
 
+import itertools
 import re
 
 _TAG = re.compile(r"<[a-z][^<>]*>")
@@ -37,7 +38,15 @@ def _short(number: re.Match[str]) -> str:
 
 def said_once(first: str, other: str) -> str:
     """`other` with the number of each mark that says the same in `first`; as it is if they don't say the same."""
-    if _SAID.findall(first) != _SAID.findall(other):
+    if _said(first) != _said(other):
         return other
-    parts = _SAID.split(other)[::2]
-    return parts[0] + "".join(f' {NUMBER}="{number}"{part}' for number, part in enumerate(parts[1:]))
+    numbers = itertools.count()
+
+    def numbered(tag: re.Match[str]) -> str:
+        return _SAID.sub(lambda _: f' {NUMBER}="{next(numbers)}"', tag[0])
+
+    return _TAG.sub(numbered, other)
+
+
+def _said(svg: str) -> list[str]:
+    return [words for tag in _TAG.findall(svg) for words in _SAID.findall(tag)]
