@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import random
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -45,10 +46,10 @@ def page() -> str:
     return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
 
 
-def payload_of(page: str) -> str:
+def payload_of(page: str, *, packed: bool = True) -> str:
     found = re.search(r'<script type="text/plain" id="raw-data"[^>]*>([^<]*)</script>', page)
     assert found is not None
-    return gzip.decompress(base64.b64decode(found[1])).decode()
+    return gzip.decompress(base64.b64decode(found[1])).decode() if packed else found[1]
 
 
 class Elements(HTMLParser):
@@ -359,5 +360,21 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
     assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
     page = html.render(experiment, plan, runs, findings, "{}")
     there = {cell.cell_id for cell in (*shown, *arrange.chosen_cells(findings))}
-    assert f"the other {120 - len(there)} are in the download" in words_of(page)
+    assert f"the other {120 - len(there)} are in the raw data" in words_of(page)
     assert len(page) < 3_000_000
+
+
+def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request():
+    experiment = make_experiment({FILES: [1]}, 1)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    exported = random.Random(1).randbytes(2_400_000).hex()
+    page = html.render(experiment, plan, runs, findings, exported)
+    assert len(page) < html.LARGEST_PAGE
+    assert payload_of(page, packed=False) == ""
+    assert "storagelab export files-and-log-place --output" in words_of(page)
+    assert not any(button.get("id") == "download" for button in Elements(page).named("button"))
+    larger = html.render(experiment, plan, runs, findings, exported, embed_data=True)
+    assert payload_of(larger) == exported
+    assert len(larger) > html.LARGEST_PAGE

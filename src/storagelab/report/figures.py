@@ -165,7 +165,7 @@ def _data_table(drawn: Drawn, findings: Findings) -> Markup:
     columns, rows = _TABLES[drawn.name](drawn, findings)
     caption = f"{drawn.title} ({findings.provenance or 'nothing measured yet'}): what the chart shows"
     if len(rows) > MAX_TABLE_ROWS:
-        caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(rows))} rows, the rest is in the download"
+        caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(rows))} rows, the rest is in the raw data"
     return table(caption, columns, rows[:MAX_TABLE_ROWS])
 
 

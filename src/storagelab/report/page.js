@@ -78,7 +78,8 @@
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return [new Blob([await new Response(stream).arrayBuffer()], { type: "application/json" }), ""];
   }
-  document.getElementById("download").addEventListener("click", async () => {
+  const download = document.getElementById("download");
+  if (download) download.addEventListener("click", async () => {
     const data = document.getElementById("raw-data");
     try {
       const [blob, ending] = await unpacked(data.textContent.trim());

@@ -154,7 +154,7 @@ def over_time(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
         "One panel for each cell, all with the same axes, about once a second. The thick line is the run of median",
         "completion time, the thin ones are the other repetitions.",
         f"In all of them {shared}." if shared else "",
-        f"{plural(left, 'more cell is', 'more cells are')} in the download." if left else "",
+        f"{plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
     ]
     parts = [tag("p", " ".join(word for word in words if word))]
     for chart in shown:
