@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,9 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
         text = render(form, experiment, plan, runs, findings)
         assert "simulated" in text
         assert "PostgreSQL" not in text
+        room = re.search(r"usable(?:_bytes)?\W.{0,40}?([\d.]+ [GT]B)", text)
+        assert room is None or room[1] == "300 GB", "as `profiles show` and the drive's maker have it"
+        assert room or form not in ("html", "md")
     assert any(run.measurement.waiting_tasks for run in runs)
 
 

@@ -218,13 +218,16 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
 
 
 def figure_text(name: str, value: JsonValue | None) -> str:
-    """A figure by the unit at the end of its name: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"."""
+    """A figure by the unit at the end of its name: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s", and a drive's
+    `usable_bytes` as its maker tells it."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):
         return wording.value_text(value)
+    if name == "usable_bytes":
+        return numbers.capacity(value)
     if name.endswith("bytes"):
         return numbers.bytes_(value)
     if name.endswith("_s"):
