@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from storagelab.analysis import analyse
 from storagelab.model import Check, Run, WaitingTask
-from storagelab.report import arrange, cell_sections, html, markup
+from storagelab.report import arrange, cell_sections, html, markup, page_sections
 from storagelab.report.export import to_json
 from storagelab.report.tables import NINE_COLUMNS
 from storagelab.values import JsonValue
@@ -378,3 +378,20 @@ def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_an
     larger = html.render(experiment, plan, runs, findings, exported, embed_data=True)
     assert payload_of(larger) == exported
     assert len(larger) > html.LARGEST_PAGE
+
+
+def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
+    """FABRICATED after a real one: 2,020 s in four runs, 14,274 s in the fifth."""
+
+    def elapsed(levels, repetition):
+        usual_s = {1: 1_000.0, 4: 2_020.0, 8: 1_500.0}[levels[FILES]]
+        return 14_274.0 if (levels[FILES], repetition) == (4, 3) else usual_s * (1 + 0.002 * repetition)
+
+    experiment = make_experiment({FILES: [1, 4, 8]}, 5)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=elapsed)
+    tiles = words_of(str(page_sections.verdict(analyse(experiment, plan, runs)))).partition("1 run of 5")
+    assert "4 data files" in tiles[0]
+    assert tiles[2].startswith(" stands apart: repetition 3 took 14,274 s; median 2,0")
+    steady = make_runs(experiment, plan)
+    assert "stands apart" not in words_of(str(page_sections.verdict(analyse(experiment, plan, steady))))

@@ -138,6 +138,19 @@ def over_time(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Fi
     )
 
 
+def steps_text(data: Figure) -> str:
+    """How far apart the points are that are drawn of runs of median time: "1 s", or "8 to 47 s"."""
+    ends_s: dict[tuple[object, object], list[float]] = {}
+    for row in data.rows:
+        if row["median"]:
+            ends_s.setdefault((row["panel"], row["series"]), [0.0]).append(float(row["at_s"] or 0))
+    # The last interval of a run is what is left of it.
+    steps_s = [(ends[-2] if ends[2:] else ends[-1]) / max(1, len(ends) - 2) for ends in ends_s.values()]
+    ends_text = [numbers.significant(step_s, 2) for step_s in (min(steps_s), max(steps_s))]
+    ends_text = [text.rstrip("0").rstrip(".") if "." in text else text for text in ends_text]
+    return f"{' to '.join(dict.fromkeys(ends_text))} s"
+
+
 def _stretches(
     series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
 ) -> list[Row]:
