@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from real_servers import site_at
+
 from storagelab.matrix import expand
-from storagelab.model import Experiment, Plan
+from storagelab.model import Experiment, Plan, Run
+from storagelab.pool import make_block, tasks
 from storagelab.spec import parse
 
 SMALL = """
@@ -34,6 +37,9 @@ rows_per_transaction = 100
 "layout.data_files" = [1, 4]
 """
 
+ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
+"""The change that leaves one format of the drive, and so one block."""
+
 
 def small(*changes: tuple[str, str], folder: Path = Path("lab")) -> Experiment:
     """`SMALL` with each (old, new) of `changes` made."""
@@ -46,3 +52,12 @@ def small(*changes: tuple[str, str], folder: Path = Path("lab")) -> Experiment:
 
 def planned(*changes: tuple[str, str]) -> Plan:
     return expand(small(*changes))
+
+
+def run_once(folder: Path, *changes: tuple[str, str], repetitions: int = 1) -> list[Run]:
+    """Every run of `SMALL` with `changes`, made."""
+    plan = planned(("repetitions = 2", f"repetitions = {repetitions}"), *changes)
+    told: list[object] = []
+    for task in tasks(plan, {}, site_at(folder), folder):
+        make_block(task, told.append)
+    return [item for item in told if isinstance(item, Run)]

@@ -377,6 +377,34 @@ def test_forced_delayed_durability_of_sql_server_is_named():
     assert (caution.kind, caution.figures) == ("durability-off", {"setting": "delayed_durability", "value": "forced"})
 
 
+@pytest.mark.parametrize(
+    ("settings", "setting", "value"),
+    [
+        ({"innodb_flush_method": "nosync"}, "innodb_flush_method", "nosync"),
+        ({"innodb_doublewrite": "DETECT_ONLY"}, "innodb_doublewrite", "detect_only"),
+        ({"innodb_flush_log_at_trx_commit": "2"}, "innodb_flush_log_at_trx_commit", "2"),
+        ({"log_bin": "ON", "sync_binlog": "0"}, "sync_binlog", "0"),
+        ({"log_bin": "1", "sync_binlog": 100}, "sync_binlog", "100"),
+    ],
+)
+def test_mariadbs_ways_of_losing_what_was_committed_are_named(settings, setting, value):
+    unsafe = environment(server={"settings": settings})
+    (caution,) = doubts(change=lambda runs: [with_measurement(run, environment=unsafe) for run in runs])
+    assert (caution.kind, caution.figures) == ("durability-off", {"setting": setting, "value": value})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"innodb_flush_method": "O_DIRECT", "log_bin": "OFF", "sync_binlog": "0"},
+        {"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "log_bin": "ON", "sync_binlog": "1"},
+    ],
+)
+def test_settings_under_which_every_commit_is_safe_are_no_doubt(settings):
+    safe = environment(server={"settings": settings})
+    assert doubts(change=lambda runs: [with_measurement(run, environment=safe) for run in runs]) == ()
+
+
 def test_what_weighs_more_comes_first():
     experiment = make_experiment(FILES, repetitions=2)
     plan = make_plan(experiment)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
 
+from storagelab import stats
 from storagelab.analysis import analyse
-from storagelab.drive_states import trends
-from storagelab.findings import Findings
+from storagelab.drive_states import states, trends
+from storagelab.findings import Estimate, Findings
 from storagelab.model import Run
 
 FILES = "layout.data_files"
@@ -51,6 +53,39 @@ def test_a_cell_tells_the_mean_of_its_runs_of_each_drive():
     assert round(told[8, "ssd", "write_amplification"], 6) == 1.1
     assert told[1, "ssd", "write_amplification"] == 1.0
     assert told[1, "ssd", "utilisation"] == 0.5
+
+
+def interval_of(written: list[float], used: list[float]) -> tuple[Estimate, Estimate]:
+    """Of write amplification and utilisation, over runs that told these."""
+    runs = [
+        make_measurement(
+            make_plan(make_experiment({}, 1)).cells[0].config, 10.0, None,
+            counters={"drive ssd": {"write_amplification": one, "utilisation": other}},
+        )
+        for one, other in zip(written, used, strict=True)
+    ]  # fmt: skip
+    amplification, utilisation = states(runs)
+    return amplification.mean, utilisation.mean
+
+
+def test_intervals_stay_within_what_a_drive_can_do_however_far_its_runs_scatter():
+    written, used = interval_of([1.0, 1.02, 1.01, 4.4, 1.0], [0.99, 0.995, 0.4, 1.0, 0.98])
+    assert 1.0 < written.low < written.value < written.high
+    assert 0.0 < used.low < used.value < used.high < 1.0
+    assert written.high - written.value > written.value - written.low, "it is skewed as its runs are"
+
+
+def test_of_runs_that_scatter_little_intervals_are_the_usual_ones():
+    written, used = interval_of([2.0, 2.02, 1.99, 2.01, 1.98], [0.5, 0.505, 0.495, 0.5, 0.5])
+    plain = stats.mean_estimate([2.0, 2.02, 1.99, 2.01, 1.98])
+    assert (written.low, written.high) == pytest.approx((plain.low, plain.high), abs=1e-3)
+    assert used.high - used.low == pytest.approx(2 * (used.value - used.low), rel=0.01)
+
+
+def test_a_drive_that_moved_nothing_in_any_run_wrote_what_it_was_given():
+    written, used = interval_of([1.0] * 5, [0.0] * 5)
+    assert (written.low, written.value, written.high) == (1.0, 1.0, 1.0)
+    assert (used.low, used.value, used.high) == (0.0, 0.0, 0.0)
 
 
 def test_a_drive_that_changes_along_the_order_is_told_from_its_first_runs_to_its_last():

@@ -8,13 +8,14 @@ import re
 import time
 from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 from builders import extension_story, make_experiment, make_measurement, make_plan, make_run, make_runs
 
 from storagelab.analysis import analyse
-from storagelab.model import Check, Factor, Level, TimeSeries
+from storagelab.model import Check, Experiment, Factor, Level, TimeSeries
 from storagelab.report.export import export, plain, to_json
 from storagelab.report.secrets import masked
 from storagelab.waits import CountedWait, CountedWaits
@@ -262,6 +263,13 @@ def test_every_field_of_the_schema_is_described_in_the_docs():
     wanted = set(names(SCHEMA)) | {name for part in SCHEMA["$defs"].values() for name in names(part)}
     assert {"cell_id", "ci95_s", "late_ticks", "held_by"} <= wanted
     assert wanted - described == set()
+
+
+def test_schema_and_docs_name_every_order_that_an_experiment_can_have():
+    orders = get_args(Experiment.model_fields["order"].annotation)
+    assert SCHEMA["properties"]["order"]["enum"] == list(orders)
+    row = next(line for line in DOCUMENT.read_text("utf-8").splitlines() if "`order`" in line)
+    assert [order for order in orders if f"`{order}`" not in row] == []
 
 
 def test_five_thousand_runs_are_exported_within_four_seconds_of_cpu_time():

@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import random
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from storagelab.analysis import analyse
 from storagelab.model import Check, Run, WaitingTask
-from storagelab.report import arrange, cell_sections, html, markup
+from storagelab.report import arrange, cell_sections, html, markup, page_sections
 from storagelab.report.export import to_json
 from storagelab.report.tables import NINE_COLUMNS
 from storagelab.values import JsonValue
@@ -45,10 +46,10 @@ def page() -> str:
     return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
 
 
-def payload_of(page: str) -> str:
+def payload_of(page: str, *, packed: bool = True) -> str:
     found = re.search(r'<script type="text/plain" id="raw-data"[^>]*>([^<]*)</script>', page)
     assert found is not None
-    return gzip.decompress(base64.b64decode(found[1])).decode()
+    return gzip.decompress(base64.b64decode(found[1])).decode() if packed else found[1]
 
 
 class Elements(HTMLParser):
@@ -359,5 +360,38 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
     assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
     page = html.render(experiment, plan, runs, findings, "{}")
     there = {cell.cell_id for cell in (*shown, *arrange.chosen_cells(findings))}
-    assert f"the other {120 - len(there)} are in the download" in words_of(page)
+    assert f"the other {120 - len(there)} are in the raw data" in words_of(page)
     assert len(page) < 3_000_000
+
+
+def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request():
+    experiment = make_experiment({FILES: [1]}, 1)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    findings = analyse(experiment, plan, runs)
+    exported = random.Random(1).randbytes(2_400_000).hex()
+    page = html.render(experiment, plan, runs, findings, exported)
+    assert len(page) < html.LARGEST_PAGE
+    assert payload_of(page, packed=False) == ""
+    assert "storagelab export files-and-log-place --output" in words_of(page)
+    assert not any(button.get("id") == "download" for button in Elements(page).named("button"))
+    larger = html.render(experiment, plan, runs, findings, exported, embed_data=True)
+    assert payload_of(larger) == exported
+    assert len(larger) > html.LARGEST_PAGE
+
+
+def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
+    """FABRICATED after a real one: 2,020 s in four runs, 14,274 s in the fifth."""
+
+    def elapsed(levels, repetition):
+        usual_s = {1: 1_000.0, 4: 2_020.0, 8: 1_500.0}[levels[FILES]]
+        return 14_274.0 if (levels[FILES], repetition) == (4, 3) else usual_s * (1 + 0.002 * repetition)
+
+    experiment = make_experiment({FILES: [1, 4, 8]}, 5)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=elapsed)
+    tiles = words_of(str(page_sections.verdict(analyse(experiment, plan, runs)))).partition("1 run of 5")
+    assert "4 data files" in tiles[0]
+    assert tiles[2].startswith(" stands apart: repetition 3 took 14,274 s; median 2,0")
+    steady = make_runs(experiment, plan)
+    assert "stands apart" not in words_of(str(page_sections.verdict(analyse(experiment, plan, steady))))

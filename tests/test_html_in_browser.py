@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,11 +66,24 @@ class Report:
 def report(tmp_path_factory) -> Report:
     """FABRICATED: an experiment of two factors, one of whose levels tries to break out."""
     experiment = make_experiment({"layout.data_files": [1, 2, 4, 8], "layout.log": ["a", NASTY]}, 3, question=NASTY)
+    return written(experiment, tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def long_report(tmp_path_factory) -> Report:
+    """FABRICATED: two cells of 1,000 and 800 s, whose throughput falls by a tenth at half-time."""
+    experiment = make_experiment({"layout.data_files": [1, 2]}, 1)
+    times_s = {1: 1_000.0, 2: 800.0}
+    runs_of = {"elapsed": lambda levels, _: times_s[levels["layout.data_files"]]}
+    return written(experiment, tmp_path_factory.mktemp("long"), **runs_of)
+
+
+def written(experiment, folder: Path, **given) -> Report:
     plan = make_plan(experiment)
-    runs = make_runs(experiment, plan)
+    runs = make_runs(experiment, plan, **given)
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
-    file = tmp_path_factory.mktemp("page") / "report.html"
+    file = folder / "report.html"
     file.write_text(html.render(experiment, plan, runs, findings, exported), encoding="utf-8")
     return Report(file, exported)
 
@@ -79,14 +93,14 @@ def opened(browser, report) -> Iterator:
     """Opens the report: `opened(width, **context)`. Whatever a test does with it, nothing may fail or call out."""
     tabs: list[Opened] = []
 
-    def open_page(width: int = 1280, **context: object) -> playwright.Page:
+    def open_page(width: int = 1280, of: Report = report, **context: object) -> playwright.Page:
         tab = browser.new_context(viewport={"width": width, "height": 800}, **context).new_page()
         page = Opened(tab)
         tab.on("request", lambda request: page.requests.append(request.url))
         tab.on("pageerror", lambda error: page.errors.append(str(error)))
         tab.on("console", lambda message: page.errors.append(message.text) if message.type == "error" else None)
         tab.on("dialog", lambda dialog: page.errors.append(dialog.message))
-        tab.goto(report.file.as_uri())
+        tab.goto(of.file.as_uri())
         tabs.append(page)
         return tab
 
@@ -94,7 +108,8 @@ def opened(browser, report) -> Iterator:
     for page in tabs:
         page.tab.context.close()
         assert page.errors == []
-        own = report.file.as_uri()
+        own = page.requests[0]
+        assert own.startswith("file:")
         assert [url for url in page.requests if url != own and not url.startswith(("blob:", f"{own}#"))] == []
 
 
@@ -128,7 +143,7 @@ def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, ot
         figure = figures.nth(number)
         assert figure.locator(f"svg.{form}").is_visible()
         assert not figure.locator(f"svg.{other}").is_visible()
-        marks = figure.locator(f"svg.{form} [aria-roledescription]").evaluate_all(
+        marks = figure.locator(f"svg.{form} :is([aria-label], [data-mark])").evaluate_all(
             "marks => marks.filter(mark => mark.tagName === 'path' && mark.getBoundingClientRect().height > 1).length"
         )
         assert marks >= 4
@@ -212,6 +227,54 @@ def test_pointing_at_a_mark_says_what_it_is(opened):
     tip = tab.locator("#tip")
     tip.wait_for(state="visible")
     assert "of connections × elapsed" in tip.inner_text()
+
+
+def tip_at(tab: playwright.Page, line: playwright.Locator, share: float) -> str:
+    """What is said on pointing at a line, at the corner of it that lies there along it."""
+    line.scroll_into_view_if_needed()
+    x, y = line.evaluate(
+        """(line, share) => {
+            const corners = [...line.getAttribute("d").matchAll(/[ML]([\\d.]+),([\\d.]+)/g)];
+            const [, x, y] = corners[Math.floor(share * (corners.length - 1))].map(Number);
+            const place = new DOMPoint(x, y).matrixTransform(line.getScreenCTM());
+            return [place.x, place.y];
+        }""",
+        share,
+    )
+    tab.mouse.move(x, y)
+    tip = tab.locator("#tip")
+    tip.wait_for(state="visible")
+    return tip.inner_text()
+
+
+@pytest.mark.parametrize(("width", "form"), [(1280, "wide"), (360, "narrow")])
+def test_pointing_at_a_line_over_time_says_the_point_that_is_pointed_at(opened, long_report, width, form):
+    tab = opened(width, of=long_report, reduced_motion="reduce")
+    lines = tab.locator(f"#figure-rows-over-time svg.{form} .mark-line.role-mark path")
+    assert lines.count() == 2
+    for line, files, end_s in ((lines.nth(0), "1 data file", 1_000), (lines.nth(1), "2 data files", 800)):
+        for share, factor in ((0.1, 1.05), (0.9, 0.95)):
+            said = re.fullmatch(
+                r"(.+), repetition 1, rows, at ([\d,]+) s: ([\d.,]+) thousand rows/s", tip_at(tab, line, share)
+            )
+            assert said is not None
+            assert said[1] == files
+            assert float(said[2].replace(",", "")) == pytest.approx(share * end_s, abs=0.02 * end_s)
+            assert float(said[3]) == pytest.approx(factor * 800 / end_s, rel=0.01)
+
+
+def test_marks_say_the_same_in_both_widths(opened):
+    said = []
+    for width, form in ((1280, "wide"), (360, "narrow")):
+        tab = opened(width, reduced_motion="reduce")
+        mark = tab.locator(f"#figure-waits svg.{form} .mark-rect.role-mark path").nth(3)
+        mark.hover()
+        box = mark.bounding_box()
+        tab.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2 + 1)
+        tab.locator("#tip").wait_for(state="visible")
+        said.append(tab.locator("#tip").inner_text())
+    assert said[0] == said[1]
+    assert "of connections × elapsed" in said[0]
 
 
 def test_a_link_to_a_cell_opens_it(opened):

@@ -152,7 +152,9 @@ def test_a_wide_interval_of_a_ratio_shows_no_absurd_figure(ends, text):
 
 
 def test_a_change_of_time_per_row_says_so():
-    assert n.change_estimate(estimate(1.17, 1.22, 1.27), " per row") == "22 % more time per row (joint 95 % CI 17 to 27 %)"
+    assert (
+        n.change_estimate(estimate(1.17, 1.22, 1.27), " per row") == "22 % more time per row (joint 95 % CI 17 to 27 %)"
+    )
     assert n.change(2.4, per=" per row") == "2.4 times as long per row"
 
 
@@ -213,3 +215,23 @@ def test_what_is_shown_lies_within_the_interval_it_is_shown_with(value, width):
     assert low <= shown <= high
     unit = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[text.split(" ")[1]]
     assert shown * unit == pytest.approx(value, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "text"),
+    [
+        (0.0001, 0.0002, 0.0003, "less than 0.1 % (95 % CI, too)"),
+        (0.0001, 0.0006, 0.0011, "less than 0.1 % (95 % CI 0.0 to 0.1 %)"),
+        (0.26, 0.29, 0.32, "29 % (95 % CI 26 to 32 %)"),
+    ],
+)
+def test_a_share_has_no_interval_from_nothing_to_nothing(low, value, high, text):
+    assert n.share_estimate(estimate(low, value, high)) == text
+
+
+def test_room_on_a_drive_is_counted_as_its_maker_does():
+    assert n.capacity(300_000_000_000) == "300 GB"
+    assert n.capacity(1_000_204_886_016) == "1 TB"
+    assert n.capacity(299_966_445_568) == "300 GB"
+    assert n.capacity(151_234_567_890) == "151 GB"
+    assert n.capacity(None) == ""

@@ -10,7 +10,7 @@ from builders import make_experiment, make_plan, make_runs
 from storagelab.analysis import analyse
 from storagelab.findings import Findings
 from storagelab.model import Run, TimeSeries
-from storagelab.report import arrange, charts, series_data
+from storagelab.report import arrange, charts, page_sections, series_data
 from storagelab.values import JsonValue
 
 FILES = "layout.data_files"
@@ -123,3 +123,21 @@ def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
     findings, runs = story({FILES: [1, 2]}, repetitions=2)
     silent = [with_series(run, {}) for run in runs]
     assert [figure.name for figure in charts.figures(findings, silent) if figure.name in series_data.BY_NAME] == []
+
+
+@pytest.mark.parametrize(
+    ("times_s", "said"),
+    [
+        ({1: 20.0, 4: 20.5}, "1 s"),
+        ({1: 960.0, 4: 960.0}, "8 s"),
+        ({1: 960.0, 4: 2_400.0}, "8 to 20 s"),
+        ({1: 0.4, 4: 0.4}, "0.4 s"),
+    ],
+)
+def test_how_far_apart_points_are_is_said_as_it_is_drawn(times_s, said):
+    findings, runs = story({FILES: [1, 4]}, repetitions=2, elapsed=lambda levels, _: times_s[levels[FILES]])
+    drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
+    assert series_data.steps_text(drawn["rows-over-time"].data) == said
+    words = str(page_sections.over_time(findings, drawn))
+    assert f"a point about every {said}" in words
+    assert "once a second" not in words

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from real_servers import site_at
-from simulated_specs import planned, small
+from simulated_specs import ONE_BLOCK, planned, run_once, small
 
 from storagelab import _sim
 from storagelab.analysis import analyse
@@ -19,16 +20,6 @@ from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.measurement import _decoded
 from storagelab.waits import conservation
-
-ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
-
-
-def run_once(folder, *changes, repetitions: int = 1) -> list[Run]:
-    plan = planned(("repetitions = 2", f"repetitions = {repetitions}"), *changes)
-    told: list[object] = []
-    for task in tasks(plan, {}, site_at(folder), folder):
-        make_block(task, told.append)
-    return [item for item in told if isinstance(item, Run)]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +125,9 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
         text = render(form, experiment, plan, runs, findings)
         assert "simulated" in text
         assert "PostgreSQL" not in text
+        room = re.search(r"usable(?:_bytes)?\W.{0,40}?([\d.]+ [GT]B)", text)
+        assert room is None or room[1] == "300 GB", "as `profiles show` and the drive's maker have it"
+        assert room or form not in ("html", "md")
     assert any(run.measurement.waiting_tasks for run in runs)
 
 

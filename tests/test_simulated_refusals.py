@@ -52,7 +52,7 @@ def refused(tmp_path, monkeypatch, capfd):
         ("connections = 8", "connections = 0", "workload.connections: must be a whole number from 1 to 4096, not 0"),
         ("[1, 4]", "[0, 4]", 'factors."layout.data_files"[1]: must be'),
         ("[1, 4]", "[1, 129]", "layout.data_files: 129: must be 1 to 128"),
-        ("500_000", "150_000_000", "workload.rows_per_connection: 4687496 rows take about"),
+        ("500_000", "150_000_000", "workload.rows_per_connection: 1199998976 rows take about 279.35 GiB of pages"),
         ("500_000", "300_000_000", "index pages above the leaves, which stay in memory"),
         ("cores = 4", "cores = 0", "server.cores: must be"),
         (
@@ -86,6 +86,12 @@ def refused(tmp_path, monkeypatch, capfd):
         ("scale = 256", "scale = 1001", "target.scale: 1001: must be 1 (life-size) to 1000"),
         ('"4GB"', '"10MB"', "server.memory: leaves a buffer pool of 3 pages at scale 256, and it takes at least 256"),
         ('"4GB"', '"4000000GB"', "server.memory: leaves a buffer pool of"),
+        (
+            "[factors]",
+            '[layout]\ndata_size = "600GB"\n[factors]',
+            "a data file of 600 GiB does not fit: there is room for 271.94 GiB each",
+        ),
+        ("[factors]", '[layout]\nlog_size = "600GB"\n[factors]', "a log of 600 GiB does not fit the 279.39 GiB of 'a'"),
     ],
 )
 def test_what_cannot_be_is_named_with_what_is_allowed(refused, old, new, words):

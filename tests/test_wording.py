@@ -176,7 +176,9 @@ def test_a_wait_that_fell_together_with_the_time_is_told_with_both():
         trends=[extension_trend(FIVE[FILES], SHARES)],
         effects=[make_effect(FILES, 16, 1, (0.79, 0.82, 0.85))],
     )
-    assert w.sentences(findings)[-1].endswith("to 2 % at 16, and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
+    assert w.sentences(findings)[-1].endswith(
+        "to 2 % at 16, and the run took 18 % less time (joint 95 % CI 15 to 21 %)."
+    )
 
 
 def test_a_trend_listed_from_the_top_is_compared_the_right_way_round():
@@ -261,7 +263,8 @@ def test_each_factor_has_its_say_with_all_else_the_same():
     )
     lines = w.sentences(findings)
     assert (
-        "With all else the same, against 1 data file: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)." in lines
+        "With all else the same, against 1 data file: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)."
+        in lines
     )
     (log,) = [line for line in lines if "log on b can't be told apart" in line]
     assert "95 % CI 3 % less to 3 % more" in log
@@ -444,6 +447,8 @@ def test_a_doubt_about_some_cells_names_them(kind):
         ("fsync", "can corrupt the whole database"),
         ("synchronous_commit", "the database stays sound"),
         ("delayed_durability", "commits do not wait for the log"),
+        ("innodb_flush_method", "can corrupt the whole database"),
+        ("sync_binlog", "commits do not wait for the binary log"),
         ("full_page_writes", "commits wait for the disk as ever"),
     ],
 )

@@ -31,12 +31,14 @@ OTHERS_SHARE_MOST = 0.10
 OTHERS_RUNS_MOST = 0.10
 """A run may be disturbed now and then; more than a tenth of them is a busy machine."""
 CPU_SHARE_MOST = 0.9
-DURABILITY_SETTINGS = {
-    "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
-    "innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "on",
-}  # fmt: skip
-"""Each with a value under which it is on."""
 _OFF = {"off", "false", "0"}
+UNSAFE_SETTINGS = {
+    "fsync": _OFF, "synchronous_commit": _OFF, "full_page_writes": _OFF,
+    "innodb_flush_log_at_trx_commit": {"0", "2"}, "innodb_doublewrite": {*_OFF, "detect_only"},
+    "innodb_flush_method": {"nosync"},
+}  # fmt: skip
+"""Each with the values under which a crash can lose or corrupt something. MariaDB's 2 writes the log at each commit, and
+syncs it once a second only."""
 DELAYED_DURABILITY = "delayed_durability_desc"
 """SQL Server's: commits need not wait for the log where it is forced, or allowed and asked for."""
 UNVERIFIED_MOST = 10
@@ -384,11 +386,15 @@ def durability_off(evidence: Evidence) -> Iterator[Caution]:
     cells: dict[tuple[str, str], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         settings = _table(_table(m.environment, "server"), "settings")
-        for setting, on in DURABILITY_SETTINGS.items():
-            value = str(settings.get(setting, on)).lower()
-            # MariaDB's 2 writes the log at each commit, and syncs it once a second only.
-            if value in _OFF or (setting == "innodb_flush_log_at_trx_commit" and value == "2"):
-                cells[setting, value if value.isdigit() else "off"].add(cell_id)
+        for setting, unsafe in UNSAFE_SETTINGS.items():
+            if (value := _lowered(settings, setting)) in unsafe:
+                cells[setting, "off" if value == "false" else value].add(cell_id)
+        # Replayed after a crash, a binary log makes commits as safe as it is itself.
+        if _lowered(settings, "log_bin") in {"on", "1"} and (synced := _lowered(settings, "sync_binlog")) not in {
+            "",
+            "1",
+        }:
+            cells["sync_binlog", synced].add(cell_id)
         if _text(settings, DELAYED_DURABILITY).upper() == "FORCED":
             cells["delayed_durability", "forced"].add(cell_id)
     for (setting, value), of_cells in cells.items():
@@ -464,6 +470,11 @@ def _table(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
 def _text(mapping: Mapping[str, object], key: str) -> str:
     value = mapping.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _lowered(settings: Mapping[str, object], name: str) -> str:
+    """A setting as the server shows it, in small letters; "" where it does not."""
+    return str(settings.get(name, "")).lower()
 
 
 def _number(value: object) -> float | None:

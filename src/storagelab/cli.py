@@ -124,6 +124,10 @@ def report_(
     ] = "html",
     output: OutputOption = None,
     fit: FitOption = "robust",
+    embed_data: Annotated[
+        bool,
+        typer.Option("--embed-data", help="html: with all raw data in the page, even if it is over 3 MB with them."),
+    ] = False,
 ) -> None:
     """Write the report again from what is stored.
 
@@ -135,9 +139,10 @@ def report_(
         for file in files:
             _say(str(file), stdout=True)
     elif format_ == "html" and output is None:
-        _say(str(report.write_report(folder, experiment, expanded, runs, findings)), stdout=True)
+        file = report.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
+        _say(str(file), stdout=True)
     else:
-        _write(report.render(format_, experiment, expanded, runs, findings), output)
+        _write(report.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
 
 
 @app.command()

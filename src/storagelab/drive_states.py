@@ -5,6 +5,7 @@ A drive that was formatted once remembers every run since. Where its state moves
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
@@ -13,13 +14,15 @@ from typing import Literal, get_args
 import numpy as np
 
 from storagelab import samples, stats
-from storagelab.findings import DriveState, DriveTrend
+from storagelab.findings import DriveState, DriveTrend, Estimate
 from storagelab.model import Measurement, Run
 
 Quantity = Literal["write_amplification", "utilisation"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 PREFIX = "drive "
 CORRELATION_LEAST = 0.7
+BOUNDS: dict[Quantity, tuple[float, float]] = {"write_amplification": (1.0, math.inf), "utilisation": (0.0, 1.0)}
+"""A drive writes at least what it is given, and holds no more than there is."""
 CHANGE_LEAST: dict[Quantity, float] = {"write_amplification": 0.03, "utilisation": 0.05}
 """Below it a drive is what it was: as a share of the first write amplification, and in points of utilisation."""
 RUNS_LEAST = 8
@@ -32,7 +35,7 @@ def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
     for drive, quantity in product(_drives(measurements), QUANTITIES):
         values = [value for one in measurements if (value := _value(one, drive, quantity)) is not None]
         if values:
-            yield DriveState(drive=drive, quantity=quantity, mean=samples.mean_estimate(values))
+            yield DriveState(drive=drive, quantity=quantity, mean=_mean(values, quantity))
 
 
 def trends(runs: Iterable[Run], randomised: bool) -> Iterator[DriveTrend]:
@@ -67,7 +70,7 @@ def _trend(blocks: Sequence[Sequence[Run]], drive: str, quantity: Quantity, rand
         with_time.append(_rank_correlation(values, times))
     if not with_place:
         return None
-    correlation, start, end_mean = float(np.mean(with_place)), samples.mean_estimate(first), samples.mean_estimate(last)
+    correlation, start, end_mean = float(np.mean(with_place)), _mean(first, quantity), _mean(last, quantity)
     moved = abs(end_mean.value - start.value) / ((quantity == "write_amplification" and start.value) or 1.0)
     if abs(correlation) < CORRELATION_LEAST or moved < CHANGE_LEAST[quantity]:
         return None
@@ -75,6 +78,24 @@ def _trend(blocks: Sequence[Sequence[Run]], drive: str, quantity: Quantity, rand
         drive=drive, quantity=quantity, first=start, last=end_mean, rank_correlation=correlation,
         with_time=float(np.mean(with_time)), blocks=len(with_place), randomised=randomised,
     )  # fmt: skip
+
+
+def _mean(values: Sequence[float], quantity: Quantity) -> Estimate:
+    """The mean with a 95 % interval that stays within what can be, without cutting it off there.
+
+    It is the t interval of log((mean - least) / (most - mean)), or of log(mean - least) where there is no most (delta
+    method); of no width where all values are alike.
+    """
+    least, most = BOUNDS[quantity]
+    plain = samples.mean_estimate(values)
+    below, above = plain.value - least, most - plain.value
+    if plain.high is None or plain.high == plain.value or min(below, above) <= 0:
+        return plain
+    factor = math.exp((plain.high - plain.value) * (1 / below + 1 / above))
+    low, high = below / factor, below * factor
+    if math.isfinite(most):
+        low, high = ((most - least) * part / (part + above) for part in (low, high))
+    return plain.model_copy(update={"low": least + low, "high": least + high})
 
 
 def _drives(measurements: Iterable[Measurement]) -> list[str]:

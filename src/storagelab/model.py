@@ -354,8 +354,8 @@ class WaitingTask(Frozen):
 
 
 class TimeSeries(Frozen):
-    """Once a second: columns of equal length. `at_s` is the end of each interval, `columns` maps a name with its unit last
-    (`rows_per_s`, `volume.a.write_bytes_per_s`) to values over that interval."""
+    """Columns of equal length. `at_s` is the end of each interval (a second of a measured run, more of a long simulated one),
+    `columns` maps a name with its unit last (`rows_per_s`, `volume.a.write_bytes_per_s`) to values over that interval."""
 
     at_s: tuple[float, ...] = ()
     columns: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)

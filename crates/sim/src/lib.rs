@@ -21,3 +21,4 @@ pub mod run;
 pub mod scenario;
 pub mod sqlos;
 pub mod volume;
+mod words;

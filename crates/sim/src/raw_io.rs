@@ -23,6 +23,7 @@ use crate::run::BlockError;
 pub use crate::scenario::Prepared;
 use crate::scenario::{DriveChoice, Refusal, VolumeChoice};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
+use crate::words::life_size;
 
 pub use latency::{Latencies, LatencyTable};
 
@@ -422,8 +423,11 @@ impl RawTest {
         }
         let blocks = self.blocks(scale, volume_bytes);
         if blocks > volume_bytes / self.block_bytes {
-            let what =
-                format!("a file of {blocks} blocks does not fit the {volume_bytes} bytes of the volume, at this scale");
+            let what = format!(
+                "a file of {} does not fit the {} of the volume",
+                life_size(blocks * self.block_bytes, scale),
+                life_size(volume_bytes, scale)
+            );
             return Err(("file_bytes", what));
         }
         if blocks < u64::from(self.threads) {

@@ -28,11 +28,22 @@ REPORT_FILE = "report.html"
 __all__ = ["FORMATS", "REPORT_FILE", "render", "write_atomically", "write_charts", "write_report"]
 
 
-def render(format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
-    """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
+def render(
+    format_: str,
+    experiment: Experiment,
+    plan: Plan,
+    runs: Sequence[Run],
+    findings: Findings,
+    *,
+    embed_data: bool = False,
+) -> str:
+    """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export).
+
+    `embed_data`: a page of html carries its raw data however large they are.
+    """
     if format_ == "html":
         made_by = {"report made by": f"storagelab {__version__}"}
-        return html.render(experiment, plan, runs, findings, manifest=made_by)
+        return html.render(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data)
     if format_ == "md":
         return markdown(experiment, plan, runs, findings)
     if format_ == "csv":
@@ -44,10 +55,18 @@ def render(format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run]
     raise StoragelabError(f"no report can be written as {format_!r}\n  known are {', '.join(FORMATS)}")
 
 
-def write_report(folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Path:
+def write_report(
+    folder: Path,
+    experiment: Experiment,
+    plan: Plan,
+    runs: Sequence[Run],
+    findings: Findings,
+    *,
+    embed_data: bool = False,
+) -> Path:
     """Write report.html into `folder` and return its path. Whoever reads meanwhile sees the old page or the new one."""
     file = folder / REPORT_FILE
-    write_atomically(file, render("html", experiment, plan, runs, findings))
+    write_atomically(file, render("html", experiment, plan, runs, findings, embed_data=embed_data))
     return file
 
 

@@ -70,7 +70,7 @@ def _which(findings: Findings) -> Markup:
     if left_out:
         words += (
             f" Of {numbers.count(len(findings.cells))} cells those at the ends of each factor and a spread between them are "
-            f"below; the other {numbers.count(left_out)} are in the download, uncut."
+            f"below; the other {numbers.count(left_out)} are in the raw data, uncut."
         )
     return tag("p", words, class_="note")
 
@@ -164,7 +164,7 @@ def _waiting_tasks(runs: Sequence[Run]) -> Markup | None:
     columns = [Column("waiting for", "prose"), Column("WaitType", "text"), Column("moments"), Column("of them"),
                Column("sessions, mean"), Column("most"), Column("held by", "prose")]  # fmt: skip
     rows = [[thing, wait_type, *_crowd(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_TASKS]]
-    rest = f"; {plural(len(ranked) - MAX_TASKS, 'other kind')} in the download" if len(ranked) > MAX_TASKS else ""
+    rest = f"; {plural(len(ranked) - MAX_TASKS, 'other kind')} in the raw data" if len(ranked) > MAX_TASKS else ""
     sampled = f"{plural(moments, 'moment')} sampled over {plural(len(runs), 'run')}"
     caption = f"Who waited for what: the largest crowds of {sampled}{rest}"
     return Markup(tag("p", wording.crowd_sentence(*_most_crowded(kinds), moments)) + table(caption, columns, rows))
@@ -218,13 +218,16 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
 
 
 def figure_text(name: str, value: JsonValue | None) -> str:
-    """A figure by the unit at the end of its name: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"."""
+    """A figure by the unit at the end of its name: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s", and a drive's
+    `usable_bytes` as its maker tells it."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):
         return wording.value_text(value)
+    if name == "usable_bytes":
+        return numbers.capacity(value)
     if name.endswith("bytes"):
         return numbers.bytes_(value)
     if name.endswith("_s"):

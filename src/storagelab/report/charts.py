@@ -7,6 +7,7 @@ Nothing is computed here: `figure_data` has the numbers, `vega` the look.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -339,7 +340,7 @@ def _over_time(unit: str) -> _Maker:
                 "field": "value",
                 "type": "quantitative",
                 "title": unit,
-                "scale": {"domain": [0, top * _ROOM], "nice": 5},
+                "scale": {"domain": [0, _round_end(top * _ROOM)], "nice": False},
             },
         }
         colour: Spec = {"color": palette.LINES[0]}
@@ -350,7 +351,8 @@ def _over_time(unit: str) -> _Maker:
             }  # fmt: skip
             encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
             colour = {}
-        of_run = encoding | {"detail": {"field": "series", "type": "nominal"}}
+        # What the page's script adds to a line's words is the point that is pointed at.
+        of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
         layers = [
             _only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
             _only("datum.median", {"type": "line", "strokeWidth": 1.5} | colour, of_run),
@@ -365,6 +367,13 @@ def _over_time(unit: str) -> _Maker:
         return finished(title, note, layers, data.rows, data.panels, form, height_px)
 
     return make
+
+
+def _round_end(value: float) -> float:
+    """The first round number from `value` on, so that an axis of five steps or so ends with one of them."""
+    power = 10.0 ** math.floor(math.log10(value / 5))
+    step = next(factor for factor in (1, 2, 5, 10) if value / 5 <= factor * math.sqrt(2) * power) * power
+    return math.ceil(value / step) * step
 
 
 def _only(rows: str, mark: Spec, encoding: Spec) -> Spec:

@@ -310,7 +310,8 @@ def _durability_off(doubt: _Doubt) -> str:
     setting, value = doubt.text("setting"), doubt.text("value")
     what = f"{setting} = {value or 'off'}" if setting else "durability off"
     risk = _DURABILITY_RISKS.get(setting, "the server does less for safety than it should, and a crash can lose data")
-    return f"With {what}{doubt.where} {risk}. Compare such times only with each other, or turn it on."
+    way = "turn it on" if value in ("", "off") else "choose a safe value"
+    return f"With {what}{doubt.where} {risk}. Compare such times only with each other, or {way}."
 
 
 _DURABILITY_RISKS = {
@@ -323,6 +324,10 @@ _DURABILITY_RISKS = {
                         "write can corrupt that page; commits wait for the disk as ever",
     "innodb_flush_log_at_trx_commit": "commits do not wait for the disk, and a crash can lose the last second of them; "
                                       "the database stays sound",
+    "innodb_flush_method": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can "
+                           "corrupt the whole database",
+    "sync_binlog": "commits do not wait for the binary log, and a crash can lose the last of them, as the server drops those "
+                   "that the log lacks",
     "innodb_doublewrite": "no page is written twice, so that less is written, and a crash in the middle of a page's "
                           "write can corrupt that page; commits wait for the disk as ever",
 }  # fmt: skip

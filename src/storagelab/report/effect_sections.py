@@ -22,7 +22,7 @@ def effects(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     )
     if chart and chart.data.hidden_lines:
         words += (
-            f" {plural(chart.data.hidden_lines, 'more comparison is', 'more comparisons are')} in the download alone."
+            f" {plural(chart.data.hidden_lines, 'more comparison is', 'more comparisons are')} in the raw data alone."
         )
     parts = [block(chart, findings, words)] if chart else []
     parts += _speed_ups(findings, drawn)

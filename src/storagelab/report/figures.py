@@ -20,6 +20,7 @@ from storagelab.report import (
 from storagelab.report.charts import Drawn
 from storagelab.report.figure_data import Row
 from storagelab.report.markup import Column, Markup, fold, table, tag, trusted
+from storagelab.report.slim import said_once, slimmed
 from storagelab.report.vega import Spec
 
 MAX_TABLE_ROWS = 400
@@ -36,11 +37,20 @@ def block(drawn: Drawn, findings: Findings, caption: str) -> Markup:
     places = [_place(f"{drawn.name}-{form}") for form in _FORMS]
     return tag(
         "div",
-        tag("figure", places, role="img", aria_label=label(drawn, findings), id=f"figure-{drawn.name}"),
+        tag("figure", places, role="img", aria_label=label(drawn, findings), id=f"figure-{drawn.name}", **_ends(drawn)),
         tag("p", caption, class_="caption"),
         fold("The same numbers as a table", _data_table(drawn, findings)),
         class_="chart",
     )
+
+
+def _ends(drawn: Drawn) -> dict[str, str]:
+    """Of lines over time where both axes end and the unit, so that the page's script can read a line off anywhere."""
+    if drawn.name not in series_data.BY_NAME:
+        return {}
+    encoding = drawn.wide.get("spec", drawn.wide)["layer"][0]["encoding"]
+    end_s, most = (encoding[axis]["scale"]["domain"][1] for axis in ("x", "y"))
+    return {"data_end_s": f"{end_s:g}", "data_most": f"{most:g}", "data_unit": series_data.BY_NAME[drawn.name].unit}
 
 
 def bare_specs(charts: Iterable[Drawn]) -> dict[str, Spec]:
@@ -59,7 +69,11 @@ def _place(name: str) -> Markup:
 
 def with_drawings(page: str, svgs: Mapping[str, str]) -> str:
     """The page with the drawings in their places."""
-    return _PLACE.sub(lambda place: _framed(place["name"], svgs[place["name"]]), page)
+    slim = {name: slimmed(svg) for name, svg in svgs.items()}
+    wide, narrow = _FORMS
+    for name in [name for name in slim if name.endswith(f"-{narrow}")]:
+        slim[name] = said_once(slim[f"{name.removesuffix(narrow)}{wide}"], slim[name])
+    return _PLACE.sub(lambda place: _framed(place["name"], slim[place["name"]]), page)
 
 
 def _framed(name: str, svg: str) -> Markup:
@@ -151,7 +165,7 @@ def _data_table(drawn: Drawn, findings: Findings) -> Markup:
     columns, rows = _TABLES[drawn.name](drawn, findings)
     caption = f"{drawn.title} ({findings.provenance or 'nothing measured yet'}): what the chart shows"
     if len(rows) > MAX_TABLE_ROWS:
-        caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(rows))} rows, the rest is in the download"
+        caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(rows))} rows, the rest is in the raw data"
     return table(caption, columns, rows[:MAX_TABLE_ROWS])
 
 

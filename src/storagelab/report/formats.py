@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from storagelab.findings import CellSummary, Findings
 from storagelab.model import Experiment, Plan, Run
 from storagelab.report import wording as w
+from storagelab.report.cell_sections import figure_text
 from storagelab.report.names import repetition_text
 from storagelab.report.secrets import masked
 from storagelab.report.tables import cell_columns, cells_shown, wait_columns, waits_of
@@ -140,7 +141,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str
 
 def _figure(name: str, value: object) -> str:
     if name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
-        return w.bytes_(value)
+        return figure_text(name, value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

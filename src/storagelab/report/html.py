@@ -1,7 +1,8 @@
 """Findings -> one HTML page that needs nothing else: no network, no server, and no script to be read.
 
 Charts are drawn here, as SVG, and not by the browser: they are there on paper and without scripts too. The script only
-adds tooltips and unpacks the raw data, which the page carries compressed. The page's own policy forbids every request.
+adds tooltips and unpacks the raw data, which the page carries compressed unless they would make it too large to open or to
+send. The page's own policy forbids every request.
 """
 
 from __future__ import annotations
@@ -30,10 +31,14 @@ from storagelab.report import (
 from storagelab.report.charts import Drawn
 from storagelab.report.drawing import Drawing
 from storagelab.report.export import to_json
-from storagelab.report.markup import Markup, tag, text
+from storagelab.report.markup import Markup, tag, text, trusted
 
 _GZIP_LEVEL = 5
 """6 takes half as long again for 1.5 % less."""
+LARGEST_PAGE = 3_000_000
+"""Letters of a page that carries its raw data, unless it is asked to carry them anyway."""
+_PAYLOAD = "<!--raw data-->"
+_DATA = "<!--all raw data-->"
 
 
 def render(
@@ -43,19 +48,27 @@ def render(
     findings: Findings,
     export_json: str | None = None,
     manifest: Mapping[str, object] | None = None,
+    *,
+    embed_data: bool = False,
 ) -> str:
     """The page as text, to be written in UTF-8.
 
     `export_json` is what `storagelab export --format json` gives, and is made here if it is not there yet: the page offers it
-    as its download, byte for byte.
+    as its download, byte for byte, as long as it stays below `LARGEST_PAGE` with it, or where `embed_data` asks for it.
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
     with Drawing() as drawing:
         drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
         drawing.begin(figures.bare_specs(drawn.values()))
-        page = _page(experiment, plan, runs, findings, drawn, export_json, manifest or {})
-        return figures.with_drawings(page, drawing.svgs())
+        if export_json is None:
+            export_json = to_json(experiment, plan, runs, findings)
+        page = _page(experiment, plan, runs, findings, drawn, manifest or {})
+        packed = _packed(export_json)
+        page = figures.with_drawings(page, drawing.svgs())
+    carried = embed_data or len(page) + len(packed) <= LARGEST_PAGE
+    words = _download(export_json, packed) if carried else _left_out(experiment.name, export_json)
+    return page.replace(_DATA, words, 1).replace(_PAYLOAD, packed if carried else "", 1)
 
 
 def _page(
@@ -64,13 +77,9 @@ def _page(
     runs: Sequence[Run],
     findings: Findings,
     drawn: Mapping[str, Drawn],
-    export_json: str | None,
     manifest: Mapping[str, object],
 ) -> str:
-    """The page without its drawings."""
-    if export_json is None:
-        export_json = to_json(experiment, plan, runs, findings)
-    packed = _packed(export_json)
+    """The page without its drawings and its raw data."""
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
     parts = [
@@ -87,7 +96,7 @@ def _page(
         ("over-time", "Over time", page_sections.over_time(findings, drawn)),
         ("checkpoint", "Final checkpoint", time_sections.checkpoint(findings)),
         ("manifest", "How it was measured", manifest_section.section(experiment, plan, findings, runs, manifest)),
-        ("data", "All raw data", _download(export_json, packed)),
+        ("data", "All raw data", trusted(_DATA)),
     ]
     present = [part for part in parts if part[2]]
     script = _asset("page.js")
@@ -100,7 +109,7 @@ def _page(
         contents=tag("ol", [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in present]),
         body=Markup("".join(_section(name, title, content) for name, title, content in present)),
         payload_name=text(f"{_file_name(experiment.name)}.json"),
-        payload=packed,
+        payload=_PAYLOAD,
     )
 
 
@@ -144,6 +153,17 @@ def _download(export_json: str, packed: str) -> Markup:
         + tag("p", tag("button", f"Download all raw data (JSON, {size})", type="button", id="download"),
               tag("span", "", id="download-state", role="status", class_="quiet"))
         + tag("noscript", tag("p", "The download needs JavaScript; storagelab export writes the same file without it."))
+    )  # fmt: skip
+
+
+def _left_out(name: str, export_json: str) -> Markup:
+    """Where the raw data are and how to get them, of a page that would be too large with them."""
+    size = numbers.bytes_(len(export_json.encode()))
+    return Markup(
+        tag("p", "Every run with its uncut waits, counters, checks and environment is stored in experiment.sqlite, which "
+                 f"lies beside the report: {size} as JSON, too much for this page to carry.")
+        + tag("p", tag("code", f"storagelab export {name} --output {_file_name(name)}.json"), " writes them as JSON; ",
+              tag("code", f"storagelab report {name} --embed-data"), " makes this page again with them in it, as a download.")
     )  # fmt: skip
 
 

@@ -192,6 +192,15 @@ def bytes_(value: float | None) -> str:
     return f"{text} {_BYTE_UNITS[unit]}"
 
 
+def capacity(value: float | None) -> str:
+    """Room on a drive, as makers count (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
+    if value is None or not math.isfinite(value):
+        return ""
+    power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
+    text = significant(value / 10**power)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BYTE_UNITS[power // 3]}"
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Estimates: a figure and its interval
 # ---------------------------------------------------------------------------------------------------------------------
@@ -202,12 +211,17 @@ def _level(estimate: Estimate) -> str:
 
 
 def share_estimate(estimate: Estimate | None) -> str:
-    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone where too few runs allow none."""
+    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone where too few runs allow none.
+
+    Of one that is less than can be shown, and so is all of its interval: "less than 0.1 % (95 % CI, too)".
+    """
     if estimate is None:
         return ""
     if estimate.low is None or estimate.high is None:
         return percent(estimate.value)
     low, high = max(0.0, estimate.low), min(1.0, estimate.high)
+    if 100 * high < 0.05:
+        return f"{percent(estimate.value)} ({_level(estimate)}, too)"
     decimals = 0 if 100 * estimate.value >= 9.95 and high - low >= 0.01 else 1
     return (
         f"{percent(estimate.value)} ({_level(estimate)} {_number(100 * low, decimals)} to "

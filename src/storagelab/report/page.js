@@ -5,10 +5,35 @@
   const tip = document.getElementById("tip");
   let shownAt = 0;
 
-  // Each mark of a chart carries what it says as its label; phones show it on touch.
+  // Each mark of a chart carries what it says as its label, in the wide drawing alone if both say the same: then it has its
+  // number in the other one.
+  function labelOf(mark) {
+    if (!mark.dataset.mark) return mark.getAttribute("aria-label");
+    const wide = mark.closest("figure").querySelector("svg.wide");
+    return wide.querySelectorAll("[aria-label]")[mark.dataset.mark].getAttribute("aria-label");
+  }
+
+  // As many digits as a chart can vouch for: a thousandth of its axis.
+  function rounded(value, end) {
+    return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, 2 - Math.floor(Math.log10(end))) });
+  }
+
+  // A line over time is one mark: which of its points is meant, the place of the pointer says, and what it is, the axes.
+  function pointOf(line, event) {
+    const { endS, most, unit } = line.closest("figure").dataset;
+    const frame = line.closest(".mark-group").querySelector(".background").getAttribute("d");
+    const [, width, height] = frame.match(/h([\d.]+)v([\d.]+)/).map(Number);
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(line.getScreenCTM().inverse());
+    const points = [...line.getAttribute("d").matchAll(/[ML](-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
+    const [x, y] = points.reduce((best, one) => (Math.abs(one[0] - at.x) < Math.abs(best[0] - at.x) ? one : best));
+    return `, at ${rounded((x / width) * endS, endS)} s: ${rounded((1 - y / height) * most, most)} ${unit}`;
+  }
+
+  // Phones show it on touch.
   function show(event) {
-    const mark = event.target.closest && event.target.closest(".chart svg [aria-roledescription][aria-label]");
-    const words = mark && mark.tagName !== "g" ? mark.getAttribute("aria-label") : "";
+    const mark = event.target.closest && event.target.closest(".chart svg :is([aria-label], [data-mark])");
+    const overTime = mark && mark.closest(".mark-line") && mark.closest("figure[data-end-s]");
+    const words = mark ? labelOf(mark) + (overTime ? pointOf(mark, event) : "") : "";
     tip.hidden = !words;
     if (!words) return;
     tip.textContent = words;
@@ -53,7 +78,8 @@
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return [new Blob([await new Response(stream).arrayBuffer()], { type: "application/json" }), ""];
   }
-  document.getElementById("download").addEventListener("click", async () => {
+  const download = document.getElementById("download");
+  if (download) download.addEventListener("click", async () => {
     const data = document.getElementById("raw-data");
     try {
       const [blob, ending] = await unpacked(data.textContent.trim());

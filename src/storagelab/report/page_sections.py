@@ -78,9 +78,24 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> Marku
         tag("dt", title),
         tag("dd", numbers.keep_together(time), class_="figure"),
         tag("dd", wording.cell_text(cell.levels), class_="what"),
+        tag("dd", tag("span", odd, class_="severity caution")) if (odd := _odd_runs(findings, cell)) else None,
         [tag("dd", numbers.keep_together(fact), class_="quiet") for fact in facts if fact],
         class_=kind or None,
     )
+
+
+def _odd_runs(findings: Findings, cell: CellSummary) -> str:
+    """What to say beside a mean that runs unlike the others have made; "" where there are none."""
+    odd = next(
+        (one for one in findings.cautions if one.kind == "outlier" and cell.cell_id in (one.cells or (cell.cell_id,))),
+        None,
+    )
+    if odd is None or cell.elapsed_s is None or compared.of_raw_io(findings):
+        return ""
+    runs, of = int(odd.figures["runs"]), len(cell.elapsed_s.points)
+    took, median = numbers.seconds(float(odd.figures["elapsed_s"])), numbers.seconds(cell.elapsed_s.median)
+    which = f"{plural(runs, 'run')} of {of} stand{'s' * (runs == 1)} apart"
+    return f"{which}: repetition {odd.figures['repetition']} took {took}; median {median}"
 
 
 def cautions(findings: Findings) -> Markup:
@@ -151,10 +166,10 @@ def over_time(findings: Findings, drawn: Mapping[str, Drawn]) -> Markup:
     left = shown[0].data.hidden_panels
     shared = arrange.shared_levels(arrange.chosen_cells(findings))
     words = [
-        "One panel for each cell, all with the same axes, about once a second. The thick line is the run of median",
-        "completion time, the thin ones are the other repetitions.",
+        "One panel for each cell, all with the same axes. The thick line is the run of median completion time, with",
+        f"a point about every {series_data.steps_text(shown[0].data)}, the thin ones are the other repetitions.",
         f"In all of them {shared}." if shared else "",
-        f"{plural(left, 'more cell is', 'more cells are')} in the download." if left else "",
+        f"{plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
     ]
     parts = [tag("p", " ".join(word for word in words if word))]
     for chart in shown:

@@ -9,7 +9,7 @@ from rich.console import Console
 from storagelab.profiles import Profile
 from storagelab.report.cell_sections import figure_text
 from storagelab.report.columns import Column, print_paragraph, print_table
-from storagelab.report.numbers import significant
+from storagelab.report.numbers import bytes_, capacity, significant
 from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
 
 
@@ -56,8 +56,8 @@ def print_sizing(console: Console, sizing: Sizing) -> None:
         Column("sector, bytes", [f"{one.sector_bytes:,}" for one in sizing.maps]),
         Column("driver", [one.driver for one in sizing.maps], right=False),
         Column("format", [one.format for one in sizing.maps], right=False),
-        Column("database pages", [_gb(one.pages_bytes) for one in sizing.maps]),
-        Column("worst case", [_gb(one.worst_bytes) for one in sizing.maps]),
+        Column("database pages", [bytes_(one.pages_bytes) for one in sizing.maps]),
+        Column("worst case", [bytes_(one.worst_bytes) for one in sizing.maps]),
     ]
     print_table(console, columns, indent=0)
     print_paragraph(console, "Worst case: every sector was written by itself.", first="  ")
@@ -67,7 +67,7 @@ def _capacity_columns(sizing: Sizing) -> list[Column]:
     rows, price = sizing.capacities, sizing.price_usd
     columns = [
         Column("format", [row.format or "-" for row in rows], right=False),
-        Column("usable", [_gb(row.usable_bytes) for row in rows]),
+        Column("usable", [capacity(row.usable_bytes) for row in rows]),
         Column("reads, IO/s", [significant(row.reads_per_s) for row in rows]),
         Column("writes, IO/s", [significant(row.writes_per_s) for row in rows]),
     ]
@@ -78,11 +78,6 @@ def _capacity_columns(sizing: Sizing) -> list[Column]:
             Column("USD a write/s", [significant(price / row.writes_per_s) for row in rows]),
         ]
     return columns
-
-
-def _gb(size_bytes: float) -> str:
-    """As makers count: 10^9."""
-    return f"{significant(size_bytes / 1e9)} GB"
 
 
 def _value(name: str, value: str | int | float | bool) -> str:

@@ -123,6 +123,7 @@ def over_time(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Fi
                     of_run: Row = {
                         "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
                         "cell": cell_text(cell.levels), "repetition": run.repetition,
+                        "run": f"{cell_text(cell.levels)}, repetition {run.repetition}, {line}",
                     }  # fmt: skip
                     rows += _stretches(run.measurement.series, values, of_run, quantity, most)
     lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]
@@ -135,6 +136,19 @@ def over_time(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Fi
         colours=dict(zip(lines, palette.LINES, strict=False)),
         hidden_panels=max(0, cells - len(chosen)),
     )
+
+
+def steps_text(data: Figure) -> str:
+    """How far apart the points are that are drawn of runs of median time: "1 s", or "8 to 47 s"."""
+    ends_s: dict[tuple[object, object], list[float]] = {}
+    for row in data.rows:
+        if row["median"]:
+            ends_s.setdefault((row["panel"], row["series"]), [0.0]).append(float(row["at_s"] or 0))
+    # The last interval of a run is what is left of it.
+    steps_s = [(ends[-2] if ends[2:] else ends[-1]) / max(1, len(ends) - 2) for ends in ends_s.values()]
+    ends_text = [numbers.significant(step_s, 2) for step_s in (min(steps_s), max(steps_s))]
+    ends_text = [text.rstrip("0").rstrip(".") if "." in text else text for text in ends_text]
+    return f"{' to '.join(dict.fromkeys(ends_text))} s"
 
 
 def _stretches(
@@ -152,5 +166,5 @@ def _stretches(
     for row in rows:
         words = numbers.significant(float(row["value"] or 0))
         at = f"at {numbers.seconds(float(row['at_s'] or 0))}: {words} {quantity.unit}"
-        row |= {"dotted": dotted, "tip": f"{row['cell']}, repetition {row['repetition']}, {row['line']}, {at}"}
+        row |= {"dotted": dotted, "tip": f"{row['run']}, {at}"}
     return rows

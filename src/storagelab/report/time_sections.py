@@ -57,7 +57,7 @@ def hidden_panels(data: Figure) -> list[str]:
     """How many panels there was no room for, in a sentence."""
     left = data.hidden_panels
     return (
-        [f"{plural(left, 'more panel is', 'more panels are')} not drawn; the download has all cells."] if left else []
+        [f"{plural(left, 'more panel is', 'more panels are')} not drawn; the raw data have all cells."] if left else []
     )
 
 

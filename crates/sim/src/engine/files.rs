@@ -4,6 +4,7 @@ use super::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use crate::hint::rare;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario, WorkloadKind};
+use crate::words::life_size;
 
 /// Where the files of a run lie, in bytes of the scaled world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +46,10 @@ impl Layout {
         let mut used = vec![0; volumes.len()];
         used[log_volume] = log_bytes;
         if log_bytes > volume_bytes[log_volume] {
-            let there = volume_bytes[log_volume];
             return Err(format!(
-                "a log of {log_bytes} bytes does not fit the {there} bytes of '{}'",
+                "a log of {} does not fit the {} of '{}'",
+                life_size(log_bytes, scenario.scale),
+                life_size(volume_bytes[log_volume], scenario.scale),
                 volumes[log_volume]
             ));
         }
@@ -163,7 +165,9 @@ fn pages_per_file(
     if wanted.is_some_and(|bytes| bytes > most) {
         let wanted = wanted.unwrap_or(0);
         return Err(format!(
-            "a data file of {wanted} bytes does not fit: there is room for {most} each, at this scale"
+            "a data file of {} does not fit: there is room for {} each",
+            life_size(wanted, scenario.scale),
+            life_size(most, scenario.scale)
         ));
     }
     let extent_bytes = u64::from(EXTENT_PAGES) * PAGE_BYTES;

@@ -4,6 +4,7 @@ use super::{Refusal, RunPlan, Scenario, Server, WorkloadKind};
 use crate::engine::files::{Layout, index_pages_for, leaves_for};
 use crate::engine::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
 use crate::kernel::{MS, SEC, TIME_LIMIT_NS, US};
+use crate::words::life_size;
 
 /// Limits of what a scenario may ask for.
 const MOST_CORES: u32 = 256;
@@ -232,8 +233,11 @@ impl Scenario {
         let block_bytes = self.log_block_bytes(&layout)?;
         if block_bytes > layout.log.2 {
             let what = format!(
-                "a block of log takes up to {block_bytes} bytes, and the log has {} at scale {}",
-                layout.log.2, self.scale
+                "at scale {} a block of log, which does not shrink, takes up to {}, and the log has {}: a larger log, or a smaller \
+                 scale",
+                self.scale,
+                life_size(block_bytes, self.scale),
+                life_size(layout.log.2, self.scale)
             );
             return refuse("server.costs.log_block_bytes", what);
         }
@@ -246,9 +250,11 @@ impl Scenario {
             return refuse(
                 place("workload.rows_per_connection"),
                 format!(
-                    "{rows} rows take about {needed} pages, and the data files have {there} (at scale {}): fewer rows, a larger \
-                     drive or another format would fit",
-                    self.scale
+                    "{} rows take about {} of pages, and the data files have room for {}: fewer rows, a larger drive or another \
+                     format would fit",
+                    rows * u64::from(self.scale),
+                    life_size(needed * PAGE_BYTES, self.scale),
+                    life_size(there * PAGE_BYTES, self.scale)
                 ),
             );
         }

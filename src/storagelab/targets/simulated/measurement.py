@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from storagelab.model import Cell, Measurement, TimeSeries, WaitingTask
+from storagelab.targets.simulated import thinning
 from storagelab.targets.simulated.scenario import scale_of
 from storagelab.waits import NS, Category, CountedWait, CountedWaits
 
@@ -40,14 +41,17 @@ _OF_THE_SIMULATION = ("fingerprint", "events")
 def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
     """One run, life-size. `outcome` is the core's, parsed."""
     scale = scale_of(cell.config)
+    taken, looks = _series(outcome["series"], scale, cell), outcome["waiting_tasks"]
+    series, kept = thinning.thinned(taken), thinning.kept_looks(looks)
     return Measurement(
         provenance="simulated",
         elapsed_s=outcome["elapsed_ns"] * scale * NS,
         rows=outcome["rows"] * scale,
         waits=_waits(outcome, scale),
-        waiting_tasks=tuple(_waiting_tasks(outcome["waiting_tasks"], scale)),
-        counters=_counters(outcome, scale, cell),
-        series=_series(outcome["series"], scale, cell),
+        waiting_tasks=tuple(_waiting_tasks(kept, scale)),
+        counters=_counters(outcome, scale, cell)
+        | {"stored in part": thinning.left_out(taken, series, len(looks), len(kept))},
+        series=series,
         environment=dict(environment),
     )
 

@@ -1,0 +1,59 @@
+"""Drawings made small: they look the same and say the same."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.analysis import analyse
+from storagelab.report import charts
+from storagelab.report.slim import NUMBER, said_once, slimmed
+
+NASTY = ' role="img" aria-label="no" d="M1.23456,0" <&>'
+
+
+def drawings() -> tuple[str, str]:
+    """FABRICATED: the same chart wide and narrow; one level looks like attributes."""
+    experiment = make_experiment({"layout.data_files": [1, 2, 4], "layout.log": ["a", NASTY]}, 2)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    chart = next(one for one in charts.figures(analyse(experiment, plan, runs), runs) if one.name == "completion-time")
+    return charts.to_svg(chart.wide), charts.to_svg(chart.narrow)
+
+
+def said(svg: str) -> list[str]:
+    return re.findall(r'<(?:path|line) [^>]*aria-label="([^"]*)"', svg)
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(part.itertext()) for part in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_slim_drawing_says_and_shows_the_same_in_two_thirds_of_the_letters():
+    wide, _ = drawings()
+    slim = slimmed(wide)
+    assert len(slim) < 0.67 * len(wide)
+    assert texts(slim) == texts(wide)
+    assert said(slim) == said(wide)
+    assert len(said(slim)) > 12
+    assert ElementTree.fromstring(slim).get("viewBox") == ElementTree.fromstring(wide).get("viewBox")
+
+
+def test_places_are_kept_to_a_hundredth_of_a_pixel():
+    assert slimmed('<path d="M1.23456,-0.0001L12e-7,3.5"/>') == '<path d="M1.23,0L0,3.5"/>'
+    assert slimmed('<text opacity="0.12345">1.23456</text>') == '<text opacity="0.12345">1.23456</text>'
+
+
+def test_what_both_widths_say_is_said_once_and_numbered_in_the_other():
+    wide, narrow = map(slimmed, drawings())
+    once = said_once(wide, narrow)
+    assert said(once) == []
+    assert texts(once) == texts(narrow)
+    assert re.findall(rf'{NUMBER}="(\d+)"', once) == [str(number) for number in range(len(said(wide)))]
+
+
+def test_drawings_that_say_different_things_keep_their_words():
+    one, other = '<path aria-label="a"/>', '<path aria-label="b"/>'
+    assert said_once(one, other) == other
