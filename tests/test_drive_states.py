@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
 
-from storagelab import stats
+from storagelab import samples
 from storagelab.analysis import analyse
 from storagelab.drive_states import states, trends
 from storagelab.findings import Estimate, Findings
@@ -77,7 +77,7 @@ def test_intervals_stay_within_what_a_drive_can_do_however_far_its_runs_scatter(
 
 def test_of_runs_that_scatter_little_intervals_are_the_usual_ones():
     written, used = interval_of([2.0, 2.02, 1.99, 2.01, 1.98], [0.5, 0.505, 0.495, 0.5, 0.5])
-    plain = stats.mean_estimate([2.0, 2.02, 1.99, 2.01, 1.98])
+    plain = samples.mean_estimate([2.0, 2.02, 1.99, 2.01, 1.98])
     assert (written.low, written.high) == pytest.approx((plain.low, plain.high), abs=1e-3)
     assert used.high - used.low == pytest.approx(2 * (used.value - used.low), rel=0.01)
 

@@ -75,3 +75,75 @@ def test_without_drift_hardly_one_is_found():
 
 def test_no_drift_can_be_told_from_one_round():
     assert irregular.drift([1.0, 2.0, 3.0], [0, 1, 2], [0, 1, 2]) is None
+
+
+def test_a_lone_odd_run_of_a_steady_cell_is_disturbed_and_those_of_a_noisy_cell_are_not():
+    rng = np.random.default_rng(45)
+    log_s = drawn_noise(8, 5, rng)
+    log_s[2, 1] += math.log(1.5)
+    log_s[5] *= 12
+    told = {(run.cell, run.round): run.disturbed for run in irregular.outliers(log_s)}
+    assert told[2, 1]
+    assert not any(disturbed for (cell, _), disturbed in told.items() if cell == 5)
+    left = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.disturbed])
+    assert np.isnan(left).sum() == 1
+    assert np.isnan(left[2, 1])
+
+
+def test_where_many_runs_are_odd_none_is_disturbed():
+    rng = np.random.default_rng(46)
+    log_s = drawn_noise(8, 5, rng) / 10
+    log_s[:, 2] += np.where(np.arange(8) % 2, math.log(1.5), 0)
+    log_s[:, 4] += np.where(np.arange(8) % 2, 0, math.log(1.5))
+    assert not any(run.disturbed for run in irregular.outliers(log_s))
+
+
+def order_of(cells, repetitions, rng):
+    """A random order within each round: the cell of each run."""
+    return [int(cell) for _ in range(repetitions) for cell in rng.permutation(cells)]
+
+
+def test_a_drift_is_told_in_full_where_each_cell_saw_a_part_of_it_only():
+    rng = np.random.default_rng(47)
+    cells = [cell for cell in range(8) for _ in range(5)]
+    sequence = list(range(40))
+    found = irregular.drift([math.log(1.2) * at / 39 + rng.normal(0, 0.003) for at in sequence], cells, sequence)
+    assert found.change == pytest.approx(0.2, abs=0.05)
+    assert found.p_value < 0.001
+
+
+@pytest.mark.parametrize("change", [0.1, -0.1])
+def test_a_jump_midway_is_found_where_it_was_and_as_high_as_it_was(change):
+    rng = np.random.default_rng(48)
+    cells, sequence = order_of(8, 5, rng), list(range(40))
+    log_s = [
+        cell + math.log1p(change) * (at > 25) + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)
+    ]
+    found = irregular.step(log_s, cells, sequence)
+    assert abs(found.after - 25) <= 1
+    assert found.change == pytest.approx(change, abs=0.02)
+    assert found.p_value < 0.01
+    assert found.explained > irregular.drift(log_s, cells, sequence).explained
+
+
+def test_a_steady_drift_is_better_explained_as_one_than_as_a_jump():
+    rng = np.random.default_rng(49)
+    cells, sequence = order_of(8, 5, rng), list(range(40))
+    log_s = [cell + 0.2 * at / 39 + rng.normal(0, 0.01) for cell, at in zip(cells, sequence, strict=True)]
+    assert irregular.drift(log_s, cells, sequence).explained > irregular.step(log_s, cells, sequence).explained
+
+
+def test_without_a_jump_hardly_one_is_found():
+    rng = np.random.default_rng(50)
+    found = 0
+    for _ in range(150):
+        step = irregular.step(list(rng.normal(0, NOISE, 30)), order_of(6, 5, rng), list(range(30)))
+        found += step is not None and step.p_value < 0.01
+    assert found <= at_most(150, 0.01)
+
+
+def test_a_jump_between_two_cells_that_ran_one_after_the_other_cannot_be_seen():
+    cells = [cell for cell in range(4) for _ in range(5)]
+    rng = np.random.default_rng(51)
+    found = irregular.step([float(at >= 10) + rng.normal(0, 1e-3) for at in range(20)], cells, list(range(20)))
+    assert found is None or abs(found.change) < 0.01

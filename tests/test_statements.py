@@ -1,0 +1,102 @@
+"""The promise for a whole report, tried on drawn experiments. `make bench ARGS="--only statistics"` draws thousands."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy import stats as scipy_stats
+
+from bench import drawn
+from storagelab import stats
+from storagelab.samples import ALPHA
+from storagelab.statements import SHARES
+
+DRAWS = [(2, 5, 200), (5, 5, 80), (8, 5, 50)]
+
+
+def most(experiments: int, rate: float) -> int:
+    """As many as a true rate of `rate` exceeds once in a thousand."""
+    return int(scipy_stats.binom.ppf(0.999, experiments, rate))
+
+
+@pytest.mark.parametrize(("cells", "repetitions", "experiments"), DRAWS)
+@pytest.mark.parametrize("kind", drawn.KINDS)
+def test_where_nothing_differs_hardly_a_report_states_a_difference(kind, cells, repetitions, experiments):
+    rate = 0.06 if kind.startswith("one cell") else 0.05
+    false = sum(
+        drawn.say(of, log_s).statements.name_a_difference
+        for of, log_s in drawn.draw(kind, cells, repetitions, experiments)
+    )
+    assert false <= most(experiments, rate)
+
+
+def test_the_shares_of_the_first_step_add_up_to_the_whole_error():
+    assert sum(SHARES.values()) == pytest.approx(1)
+
+
+def test_a_real_difference_is_stated_with_intervals_that_leave_none_out():
+    rng, of = np.random.default_rng(60), drawn.design(8, 5)
+    slow = [cell.levels[drawn.FILES] == 8 for cell in of.plan.cells]
+    said = drawn.say(of, drawn.normal(of, rng) + 0.3 * np.array(slow)[:, None]).statements
+    assert said.name_a_difference
+    told = [row for row in (*said.judged.comparisons, *said.effects) if row.distinguishable]
+    assert told
+    assert all(row.ratio.low > 1 or row.ratio.high < 1 for row in told)
+
+
+def test_where_nothing_is_stated_every_interval_reaches_as_far_as_no_difference():
+    quiet = 0
+    for of, log_s in drawn.draw("normal", 8, 5, 20):
+        said = drawn.say(of, log_s).statements
+        if not said.name_a_difference:
+            quiet += 1
+            rows = (*said.judged.comparisons, *said.effects, *said.speed_ups)
+            assert all(row.ratio.low <= 1 <= row.ratio.high for row in rows)
+            assert all(row.p_value >= ALPHA for row in said.judged.comparisons)
+    assert quiet > 10
+
+
+@pytest.mark.parametrize("kind", ["normal", "skewed (lognormal)", "5 % of runs 30 % too long"])
+def test_intervals_of_means_hold_the_truth_and_so_does_that_of_the_cell_picked_as_the_fastest(kind):
+    held = of_fastest = 0
+    for of, log_s in drawn.draw(kind, 8, 5, 60):
+        said = drawn.say(of, log_s)
+        for cell in range(8):
+            mean = stats.mean_time(said.fitted, cell, 8 if cell == said.fastest else 1)
+            inside = mean.low <= 1 <= mean.high
+            held += inside
+            of_fastest += inside and cell == said.fastest
+    assert held >= 0.90 * 60 * 8
+    assert of_fastest >= 60 - most(60, 0.07)
+
+
+def test_the_bound_on_what_the_nominally_fastest_may_lose_holds():
+    rng, of = np.random.default_rng(61), drawn.design(8, 5)
+    true = np.log(np.linspace(1, 1.04, 8))
+    missed = 0
+    for _ in range(100):
+        said = drawn.say(of, drawn.normal(of, rng) + true[:, None])
+        bound = said.statements.judged.at_most_slower
+        missed += bound is not None and bound < math.exp(true[said.fastest])
+    assert missed <= most(100, 0.05)
+
+
+def test_one_odd_run_does_not_hide_that_another_layout_is_slower():
+    found = 0
+    for of, log_s in drawn.draw("normal", 8, 5, 30):
+        log_s[1, 2] += math.log(2)
+        log_s[4] += math.log(1.12)
+        slow = of.plan.cells[4].cell_id
+        rows = drawn.say(of, log_s).statements.judged.comparisons
+        found += any(row.cell_id == slow and row.distinguishable for row in rows)
+    assert found >= 25
+
+
+def test_the_mean_of_the_skewed_noise_is_the_true_one():
+    def weighed(z: float) -> float:
+        return math.log(10 + math.exp(z)) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+    assert integrate.quad(weighed, -12, 12)[0] == pytest.approx(drawn._SKEWED_MEAN, abs=1e-4)
