@@ -8,17 +8,22 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.programs import environment, installation
+from storagelab.targets.unprivileged import as_server, give_to_server
 from storagelab.values import Scalar
 
 SPARE_CONNECTIONS = 8
 """Beside the workload's: storagelab's own."""
+
+VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
+"""How the names begin of what its programs read from the environment."""
 
 Settings = Mapping[str, Scalar]
 
@@ -151,10 +156,12 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
     """`--help --verbose` reads the options as a start would, prints what came of them, and starts nothing."""
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
     with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder:
-        command = [*unprivileged().prefix, str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
+        give_to_server(Path(folder))
+        command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace"
-        )
+            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace",
+            env=environment(*VARIABLES), preexec_fn=as_server(Path(folder), *installation(binaries.server)),
+        )  # fmt: skip
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:

@@ -54,7 +54,12 @@ class MariaDBTarget(LoadingTarget[Connection]):
         settings = private_settings(self.config)
         self._expected = check_settings(binaries, settings)
         self.server = Server(
-            binaries, data_folder=data_folder, log_folder=log_folder, settings=settings, waits=self.config.measure.waits
+            binaries,
+            data_folder=data_folder,
+            log_folder=log_folder,
+            settings=settings,
+            volumes=self.folders.paths,
+            waits=self.config.measure.waits,
         )
         self.server.start()
         self._address = self.server.address

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -11,6 +14,9 @@ from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
 
 Connection = psycopg.Connection[Any]
+VARIABLES = "PG"
+"""How the names begin of what PostgreSQL's programs and its client library read from the environment."""
+_ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
 
 
@@ -50,6 +56,27 @@ def connect(target: TargetConfig) -> Connection:
             if open_line
             else "check host, port, database, user and password, for example with psql",
         ) from error
+
+
+def connect_private(conninfo: str, **options: Any) -> Connection:
+    """A connection to a server of our own, which owes nothing to the environment. Raises psycopg.Error.
+
+    A connection string can't do that: some variables lead elsewhere before it is read (PGSERVICE), others are sent to the
+    server whatever it says (PGTZ).
+    """
+    with without_variables():
+        return psycopg.connect(conninfo, **options)
+
+
+@contextlib.contextmanager
+def without_variables() -> Iterator[None]:
+    """The environment without PG* variables, for this process; whoever else asks for that waits."""
+    with _ENVIRONMENT:
+        kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
+        try:
+            yield
+        finally:
+            os.environ.update(kept)
 
 
 def _without_password(message: str, text: str) -> str:

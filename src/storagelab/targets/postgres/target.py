@@ -57,7 +57,9 @@ class PostgresTarget(LoadingTarget[Connection]):
         binaries = binaries_for(self.config, self.site)
         settings = private_settings(self.config)
         self._expected = check_settings(binaries, settings)
-        self.server = Server(binaries, data_folder=data_folder, log_folder=log_folder, settings=settings)
+        self.server = Server(
+            binaries, data_folder=data_folder, log_folder=log_folder, settings=settings, volumes=self.folders.paths
+        )
         self.server.start()
         self._conninfo = self.server.conninfo
 
@@ -92,7 +94,8 @@ class PostgresTarget(LoadingTarget[Connection]):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connect(self, application_name: str = "storagelab") -> Connection:
-        connection = psycopg.connect(self._conninfo, autocommit=True, application_name=application_name)
+        connect = psycopg.connect if self.server is None else connecting.connect_private
+        connection = connect(self._conninfo, autocommit=True, application_name=application_name)
         connection.prepare_threshold = None
         return connection
 
