@@ -20,7 +20,7 @@ from psycopg.pq import PGconn, Ping
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
-from storagelab.targets.postgres.settings import settings_text
+from storagelab.targets.postgres.settings import OWN, settings_text
 from storagelab.targets.private import PrivateServer, Refusal, remove_socket_folder_of, runs_with
 from storagelab.targets.programs import environment, installation
 from storagelab.targets.unprivileged import as_server, give_to_server, make_folder
@@ -30,11 +30,6 @@ USER = "storagelab"
 PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
 STOP_TIMEOUT_S = 20.0
-_OWN_SETTINGS = (
-    "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
-    "config_file", "hba_file", "ident_file", "external_pid_file",
-)  # fmt: skip
-"""What keeps a private server private, and reachable for storagelab."""
 
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
@@ -50,7 +45,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     server's words for the first setting that it refuses.
     """
     for name in settings:
-        if name.lower() in _OWN_SETTINGS:
+        if name.lower() in OWN:
             raise PreflightError(
                 "storagelab sets it itself on a private server",
                 key=f"target.settings.{name}",
