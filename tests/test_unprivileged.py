@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from real_mariadb import needs_mariadb
+from real_mariadb import needs_mariadb, plan_of
 from real_mariadb import running as running_mariadb
 from real_servers import ask, connect, left_behind, measure, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.targets import passage
+from storagelab.targets import passage, preflight
 from storagelab.targets import unprivileged as module
 from storagelab.targets.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
 
@@ -138,6 +138,7 @@ def test_postgresql_is_measured_in_a_folder_of_roots(closed, umask):
     try:
         config = small(closed, volumes=["a", "b"], data=["a", "b"], data_files=2, log="b")
         (closed / "a").chmod(0o700)
+        preflight(None, plan_of(config), site_at(closed))
         measured = measure(config, site_at(closed))
     finally:
         os.umask(before)

@@ -38,7 +38,8 @@ def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
     for path in dict.fromkeys(way for folder in reach for way in (folder.absolute(), folder.resolve())):
         way = [*reversed(path.parents), path]
         for closed in shut_to(way[:-1], uid, gid):
-            steps.setdefault(closed, {})[way[way.index(closed) + 1]] = None
+            step = way[way.index(closed) + 1]
+            steps.setdefault(closed, {}).update({step: None} if step.exists() else {})
     return tuple(Cover(folder=folder, children=tuple(steps[folder])) for folder in sorted(steps))
 
 

@@ -67,8 +67,9 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
 
 
 def check_may_enter(folder: Path) -> None:
-    """May a server pass through this folder? It is tried. Raises PreflightError that names the folder that is in the way."""
-    tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder))
+    """May a server come to what will be made in this folder? It is tried. Raises PreflightError that names the folder that
+    is in the way."""
+    tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
     if tried.returncode != 0:
         raise _closed(shut_out_at(folder) or folder)
 
