@@ -12,6 +12,7 @@ import psycopg
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.targets.hiding import hidden
 
 Connection = psycopg.Connection[Any]
 VARIABLES = "PG"
@@ -42,7 +43,7 @@ def connect(target: TargetConfig) -> Connection:
     try:
         options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
         return psycopg.connect(text, **options)  # type: ignore[arg-type]
-    except psycopg.ProgrammingError as error:
+    except (psycopg.ProgrammingError, ValueError) as error:  # a ValueError: of bytes that are no text
         # libpq quotes the string it can't read, and a password may be in it.
         raise PreflightError(
             "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
@@ -50,7 +51,7 @@ def connect(target: TargetConfig) -> Connection:
     except psycopg.OperationalError as error:
         open_line = "no encryption" in str(error) or "SSL off" in str(error)
         raise PreflightError(
-            f"can't connect: {_without_password(str(error).strip(), text)}",
+            f"can't connect: {hidden(str(error).strip(), target)}",
             key=key,
             hint="the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
             if open_line
@@ -77,11 +78,3 @@ def without_variables() -> Iterator[None]:
             yield
         finally:
             os.environ.update(kept)
-
-
-def _without_password(message: str, text: str) -> str:
-    try:
-        password = psycopg.conninfo.conninfo_to_dict(text).get("password")
-    except psycopg.ProgrammingError:
-        return message
-    return message.replace(str(password), "********") if password else message

@@ -15,6 +15,7 @@ from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.procfs import TaskView
 from storagelab.targets import Site, remote
+from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.loops import rows_per_report
 from storagelab.targets.parts import Sampler as AnySampler
@@ -182,7 +183,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
             return Layout(config, site.prefix, None).drop(connection)
         except psycopg.Error as error:
             raise PreflightError(
-                f"what an earlier run left on the server can't be dropped: {first_line(error)}",
+                f"what an earlier run left on the server can't be dropped: {hidden(first_line(error), config.target)}",
                 key="target.dsn",
                 hint=f"drop the schema {site.prefix} by hand, as its owner",
             ) from error
