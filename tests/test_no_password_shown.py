@@ -52,6 +52,7 @@ CASES = [
 ]  # fmt: skip
 SPEC = """
 name = "lab"
+repetitions = 1
 [target]
 engine = "{engine}"
 {target}
@@ -89,7 +90,10 @@ def test_no_verb_shows_a_piece_of_it(typed, home, monkeypatch, engine, text):  #
 def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, engine, text):  # noqa: F811
     given = dsn(engine, text)
     written = "".join(letter if letter.isprintable() else "" for letter in given)
-    for line in (f'dsn = "{written}"', f'dsn_env = "{written}"', f'dsn = ["{written}"]'):
+    lines = [f'dsn = "{written}"', f'dsn = ["{written}"]']
+    if not written.isalnum():  # else it is the name of a variable, and is named
+        lines.append(f'dsn_env = "{written}"')
+    for line in lines:
         (home / "lab.toml").write_text(SPEC.format(engine=engine, target=line))
         for verb in ("plan", "run"):
             code, out, err = typed(verb, "lab.toml")
@@ -100,15 +104,20 @@ def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, 
     assert shown_in(out + err) == []
 
 
-@pytest.mark.parametrize(("engine", "text"), CASES)
-def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine, text):  # noqa: F811
-    """As if the variable had changed after the checks before the run: what the driver says becomes the run's reason."""
-    monkeypatch.setenv("LAB", dsn(engine, text))
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", pytest.param("sqlserver", marks=needs_pymssql)])
+def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):  # noqa: F811
+    """As if the variables had changed after the checks before the run: what the driver says becomes the run's reason."""
+    texts = [*URIS.values(), *(CONNINFOS.values() if engine == "postgres" else [])]
+    for number, text in enumerate(texts):
+        monkeypatch.setenv(f"LAB_{number}", dsn(engine, text))
     monkeypatch.setattr(cli, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
     monkeypatch.setattr(cli, "sweep", lambda *_: [])
-    (home / "lab.toml").write_text(SPEC.format(engine=engine, target='dsn_env = "LAB"'))
+    variables = [f"LAB_{number}" for number in range(len(texts))]
+    levels = f'[factors]\n"target.dsn_env" = {variables}'
+    (home / "lab.toml").write_text(SPEC.format(engine=engine, target='dsn_env = "LAB_0"') + levels)
     code, out, err = typed("run", "lab.toml")
     assert code == 1
+    assert f"{len(texts)} runs to make" in err
     said = [out + err]
     for words in (["waits", "lab"], ["export", "lab"], ["export", "lab", "--format", "csv"], ["report", "lab"],
                   ["report", "lab", "--format", "md"], ["report", "lab", "--format", "json"]):  # fmt: skip
