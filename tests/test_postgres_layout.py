@@ -217,8 +217,8 @@ def test_a_schema_of_that_name_that_is_not_ours_is_left_alone(scratch, connectio
 
 def test_a_tablespace_of_that_name_that_is_not_ours_is_left_alone(scratch, connection):
     place = scratch / "precious"
-        make_folder(place)
-.execute(f"CREATE TABLESPACE {SCHEMA}_f0001 LOCATION '{place}'")
+    make_folder(place)
+    connection.execute(f"CREATE TABLESPACE {SCHEMA}_f0001 LOCATION '{place}'")
     try:
         layout = Layout(small(scratch, dsn="-"), SCHEMA, None)
         with pytest.raises(PreflightError, match=f"tablespace {SCHEMA}_f0001 has a name that storagelab needs"):
