@@ -41,18 +41,20 @@ setup: $(STAMPS)/package ## install storagelab into .venv, from requirements.loc
 .PHONY: setup-dev
 setup-dev: setup $(STAMPS)/dev ## the same, and what linters and tests need
 
+# umask: as root, servers run as another user, who must be able to read what is installed.
+
 # A checkout that was copied or moved holds a .venv that still points at its old place: it is made again.
 ifneq ($(shell cat $(STAMPS)/venv 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMPS)/venv
 endif
 $(STAMPS)/venv:
 	@echo 'making a virtual environment in $(VENV) ...'
-	@PYTHON='$(PYTHON)' tools/make-venv.sh $(VENV)
+	@umask 022; PYTHON='$(PYTHON)' tools/make-venv.sh $(VENV)
 	@mkdir -p $(STAMPS) && echo "$(CURDIR)" > $@
 
 $(STAMPS)/runtime: requirements.lock $(STAMPS)/venv
 	@echo 'installing pinned packages into $(VENV) ...'
-	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements.lock
+	@umask 022; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements.lock
 	@touch $@
 
 # PATH: the build backend is found there, since it is installed in .venv and not in a throw-away environment.
@@ -64,7 +66,7 @@ $(STAMPS)/package: $(RUST_SOURCES) pyproject.toml $(STAMPS)/runtime
 # The T-SQL parser stands apart: what it says it depends on does not fit beside ours, and is not needed.
 $(STAMPS)/dev: requirements-dev.lock requirements-tsql.txt $(STAMPS)/runtime | $(STAMPS)/package
 	@echo 'installing pinned packages for linters and tests into $(VENV) ...'
-	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
+	@umask 022; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock
 	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements-tsql.txt
 	@touch $@
 

@@ -21,6 +21,7 @@ import psycopg
 from storagelab.model import Cell, Config, Measurement
 from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
 
 CONNECTIONS = 4
@@ -87,7 +88,7 @@ def measure(config: Config, site: Site) -> Measurement:
 
 def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:
     """A session of the server's superuser, unless `changes` say who else."""
-    return psycopg.connect(psycopg.conninfo.make_conninfo(server.conninfo, **changes), autocommit=True)
+    return connect_private(psycopg.conninfo.make_conninfo(server.conninfo, **changes), autocommit=True)
 
 
 def ask(connection: psycopg.Connection[Any], statement: str, *values: Any) -> Any:

@@ -183,7 +183,7 @@ def test_what_can_not_run_here_is_said_before_anything_is_touched(typed, home, v
 
 def test_a_server_that_does_not_start_is_refused_before_anything_is_stored(typed, home):
     file = write_spec(home, setting='shared_preload_libraries = "nothere"')
-    code, _, err = typed("run", file)
+    code, _, err = typed("run", file, "--allow-commands")
     assert code == 2
     assert f"{file}: target.settings: the server did not start" in err
     assert 'could not access file "nothere"' in err

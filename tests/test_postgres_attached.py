@@ -14,11 +14,9 @@ from storagelab.errors import PreflightError
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.targets import private, sweep
 from storagelab.targets.postgres import attached as attaching
-from storagelab.targets.postgres import server as server_module
 from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.target import PostgresTarget
-from storagelab.targets.unprivileged import Unprivileged
 from storagelab.waits import normalise
 
 PASSWORD = "tr0ub4dor-and-3"
@@ -122,9 +120,11 @@ def test_a_login_without_the_right_to_checkpoint_measures_all_but_the_checkpoint
 
 
 def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_why(scratch, monkeypatch):
-    prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--pid", "--fork", "--kill-child")
-    for module in (server_module, private):
-        monkeypatch.setattr(module, "unprivileged", lambda: Unprivileged(prefix=prefix))
+    launch = private.PrivateServer._launch
+    elsewhere = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--pid", "--fork", "--kill-child")
+    monkeypatch.setattr(
+        private.PrivateServer, "_launch", lambda self, command, *rest: launch(self, [*elsewhere, *command], *rest)
+    )
     with running(scratch / "elsewhere") as server:
         config = small(scratch, dsn=server.conninfo)
         assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")

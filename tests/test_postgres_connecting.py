@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,6 +22,7 @@ from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.server import USER
+from storagelab.targets.unprivileged import give_to_server
 
 
 def built_with_tls(folder) -> bool:
@@ -67,6 +69,7 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
          "/CN=localhost", "-days", "2"],
         check=True, capture_output=True,
     )  # fmt: skip
+    give_to_server(*map(Path, keys))
     port = free_port()
     settings = {"ssl": "on", "ssl_key_file": keys[0], "ssl_cert_file": keys[1], "listen_addresses": "127.0.0.1"}
     with running(scratch / "tls", bin_dir=str(WITH_TLS[0]), port=port, **settings) as server:

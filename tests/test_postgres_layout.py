@@ -22,6 +22,7 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import read_back
 from storagelab.targets.postgres.layout import OWNERSHIP, Layout
 from storagelab.targets.postgres.preflight import check
+from storagelab.targets.unprivileged import make_folder
 
 SCHEMA = "storagelab_0badcafe"
 
@@ -216,7 +217,7 @@ def test_a_schema_of_that_name_that_is_not_ours_is_left_alone(scratch, connectio
 
 def test_a_tablespace_of_that_name_that_is_not_ours_is_left_alone(scratch, connection):
     place = scratch / "precious"
-    place.mkdir(mode=0o700)
+    make_folder(place)
     connection.execute(f"CREATE TABLESPACE {SCHEMA}_f0001 LOCATION '{place}'")
     try:
         layout = Layout(small(scratch, dsn="-"), SCHEMA, None)

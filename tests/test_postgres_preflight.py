@@ -13,7 +13,7 @@ from real_servers import left_behind, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model import Cell, Config, Plan
-from storagelab.targets import Preflight
+from storagelab.targets import Preflight, unprivileged
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import preflight
 from storagelab.targets.postgres.preflight import check
@@ -133,15 +133,16 @@ def test_a_volume_that_is_another_users_is_refused_to_an_ordinary_user(scratch):
 
 
 @needs_root
-def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch):
+def test_a_volume_that_the_server_may_not_enter_is_refused_by_key(scratch, monkeypatch):
+    """Where no way through closed folders can be laid, as in most containers."""
+    monkeypatch.setattr(unprivileged, "may_lay", lambda: False)
     (scratch / "home").mkdir()
     config = small(scratch / "home")
     (scratch / "home").chmod(0o700)
-    os.chown(scratch / "home", 12345, 12345)
     error = refused(scratch, config)
     assert error.key == "volumes.a.path"
-    assert "can't be entered by the server" in str(error)
-    assert "chmod o+x" in error.hint
+    assert f"{scratch / 'home'} is closed to the server" in str(error)
+    assert f"chmod o+x {scratch / 'home'}" in error.hint
 
 
 def test_a_load_that_does_not_fit_is_refused_with_figures(scratch):

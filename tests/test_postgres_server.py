@@ -16,7 +16,6 @@ import pytest
 from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, until
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.targets import unprivileged as running_without_rights
 from storagelab.targets.postgres import server
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server, check_settings, stop_orphan
@@ -35,16 +34,6 @@ def listening_sockets_of(pid: int) -> list[str]:
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
                 listening.append(fields[1])
     return listening
-
-
-@pytest.fixture
-def as_nobody(monkeypatch):
-    works = running_without_rights._works
-    monkeypatch.setattr(running_without_rights, "_works", lambda prefix: prefix[0] != "unshare" and works(prefix))
-    unprivileged.cache_clear()
-    server._ask_parser.cache_clear()
-    yield
-    unprivileged.cache_clear()
 
 
 # --- its life --------------------------------------------------------------------------------------------------------
@@ -82,16 +71,6 @@ def test_settings_arrive_as_they_were_asked_for(scratch, asked, shown):
         assert ask(connection, f"SHOW {name}").replace("pglz", "on") == shown
 
 
-def test_the_callers_pg_variables_change_nothing(scratch, monkeypatch):
-    for name, value in {
-        "PGPORT": "1", "PGHOST": "203.0.113.1", "PGOPTIONS": "-c synchronous_commit=off -c jit=off", "PGSSLMODE": "require",
-        "PGDATA": "/nonexistent", "PGTARGETSESSIONATTRS": "read-only", "PGUSER": "somebody",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    with running(scratch) as private, connect(private) as connection:
-        assert ask(connection, "SHOW synchronous_commit") == "on"
-
-
 def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch, monkeypatch):
     deep = scratch / "tmp" / ("x" * 80)
     deep.mkdir(mode=0o711)
@@ -120,22 +99,15 @@ def test_modes_of_the_folders_above_stay_as_they_are(scratch):
 
 
 @needs_root
-def test_root_starts_it_in_a_user_namespace_so_that_files_stay_roots(scratch):
-    with running(scratch) as private:
-        assert {path.lstat().st_uid for path in private.data_folder.rglob("*")} == {0}
-        assert "Uid:\t0" in Path(f"/proc/{private.pid}/status").read_text()
-        assert os.readlink(f"/proc/{private.pid}/ns/user") != os.readlink("/proc/self/ns/user")
-        effective = next(
-            line for line in Path(f"/proc/{private.pid}/status").read_text().splitlines() if "CapEff" in line
-        )
-        assert int(effective.split()[1], 16) == 0
-
-
-@needs_root
-def test_as_nobody_it_works_as_well_and_only_its_own_folders_change_hands(scratch, as_nobody):
+def test_root_starts_it_as_another_user_and_only_its_own_folders_change_hands(scratch):
     with running(scratch) as private, connect(private) as connection:
-        assert Path(f"/proc/{private.pid}").stat().st_uid == unprivileged().owner[0]
+        status = Path(f"/proc/{private.pid}/status").read_text()
+        uids = next(line.split()[1:] for line in status.splitlines() if line.startswith("Uid:"))
+        assert set(uids) == {str(unprivileged().owner[0])}
+        assert "CapEff:\t0000000000000000" in status
+        assert "NoNewPrivs:\t1" in status
         assert ask(connection, "SELECT 1") == 1
+        assert {path.lstat().st_uid for path in private.data_folder.rglob("*")} == {unprivileged().owner[0]}
     assert scratch.stat().st_uid == 0
     assert (scratch / "tmp").stat().st_uid == 0
     assert left_behind(scratch) == []
@@ -172,12 +144,8 @@ def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
 STARTS_A_SERVER_AND_WAITS = """
     import sys, time
     from pathlib import Path
-    from storagelab.targets import unprivileged as running_without_rights
     from storagelab.targets.postgres.binaries import find_binaries
     from storagelab.targets.postgres.server import Server
-    if sys.argv[2] == "nobody":
-        works = running_without_rights._works
-        running_without_rights._works = lambda prefix: prefix[0] != "unshare" and works(prefix)
     folder = Path(sys.argv[1])
     server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
     server.start()
@@ -186,10 +154,9 @@ STARTS_A_SERVER_AND_WAITS = """
 """
 
 
-@pytest.mark.parametrize("way", ["as it is", pytest.param("nobody", marks=needs_root)])
-def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch, way):
+def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch):
     code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
-    with subprocess.Popen([sys.executable, "-c", code, str(scratch), way], stdout=subprocess.PIPE) as starter:
+    with subprocess.Popen([sys.executable, "-c", code, str(scratch)], stdout=subprocess.PIPE) as starter:
         starter.stdout.readline()
         assert postgres_processes(scratch) != []
         starter.kill()

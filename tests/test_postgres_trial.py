@@ -69,6 +69,6 @@ def test_a_trial_that_is_interrupted_leaves_nothing(scratch, monkeypatch):
         assert server.pid is not None
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Server, "_answers", interrupted)
+    monkeypatch.setattr(Server, "_refusal", interrupted)
     with pytest.raises(KeyboardInterrupt):
         try_starting(scratch, small(scratch))

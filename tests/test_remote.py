@@ -19,6 +19,7 @@ from storagelab.targets.mariadb import attached as mariadb_attached
 from storagelab.targets.postgres import attached as postgres_attached
 from storagelab.targets.postgres.target import PostgresTarget
 from storagelab.targets.remote import Mount
+from storagelab.targets.unprivileged import make_folder, unprivileged
 
 
 def elsewhere(config: Config, path: Path | str, data_files: int = 2) -> Config:
@@ -41,9 +42,10 @@ def far():
 
 
 def operators_step(hint: str) -> str:
-    """The command in a hint, for this machine: here the server is run by whoever runs the tests."""
+    """The command in a hint, for this machine: here the server is run by whoever storagelab has run it."""
     command = hint.split("run there: ")[1].split(" (postgres")[0]
-    return command.replace("-o postgres ", "")
+    owner = unprivileged().owner
+    return command.replace("-o postgres ", f"-o {owner[0]} " if owner else "")
 
 
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def test_a_server_that_does_not_tell_of_its_drives_leaves_the_run_unverified(scr
     monkeypatch.setattr(postgres_attached, "mounts", lambda connection: [])
     with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab-far-", dir="/tmp") as name:
         Path(name).chmod(0o755)
-        (Path(name) / "storagelab-data-file-0001").mkdir(mode=0o700)
+        make_folder(Path(name) / "storagelab-data-file-0001")
         measured = measure(elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1), site_at(scratch))
     check = checks_of(measured)["volume far"]
     assert (check.ok, check.got) == (None, "the server does not tell on which drive it is")
@@ -91,7 +93,7 @@ def test_a_server_that_does_not_tell_of_its_drives_leaves_the_run_unverified(scr
 def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
     with running(scratch / "server") as server, tempfile.TemporaryDirectory(prefix="slab-far-", dir="/tmp") as name:
         Path(name).chmod(0o755)
-        (Path(name) / "storagelab-data-file-0001").mkdir(mode=0o700)
+        make_folder(Path(name) / "storagelab-data-file-0001")
         config = elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1)
         target = PostgresTarget(config, site_at(scratch))
         target.__enter__()  # and is killed: nobody leaves it

@@ -58,6 +58,10 @@ FitOption = Annotated[
         help="robust: odd runs of steady cells are left out of means and verdicts; least-squares: all runs count.",
     ),
 ]
+AllowCommandsOption = Annotated[
+    bool,
+    typer.Option("--allow-commands", help="Let settings have a server run programs, load code, use other folders."),
+]
 DEFAULT_RESULTS = Path("results")
 
 
@@ -77,12 +81,13 @@ def plan(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     all_: Annotated[bool, typer.Option("--all", help="List all cells, and every run in its order.")] = False,
+    allow_commands: AllowCommandsOption = False,
 ) -> None:
     """Show what a spec would do: cells, runs, order, disk space, time. Touches nothing."""
     experiment = spec.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
-    found = _look(experiment, expanded, _site(experiment, folder))
+    found = _look(experiment, expanded, _site(experiment, folder), allow_commands)
     terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment), all_)
 
 
@@ -94,13 +99,14 @@ def run(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: all cores.")
     ] = None,
+    allow_commands: AllowCommandsOption = False,
 ) -> None:
     """Run an experiment, or go on with it; then print the findings and write the report."""
     experiment = spec.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = _site(experiment, folder)
-    found = _look(experiment, expanded, site)
+    found = _look(experiment, expanded, site, allow_commands)
     _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
@@ -308,9 +314,9 @@ def _site(experiment: Experiment, folder: Path) -> Site:
     return Site(experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent)
 
 
-def _look(experiment: Experiment, expanded: Plan, site: Site) -> Preflight:
+def _look(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
     try:
-        return preflight(experiment, expanded, site)
+        return preflight(experiment, expanded, site, allow_commands=allow_commands)
     except PreflightError as error:
         raise error.of(experiment.source) from error
 

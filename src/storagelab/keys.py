@@ -296,7 +296,9 @@ def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str
     schema = _schema_at(model, problem.parts)
     if problem.kind == "missing":
         return _missing_key(problem.parts, schema)
-    words = f"must be {expected(schema)}, not {shown(problem.value)}"
+    # A password may be in what was written as a DSN, whatever form it has.
+    not_this = "" if problem.parts[-1] in ("dsn", "dsn_env") else f", not {shown(problem.value)}"
+    words = f"must be {expected(schema)}{not_this}"
     return SpecError(words, key=key or dotted(problem.parts), hint=_way_out(problem, schema))
 
 

@@ -258,7 +258,9 @@ def _differences(old: object, new: object, parts: Parts) -> Iterator[str]:
         for position, (one, other) in enumerate(zip(old, new, strict=True)):  # type: ignore[call-overload]
             yield from _differences(one, other, (*parts, position))
     elif _written(old) != _written(new):
-        yield f"{dotted(parts)}: {_written(old)} -> {_written(new)}"
+        # What is no password by its place may be one all the same: of a DSN nothing is shown.
+        change = "is another one" if parts[-1:] == ("dsn",) else f"{_written(old)} -> {_written(new)}"
+        yield f"{dotted(parts)}: {change}"
 
 
 def _table_differences(old: Mapping[str, object], new: Mapping[str, object], parts: Parts) -> Iterator[str]:

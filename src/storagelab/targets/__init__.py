@@ -53,15 +53,24 @@ class Target(Protocol):
         ...
 
 
-def preflight(experiment: Experiment, plan: Plan, site: Site) -> Preflight:  # noqa: ARG001 - other engines may ask it
-    """Every check that can be made before anything is touched, over all cells. Raises PreflightError."""
+def preflight(
+    experiment: Experiment,  # noqa: ARG001 - other engines may ask it
+    plan: Plan,
+    site: Site,
+    *,
+    allow_commands: bool = False,
+) -> Preflight:
+    """Every check that can be made before anything is touched, over all cells. Raises PreflightError.
+
+    `allow_commands`: settings may have a server run programs, load code, and use other folders; they are noted.
+    """
     if plan.simulated:
         from storagelab.targets.simulated.preflight import check as check_simulated
 
         return check_simulated(plan, site)
     from storagelab.targets.engines import check
 
-    return check(plan, site)
+    return check(plan, site, allow_commands=allow_commands)
 
 
 def try_starting(plan: Plan, site: Site) -> None:

@@ -14,13 +14,16 @@ from storagelab.targets.durability import Durability, compared
 from storagelab.targets.mariadb import doctor as mariadb_doctor
 from storagelab.targets.mariadb import preflight as mariadb_preflight
 from storagelab.targets.mariadb import server as mariadb_server
+from storagelab.targets.mariadb import settings as mariadb_settings
 from storagelab.targets.mariadb import target as mariadb_target
 from storagelab.targets.mariadb import trial as mariadb_trial
 from storagelab.targets.postgres import doctor as postgres_doctor
 from storagelab.targets.postgres import preflight as postgres_preflight
 from storagelab.targets.postgres import server as postgres_server
+from storagelab.targets.postgres import settings as postgres_settings
 from storagelab.targets.postgres import target as postgres_target
 from storagelab.targets.postgres import trial as postgres_trial
+from storagelab.targets.powers import PowerOf, powers, refuse
 from storagelab.targets.sqlserver import engine as sqlserver
 from storagelab.targets.trial import Kind
 
@@ -36,20 +39,23 @@ class Engine(NamedTuple):
     drop_leftovers: Callable[[Config, Site], list[str]]
     abilities: Callable[[], tuple[Ability, ...]]
     durability: Callable[[Config], Durability]
+    power: PowerOf
 
 
 ENGINES = {
     "postgres": Engine(
         "PostgreSQL", postgres_preflight.check, postgres_trial.kinds, postgres_target.PostgresTarget,
         postgres_server.stop_orphan, postgres_target.drop_leftovers, postgres_doctor.abilities, postgres_preflight.durability,
+        postgres_settings.power,
     ),
     "mariadb": Engine(
         "MariaDB", mariadb_preflight.check, mariadb_trial.kinds, mariadb_target.MariaDBTarget,
         mariadb_server.stop_orphan, mariadb_target.drop_leftovers, mariadb_doctor.abilities, mariadb_preflight.durability,
+        mariadb_settings.power,
     ),
     "sqlserver": Engine(
         "SQL Server", sqlserver.check, sqlserver.kinds, sqlserver.open_target, sqlserver.stop_orphan,
-        sqlserver.drop_leftovers, sqlserver.abilities, sqlserver.durability,
+        sqlserver.drop_leftovers, sqlserver.abilities, sqlserver.durability, sqlserver.power,
     ),
 }  # fmt: skip
 
@@ -67,14 +73,17 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
         )
 
 
-def check(plan: Plan, site: Site) -> Preflight:
+def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     """Each engine's checks of its own cells, put together. Raises PreflightError for the first that says no."""
+    beyond = powers(plan, {name: engine.power for name, engine in ENGINES.items()})
+    if not allow_commands:
+        refuse(beyond)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
     promises, warnings = compared(plan, {name: engine.durability for name, engine in ENGINES.items()})
     return Preflight(
         server="; ".join(one.server for one in found),
         volumes=_most_needed([need for one in found for need in one.volumes]),
-        notes=(*(note for one in found for note in one.notes), *warnings),
+        notes=(*(power.text for power in beyond), *(note for one in found for note in one.notes), *warnings),
         durability=promises,
     )
 

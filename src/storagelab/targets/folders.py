@@ -61,11 +61,16 @@ class Folders:
     def __getitem__(self, volume: str) -> Path:
         return self._folders[volume]
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(sorted(set(self._folders.values())))
+
     def make(self) -> None:
         """Raises RunFailed if a folder can't be made; two volumes on one path share their folder."""
         for folder in set(self._folders.values()):
             try:
-                folder.mkdir(mode=0o711)
+                folder.mkdir()
+                folder.chmod(0o711)  # whatever the umask: a server without root's rights passes through it
                 marker = {"experiment": self.site.experiment, "identity": self.site.identity, "made_by": "storagelab"}
                 (folder / _MARKER).write_text(json.dumps(marker), encoding="utf-8")
             except OSError as error:

@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from storagelab.errors import RunFailed
+from storagelab.model import Config
+from storagelab.targets.hiding import hidden
 from storagelab.targets.uninterrupted import uninterrupted
 
 
@@ -17,8 +19,8 @@ class Lifetime(ABC):
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
     """What one run may break with, so that it is stored as failed and the next ones go on; anything else is a bug."""
 
-    def __init__(self) -> None:
-        self.setup_s = 0.0
+    def __init__(self, config: Config) -> None:
+        self.config, self.setup_s = config, 0.0
 
     @abstractmethod
     def _set_up(self) -> None: ...
@@ -36,7 +38,7 @@ class Lifetime(ABC):
         try:
             self._set_up()
         except self.foreign_errors as error:
-            reason = f"the layout could not be set up: {self._words(error)}"
+            reason = f"the layout could not be set up: {hidden(self._words(error), self.config.target)}"
             self.__exit__(type(error), error, None)
             raise RunFailed(reason) from error
         except BaseException as error:

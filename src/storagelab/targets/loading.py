@@ -21,6 +21,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.targets import Progress, Site, remote
 from storagelab.targets.folders import Folders
+from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
 from storagelab.targets.parts import Facts, Sampled, Sampler, Server, Table, Workers
@@ -52,8 +53,8 @@ class LoadingTarget(Lifetime, Generic[C]):
     """What is known of an attached server, once it was asked."""
 
     def __init__(self, config: Config, site: Site) -> None:
-        super().__init__()
-        self.config, self.site = config, site
+        super().__init__(config)
+        self.site = site
         self.volumes = site.volume_paths(config)
         self.folders = Folders(site, self.volumes)
         self.server = self.facts = None
@@ -173,9 +174,9 @@ class LoadingTarget(Lifetime, Generic[C]):
                 return
             except self.foreign_errors as error:
                 if not self._is_away(error) or time.monotonic() > deadline:
+                    words = hidden(self._short_words(error), self.config.target)
                     raise RunFailed(
-                        f"what was made on the server could not be dropped: {self._short_words(error)}; "
-                        "that is tried again before the next run"
+                        f"what was made on the server could not be dropped: {words}; that is tried again before the next run"
                     ) from error
             time.sleep(0.2)
 
@@ -240,9 +241,9 @@ class LoadingTarget(Lifetime, Generic[C]):
         try:
             return self._run(seed, progress)
         except RunFailed as error:
-            raise RunFailed(self._with_log(str(error).strip())) from error
+            raise RunFailed(hidden(self._with_log(str(error).strip()), self.config.target)) from error
         except self.foreign_errors as error:
-            raise RunFailed(self._words(error)) from error
+            raise RunFailed(hidden(self._words(error), self.config.target)) from error
 
     def _run(self, seed: int, progress: Progress) -> Measurement:
         workers = self._workers(seed)

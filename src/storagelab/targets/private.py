@@ -11,12 +11,12 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from storagelab.errors import RunFailed
-from storagelab.targets.unprivileged import IN_CHILD, make_folder, unprivileged
+from storagelab.targets.unprivileged import as_server, make_folder
 
 _SOCKET_PREFIX = "storagelab-socket-"
 _LONGEST_TEMPORARY_FOLDER = 60
@@ -27,6 +27,14 @@ class StartFailed(RunFailed):
     """A database was made, or nearly, and the server did not come up on it with the settings asked for."""
 
 
+class Refusal(NamedTuple):
+    """Why a connection could not be had, in the driver's words. `by_server` = the server is up and has said so itself, so
+    that waiting does not help."""
+
+    words: str
+    by_server: bool
+
+
 class PrivateServer(ABC):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
 
@@ -35,8 +43,9 @@ class PrivateServer(ABC):
     telling_lines: ClassVar[int]
     """So many of them say why it did not start."""
 
-    def __init__(self, data_folder: Path, log_folder: Path) -> None:
-        self.data_folder, self.log_folder = data_folder, log_folder
+    def __init__(self, data_folder: Path, log_folder: Path, volumes: Sequence[Path] = ()) -> None:
+        """`volumes` are the folders in which it is to make files besides."""
+        self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
@@ -50,8 +59,8 @@ class PrivateServer(ABC):
         """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
 
     @abstractmethod
-    def _answers(self) -> bool:
-        """Does the server take connections yet?"""
+    def _refusal(self) -> Refusal | None:
+        """Why the server takes no connections yet; None once it takes them."""
 
     @abstractmethod
     def _own_words(self, log: str) -> str:
@@ -73,22 +82,35 @@ class PrivateServer(ABC):
             shutil.rmtree(self._socket_folder, ignore_errors=True)
             self._socket_folder = None
 
+    @abstractmethod
+    def _reach(self) -> tuple[Path, ...]:
+        """The folders that its programs must come to, beside those of every private server."""
+
+    def _in_child(self) -> Callable[[], None] | None:
+        """For `preexec_fn` of its programs."""
+        own = [self.data_folder, self.log_folder, *self._volumes]
+        return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
+
     def _launch(self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> None:
         """Start the server's process and wait until it answers."""
         with self.server_log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*unprivileged().prefix, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-                env=environment, start_new_session=True, preexec_fn=IN_CHILD,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment,
+                start_new_session=True, preexec_fn=self._in_child(),
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if self._answers():
-                return
+        while (refusal := self._refusal()) is not None:
             if self.died():
-                break
+                said = self._own_words(self.log_of_trouble(self.telling_lines))
+                raise self._failed(f"the server did not start: {said}")
+            if refusal.by_server:
+                raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
+            if time.monotonic() > deadline:
+                raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
             time.sleep(0.01)
-        said = self._own_words(self.log_of_trouble(self.telling_lines))
-        raise StartFailed(f"the server did not start: {said}\nits log ends with:\n{self.log_tail()}")
+
+    def _failed(self, reason: str) -> StartFailed:
+        return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
 
     def log_tail(self, lines: int = 8) -> str:
         """The last lines of the server's log, or what can be said instead."""

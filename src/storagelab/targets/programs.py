@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets.folders import Site
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"
+_BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts")
 
 
 def asked_folder(config: Config, site: Site) -> str | None:
@@ -19,16 +22,36 @@ def asked_folder(config: Config, site: Site) -> str | None:
     return None if asked is None else str(site.place(asked, BIN_DIR))
 
 
+def installation(program: Path) -> tuple[Path, ...]:
+    """The folder of a server's program, and those beside it that hold what it needs."""
+    beside = [program.parent.parent / name for name in _BESIDE_PROGRAMS]
+    return tuple(dict.fromkeys([program.parent, *filter(Path.is_dir, beside)]))
+
+
+def environment(*read_by_programs: str) -> dict[str, str]:
+    """The caller's environment without variables, by how their names begin, that would quietly change what is measured."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(read_by_programs)}
+    return kept | {"LC_ALL": "C"}
+
+
 def version_said(program: Path, *options: str) -> str:
-    """What `program --version` says, run as it will be run later: a folder that only root may enter is no use to a server
+    """What `program --version` says, run as it will be run later: a program that only root may run is no use to a server
     without root's rights. Raises PreflightError if it does not run."""
-    command = [*unprivileged().prefix, str(program), *options, "--version"]
+    command = [str(program), *options, "--version"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        in_child = as_server(*installation(program))
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=True, preexec_fn=in_child
+        ).stdout
+    except PreflightError as error:
+        raise PreflightError(error.problem, key=BIN_DIR, hint=error.hint) from error
     except (OSError, subprocess.SubprocessError) as error:
         words = getattr(error, "stderr", None) or str(error)
+        shut = isinstance(error, PermissionError) and unprivileged().owner is not None
         raise PreflightError(
             f"{program} does not run {unprivileged().how}: {words.strip()}",
             key=BIN_DIR,
-            hint="try it by hand with --version",
+            hint=f"have others read it, and what it needs: chmod -R o+rX {shlex.quote(str(program.parent))}"
+            if shut
+            else "try it by hand with --version",
         ) from error

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets.private import StartFailed
 from storagelab.targets.uninterrupted import uninterrupted
-from storagelab.targets.unprivileged import may_enter
+from storagelab.targets.unprivileged import check_may_enter
 
 MOST_TRIALS = 8
 """A start takes about half a second; of more kinds of server the first ones are tried."""
@@ -51,7 +51,7 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
                 hint=f"{kind.name} was tried with {', '.join(kind.settings) or 'its default settings'}; "
                 "nothing was stored",
             ) from error
-        except (RunFailed, OSError):
+        except (RunFailed, PreflightError, OSError):
             continue  # the temporary folder is full or barred, which says nothing about the settings
 
 
@@ -60,9 +60,10 @@ def _start_and_remove(kind: Kind) -> None:
     place = Path(tempfile.gettempdir()) / f"storagelab-trial-{secrets.token_hex(4)}"
     server = kind.make(place)
     try:
-        place.mkdir(mode=0o711)
-        if may_enter(place):
-            server.start()
+        place.mkdir()
+        place.chmod(0o711)  # whatever the umask
+        check_may_enter(place)
+        server.start()
     finally:
         with uninterrupted():
             server.stop()

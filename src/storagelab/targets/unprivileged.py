@@ -1,71 +1,97 @@
-"""How the programs of a database server are run: without root's rights, in folders of theirs, never outliving storagelab."""
+"""How the programs of a database server are run: without root's rights, in folders of theirs, never outliving storagelab.
+
+As root they run as another user, `nobody`. The accounts `postgres` and `mysql` would do as well, and own the databases of
+whoever has a server on this machine: what a spec has a server do must not reach those.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import sys
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.targets.passage import Cover, covers, lay, may_lay, shut_to
 from storagelab.values import Frozen
 
-_PR_SET_PDEATHSIG = 1
+_ACCOUNT = "nobody"
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_LIBC = ctypes.CDLL(None)
 
 
 class Unprivileged(Frozen):
-    """How to run a server program without root's rights, which database servers refuse. `prefix` goes before its arguments.
+    """Who runs a server program. `owner` is the (uid, gid) that its folders are given to; None where we run it as we are."""
 
-    `owner` is the (uid, gid) that folders must be given to first; None where they stay as they are.
-    """
-
-    prefix: tuple[str, ...] = ()
     owner: tuple[int, int] | None = None
     how: str = "as the current user"
 
 
 @cache
 def unprivileged() -> Unprivileged:
-    """As a plain user: nothing to do. As root: inside a user namespace of one user, so that files stay root's and no
-    account is made; where namespaces are barred, as `nobody`. Raises PreflightError when neither works."""
+    """As a plain user: nothing to do. As root: another user. Raises PreflightError where root may not become one."""
     if os.geteuid() != 0:
         return Unprivileged()
-    namespace = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-    if _works(namespace):
-        return Unprivileged(prefix=namespace, how="in a user namespace")
-    nobody = pwd.getpwnam("nobody")
-    as_nobody = (
-        "setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", "--pdeathsig=keep",
-    )  # fmt: skip
-    if _works(as_nobody):
-        return Unprivileged(prefix=as_nobody, owner=(nobody.pw_uid, nobody.pw_gid), how="as nobody")
-    raise PreflightError(
-        "database servers refuse to run as root, and neither `unshare --user` nor `setpriv` works here",
-        hint="run storagelab as an ordinary user, or install util-linux",
+    try:
+        account = pwd.getpwnam(_ACCOUNT)
+        owner = (account.pw_uid, account.pw_gid)
+        subprocess.run(["true"], check=True, preexec_fn=partial(_become, owner, ()))
+    except (KeyError, OSError, subprocess.SubprocessError) as error:
+        raise PreflightError(
+            f"database servers refuse to run as root, and root may not run them as {_ACCOUNT} here",
+            hint="run storagelab as an ordinary user",
+        ) from error
+    return Unprivileged(owner=owner, how=f"as {_ACCOUNT}")
+
+
+def as_server(*reach: Path) -> Callable[[], None] | None:
+    """For `preexec_fn` of a server program, which must come to the folders `reach`.
+
+    Where a folder above one of them is root's alone, such as /root, the program sees it empty but for the way through it.
+    Raises PreflightError that names the folder where that can't be done.
+    """
+    if sys.platform != "linux":
+        return None
+    owner = unprivileged().owner
+    if owner is None:
+        return _die_with_parent
+    ways = covers(reach, *owner)
+    if ways and not may_lay():
+        raise _closed(ways[0].folder)
+    return partial(_become, owner, ways)
+
+
+def check_may_enter(folder: Path) -> None:
+    """May a server come to what will be made in this folder? It is tried. Raises PreflightError that names the folder that
+    is in the way."""
+    tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
+    if tried.returncode != 0:
+        raise _closed(shut_out_at(folder) or folder)
+
+
+def shut_out_at(path: Path) -> Path | None:
+    """The first folder on the way to `path`, itself included, that a server may not pass; None where it may pass all."""
+    owner = unprivileged().owner
+    return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
+
+
+def _closed(folder: Path) -> PreflightError:
+    return PreflightError(
+        f"{folder} is closed to the server, which is started {unprivileged().how}",
+        hint=f"open the way through it (chmod o+x {folder}), name another folder, or run storagelab as an ordinary user "
+        "whose folder it is",
     )
 
 
-def may_enter(folder: Path) -> bool:
-    """May a server that is started as `unprivileged` says pass through this folder?"""
-    prefix = unprivileged().prefix
-    return not prefix or subprocess.run([*prefix, "test", "-x", str(folder)], check=False).returncode == 0
-
-
-def _works(prefix: tuple[str, ...]) -> bool:
-    if shutil.which(prefix[0]) is None:
-        return False
-    return subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
-
-
-def give_to_server(folder: Path) -> None:
+def give_to_server(*paths: Path) -> None:
     owner = unprivileged().owner
-    if owner is not None:
-        os.chown(folder, *owner)
+    for path in paths if owner is not None else ():
+        os.chown(path, *owner)  # type: ignore[misc]
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
@@ -77,13 +103,21 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
         give_to_server(folder)
 
 
-_LIBC = ctypes.CDLL(None)
+# --- in the child ----------------------------------------------------------------------------------------------------
+
+
+def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
+    """Give root away for good: also a program that gives root's rights to whoever starts it, as sudo, gives none."""
+    lay(ways)
+    uid, gid = owner
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError("root's rights could be had again")
+    _die_with_parent()
 
 
 def _die_with_parent() -> None:
-    """In the child: ask Linux to stop the server at once if storagelab is killed, so that nothing is left running."""
+    """Ask Linux to stop the server at once if storagelab is killed, so that nothing is left running."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
-
-
-IN_CHILD = _die_with_parent if sys.platform == "linux" else None
-"""For `preexec_fn`."""

@@ -11,7 +11,7 @@ from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets import Site, VolumeNeed
 from storagelab.targets.folders import Folders
-from storagelab.targets.unprivileged import may_enter, unprivileged
+from storagelab.targets.unprivileged import check_may_enter
 
 BytesOn = Callable[[Config, str], int]
 """Disk space that one run of a cell takes on a volume, by its name, at its largest."""
@@ -96,13 +96,10 @@ def _device_text(path: Path) -> str:
 
 def check_server_may_enter(path: Path, key: str) -> None:
     """Root may go anywhere; the server, which runs without root's rights, may not."""
-    if not may_enter(path):
-        raise PreflightError(
-            f"{path} can't be entered by the server, which is started {unprivileged().how}",
-            key=key,
-            hint="give others the right to pass through it and every folder above it (chmod o+x), name another folder, "
-            "or run storagelab as the user whose folder it is",
-        )
+    try:
+        check_may_enter(path)
+    except PreflightError as error:
+        raise PreflightError(error.problem, key=key, hint=error.hint) from error
 
 
 def check_between_runs(configs: Iterable[Config]) -> None:

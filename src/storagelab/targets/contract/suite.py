@@ -40,7 +40,7 @@ def target_of(text: str) -> TargetConfig:
     held = os.environ.get(text)
     if not held:
         hint = "Name a variable that is set, or give the DSN itself."
-        raise SpecError(f"the environment variable {text} is not set", key="--target", hint=hint)
+        raise SpecError("is no DSN, and no environment variable of that name is set", key="--target", hint=hint)
     return TargetConfig.model_validate({"engine": engine_of(held), "dsn_env": text})
 
 

@@ -19,6 +19,7 @@ from pymysql.connections import Connection as PyMySQLConnection
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.targets.hiding import hidden
 from storagelab.values import Frozen
 
 Connection: TypeAlias = PyMySQLConnection
@@ -77,7 +78,7 @@ def parse_dsn(text: str, key: str) -> Address:
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
         hint = f"after the question mark stand any of: {', '.join(_OPTIONS)}"
-        raise PreflightError(f"its option {unknown[0]} is not known", key=key, hint=hint)
+        raise PreflightError("it has an option that is not known", key=key, hint=hint)
     said = {name: values[0] for name, values in options.items()}
     wanted_ssl = said.get("ssl", "verified" if "ssl_ca" in said else "")
     if wanted_ssl not in ("", "required", "verified"):
@@ -125,9 +126,10 @@ def _opened(address: Address) -> socket.socket | None:
             return socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT_S)
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(address.unix_socket)
-    except OSError as error:
-        place = address.unix_socket or f"{address.host}:{address.port}"
-        raise pymysql.OperationalError(2003, f"nobody answers at {place}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a ValueError: of a host that can't be one
+        place = address.unix_socket or "its host and port"
+        reason = getattr(error, "strerror", None) or "that is no place"
+        raise pymysql.OperationalError(2003, f"nobody answers at {place}: {reason}") from error
     return None
 
 
@@ -146,10 +148,8 @@ def attach(target: TargetConfig) -> Connection:
     key, address = key_of(target), address_of(target)
     try:
         return connect(address)
-    except (pymysql.MySQLError, OSError) as error:
-        words = words_of(error)
-        if address.password:
-            words = words.replace(address.password, "********")
+    except (pymysql.MySQLError, OSError, ValueError) as error:  # a ValueError: of bytes that are no text
+        words = hidden(words_of(error), target)
         insecure = "secure transport" in words
         raise PreflightError(
             f"can't connect: {words}",

@@ -8,15 +8,17 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pymysql
 
 from storagelab.targets.mariadb.binaries import Binaries
-from storagelab.targets.mariadb.connecting import Address, Connection, connect
-from storagelab.targets.mariadb.settings import Settings, observing, setting_name, settings_text
-from storagelab.targets.private import PrivateServer, StartFailed, remove_socket_folder_of, runs_with
-from storagelab.targets.unprivileged import IN_CHILD, make_folder, unprivileged
+from storagelab.targets.mariadb.connecting import Address, Connection, connect, words_of
+from storagelab.targets.mariadb.settings import VARIABLES, Settings, observing, setting_name, settings_text
+from storagelab.targets.private import PrivateServer, Refusal, StartFailed, remove_socket_folder_of, runs_with
+from storagelab.targets.programs import environment, installation
+from storagelab.targets.unprivileged import make_folder
 
 USER = "root"
 STOP_TIMEOUT_S = 20.0
@@ -28,6 +30,9 @@ _UNSYNCED = "--debug-no-sync"
 is measured runs without this option, and what was made is written out before (between_runs.checkpoint)."""
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 
+_CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
+"""Errors that the driver found by itself: the server has not said anything yet."""
+
 
 class Server(PrivateServer):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
@@ -35,15 +40,26 @@ class Server(PrivateServer):
     trouble, telling_lines = _TROUBLE, 2
 
     def __init__(
-        self, binaries: Binaries, *, data_folder: Path, log_folder: Path, settings: Settings, waits: bool = True
+        self,
+        binaries: Binaries,
+        *,
+        data_folder: Path,
+        log_folder: Path,
+        settings: Settings,
+        volumes: Sequence[Path] = (),
+        waits: bool = True,
     ) -> None:
         """`data_folder` and `log_folder` (the redo log's) must not exist yet; their parents must."""
-        super().__init__(data_folder, log_folder)
+        super().__init__(data_folder, log_folder, volumes)
         self.binaries, self.settings, self.waits = binaries, settings, waits
 
     @property
     def origin(self) -> str:
         return self.binaries.origin
+
+    def _reach(self) -> tuple[Path, ...]:
+        programs = (*installation(self.binaries.server), *installation(self.binaries.installer))
+        return (self._tmp_folder, *programs)
 
     @property
     def address(self) -> Address:
@@ -60,7 +76,7 @@ class Server(PrivateServer):
         make_folder(self._tmp_folder)
         self._make_socket_folder()
         self._make_database()
-        self._launch([str(self.binaries.server), *self._options()], _environment(), self.data_folder)
+        self._launch([str(self.binaries.server), *self._options()], environment(*VARIABLES), self.data_folder)
 
     @property
     def _tmp_folder(self) -> Path:
@@ -78,13 +94,13 @@ class Server(PrivateServer):
             name: value for name, value in self.settings.items() if _WANTED_FROM_THE_START.match(setting_name(name))
         }
         command = [
-            *unprivileged().prefix, str(self.binaries.installer), "--no-defaults", *self._base(), *self._places(),
+            str(self.binaries.installer), "--no-defaults", *self._base(), *self._places(),
             "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", _UNSYNCED,
             *_as_options(asked),
         ]  # fmt: skip
         # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=IN_CHILD,
+            command, capture_output=True, text=True, check=False, env=environment(*VARIABLES), preexec_fn=self._in_child(),
             start_new_session=True, errors="replace",
         )  # fmt: skip
         if said.returncode != 0:
@@ -105,11 +121,12 @@ class Server(PrivateServer):
             *_as_options(self.settings),
         ]  # fmt: skip
 
-    def _answers(self) -> bool:
-        with contextlib.suppress(pymysql.MySQLError):
+    def _refusal(self) -> Refusal | None:
+        try:
             self.connect().close()
-            return True
-        return False
+        except pymysql.MySQLError as error:
+            return Refusal(words_of(error), by_server=error.args[:1] not in _CLIENTS_OWN)
+        return None
 
     def _own_words(self, log: str) -> str:
         return _own_words(log)
@@ -125,13 +142,6 @@ class Server(PrivateServer):
 
 def _as_options(settings: Settings) -> list[str]:
     return [f"--{name.replace('_', '-')}={settings_text(value)}" for name, value in settings.items()]
-
-
-def _environment() -> dict[str, str]:
-    """The caller's environment without what would quietly change what is measured."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("MYSQL", "MARIADB"))} | {
-        "LC_ALL": "C"
-    }
 
 
 def _own_words(log: str) -> str:

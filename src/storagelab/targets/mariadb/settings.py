@@ -8,17 +8,23 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
+from storagelab.targets.programs import environment, installation
+from storagelab.targets.unprivileged import as_server, give_to_server
 from storagelab.values import Scalar
 
 SPARE_CONNECTIONS = 8
 """Beside the workload's: storagelab's own."""
+
+VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
+"""How the names begin of what its programs read from the environment."""
 
 Settings = Mapping[str, Scalar]
 
@@ -36,6 +42,19 @@ _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 def setting_name(name: str) -> str:
     """A setting's name as the server shows it: `innodb-page-size` and `innodb_page_size` are one."""
     return name.replace("-", "_").lower()
+
+
+def power(name: str, value: Scalar) -> str | None:
+    """What a setting has the server do beside keeping a database; storagelab's own settings are refused in any case.
+
+    `loose-` before a name changes nothing.
+    """
+    name = setting_name(name).removeprefix("loose_")
+    if name in _OWN:
+        return None
+    if name.startswith("wsrep"):
+        return None if settings_text(value).upper() in ("OFF", "0", "FALSE", "NONE") else RUNS_PROGRAM
+    return LOADS_CODE if name.startswith("plugin") else by_value(value)
 
 
 def settings_text(value: Scalar) -> str:
@@ -104,7 +123,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     setting that it refuses, does not know, or would quietly change into another value.
     """
     for name in settings:
-        if setting_name(name) in _OWN:
+        if setting_name(name).removeprefix("loose_") in _OWN:
             raise PreflightError(
                 "storagelab sets it itself on a private server",
                 key=f"target.settings.{name}",
@@ -151,10 +170,12 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
     """`--help --verbose` reads the options as a start would, prints what came of them, and starts nothing."""
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
     with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder:
-        command = [*unprivileged().prefix, str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
+        give_to_server(Path(folder))
+        command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace"
-        )
+            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace",
+            env=environment(*VARIABLES), preexec_fn=as_server(Path(folder), *installation(binaries.server)),
+        )  # fmt: skip
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:

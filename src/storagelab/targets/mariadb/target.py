@@ -12,6 +12,7 @@ from storagelab.devices import DeviceCounters
 from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.targets import Site, remote
+from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.mariadb import attached, read_back
 from storagelab.targets.mariadb.binaries import binaries_for
@@ -54,7 +55,12 @@ class MariaDBTarget(LoadingTarget[Connection]):
         settings = private_settings(self.config)
         self._expected = check_settings(binaries, settings)
         self.server = Server(
-            binaries, data_folder=data_folder, log_folder=log_folder, settings=settings, waits=self.config.measure.waits
+            binaries,
+            data_folder=data_folder,
+            log_folder=log_folder,
+            settings=settings,
+            volumes=self.folders.paths,
+            waits=self.config.measure.waits,
         )
         self.server.start()
         self._address = self.server.address
@@ -191,7 +197,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
         return Layout(config, site.prefix, None).drop(connection)
     except pymysql.MySQLError as error:
         raise PreflightError(
-            f"what an earlier run left on the server can't be dropped: {words_of(error)}",
+            f"what an earlier run left on the server can't be dropped: {hidden(words_of(error), config.target)}",
             key="target.dsn",
             hint=f"drop the database {site.prefix} by hand, as its owner",
         ) from error

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.targets.hiding import hidden
 
 Connection = psycopg.Connection[Any]
+VARIABLES = "PG"
+"""How the names begin of what PostgreSQL's programs and its client library read from the environment."""
+_ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
 
 
@@ -36,7 +43,7 @@ def connect(target: TargetConfig) -> Connection:
     try:
         options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
         return psycopg.connect(text, **options)  # type: ignore[arg-type]
-    except psycopg.ProgrammingError as error:
+    except (psycopg.ProgrammingError, ValueError) as error:  # a ValueError: of bytes that are no text
         # libpq quotes the string it can't read, and a password may be in it.
         raise PreflightError(
             "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
@@ -44,7 +51,7 @@ def connect(target: TargetConfig) -> Connection:
     except psycopg.OperationalError as error:
         open_line = "no encryption" in str(error) or "SSL off" in str(error)
         raise PreflightError(
-            f"can't connect: {_without_password(str(error).strip(), text)}",
+            f"can't connect: {hidden(str(error).strip(), target)}",
             key=key,
             hint="the server may demand TLS: leave sslmode out of the DSN, or write sslmode=require"
             if open_line
@@ -52,9 +59,22 @@ def connect(target: TargetConfig) -> Connection:
         ) from error
 
 
-def _without_password(message: str, text: str) -> str:
-    try:
-        password = psycopg.conninfo.conninfo_to_dict(text).get("password")
-    except psycopg.ProgrammingError:
-        return message
-    return message.replace(str(password), "********") if password else message
+def connect_private(conninfo: str, **options: Any) -> Connection:
+    """A connection to a server of our own, which owes nothing to the environment. Raises psycopg.Error.
+
+    A connection string can't do that: some variables lead elsewhere before it is read (PGSERVICE), others are sent to the
+    server whatever it says (PGTZ).
+    """
+    with without_variables():
+        return psycopg.connect(conninfo, **options)
+
+
+@contextlib.contextmanager
+def without_variables() -> Iterator[None]:
+    """The environment without PG* variables, for this process; whoever else asks for that waits."""
+    with _ENVIRONMENT:
+        kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
+        try:
+            yield
+        finally:
+            os.environ.update(kept)

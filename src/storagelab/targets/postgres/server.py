@@ -10,28 +10,26 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import psycopg
+from psycopg.pq import PGconn, Ping
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
-from storagelab.targets.postgres.settings import settings_text
-from storagelab.targets.private import PrivateServer, remove_socket_folder_of, runs_with
-from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
+from storagelab.targets.postgres.settings import OWN, settings_text
+from storagelab.targets.private import PrivateServer, Refusal, remove_socket_folder_of, runs_with
+from storagelab.targets.programs import environment, installation
+from storagelab.targets.unprivileged import as_server, give_to_server, make_folder
 from storagelab.values import Scalar
 
 USER = "storagelab"
 PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
 STOP_TIMEOUT_S = 20.0
-_OWN_SETTINGS = (
-    "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
-    "config_file", "hba_file", "ident_file", "external_pid_file",
-)  # fmt: skip
-"""What keeps a private server private, and reachable for storagelab."""
 
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
@@ -47,7 +45,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     server's words for the first setting that it refuses.
     """
     for name in settings:
-        if name.lower() in _OWN_SETTINGS:
+        if name.lower() in OWN:
             raise PreflightError(
                 "storagelab sets it itself on a private server",
                 key=f"target.settings.{name}",
@@ -64,13 +62,14 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
 def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], ...]) -> str:
     with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder_name:
         folder = Path(folder_name)
-        (folder / "postgresql.conf").touch()
-        (folder / "postgresql.auto.conf").touch()
-        give_to_server(folder)
-        command = [*unprivileged().prefix, binaries.program("postgres"), "-D", folder_name, "-C", name]
+        files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
+        for file in files:
+            file.touch()
+        give_to_server(folder, *files)
+        command = [binaries.program("postgres"), "-D", folder_name, "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=_environment())
+        said = _said(binaries, command, folder)
     if said.returncode != 0:
         near = nearest_setting(binaries, name) if "unrecognized configuration parameter" in said.stderr else ""
         raise PreflightError(
@@ -83,11 +82,21 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
     """ "Did you mean ...? " with the server's setting that is spelt most alike; empty if none is."""
-    command = [*unprivileged().prefix, binaries.program("postgres"), "--describe-config"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=_environment())
+    said = _said(binaries, [binaries.program("postgres"), "--describe-config"])
     known = [line.split("\t", maxsplit=1)[0] for line in said.stdout.splitlines()]
     close = difflib.get_close_matches(name, known, 1)
     return f"Did you mean {close[0]}? " if close else ""
+
+
+def _reach(binaries: Binaries) -> tuple[Path, ...]:
+    return installation(Path(binaries.program("postgres")))
+
+
+def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=30, env=environment(connecting.VARIABLES),
+        preexec_fn=as_server(*_reach(binaries), *reach),
+    )  # fmt: skip
 
 
 def _own_words(log: str) -> str:
@@ -95,11 +104,6 @@ def _own_words(log: str) -> str:
     lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if line.strip()]
     wanted = [line for line in lines if not line.startswith("LOG:")]
     return " ".join(wanted or lines)
-
-
-def _environment() -> dict[str, str]:
-    """The caller's environment without PG* variables, which would quietly change what is measured."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
 
 
 def _in_file(text: str) -> str:
@@ -113,21 +117,32 @@ class Server(PrivateServer):
 
     trouble, telling_lines = _TROUBLE, 1
 
-    def __init__(self, binaries: Binaries, *, data_folder: Path, log_folder: Path, settings: Settings) -> None:
+    def __init__(
+        self,
+        binaries: Binaries,
+        *,
+        data_folder: Path,
+        log_folder: Path,
+        settings: Settings,
+        volumes: Sequence[Path] = (),
+    ) -> None:
         """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must."""
-        super().__init__(data_folder, log_folder)
+        super().__init__(data_folder, log_folder, volumes)
         self.binaries, self.settings = binaries, settings
 
     @property
     def origin(self) -> str:
         return self.binaries.origin
 
+    def _reach(self) -> tuple[Path, ...]:
+        return _reach(self.binaries)
+
     @property
     def conninfo(self) -> str:
-        """All that the caller's PG* variables could change is said, so that they can't change what is measured."""
+        """For `connecting.connect_private`."""
         return psycopg.conninfo.make_conninfo(
             host=str(self._socket_folder), port=str(self.settings.get("port", PORT)), user=USER, dbname="postgres",
-            options="", sslmode="disable", target_session_attrs="any", client_encoding="UTF8",
+            client_encoding="UTF8",
         )  # fmt: skip
 
     def start(self) -> None:
@@ -137,18 +152,20 @@ class Server(PrivateServer):
         self._make_socket_folder()
         self._init_database()
         self._write_settings()
-        self._launch([self.binaries.program("postgres"), "-D", str(self.data_folder)], _environment())
+        self._launch(
+            [self.binaries.program("postgres"), "-D", str(self.data_folder)], environment(connecting.VARIABLES)
+        )
 
     def _init_database(self) -> None:
         command = [
-            *unprivileged().prefix, self.binaries.program("initdb"), "--pgdata", str(self.data_folder),
+            self.binaries.program("initdb"), "--pgdata", str(self.data_folder),
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions",
         ]  # fmt: skip
         # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
         said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environment(), preexec_fn=IN_CHILD,
-            start_new_session=True,
+            command, capture_output=True, text=True, check=False, env=environment(connecting.VARIABLES),
+            preexec_fn=self._in_child(), start_new_session=True,
         )  # fmt: skip
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
@@ -165,10 +182,14 @@ class Server(PrivateServer):
         with (self.data_folder / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write("\n# by storagelab\n" + "\n".join(lines) + "\n")
 
-    def _answers(self) -> bool:
-        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.conninfo):
-            return True
-        return False
+    def _refusal(self) -> Refusal | None:
+        with connecting.without_variables():
+            is_up = PGconn.ping(self.conninfo.encode()) == Ping.OK
+        try:
+            connecting.connect_private(self.conninfo).close()
+        except psycopg.Error as error:
+            return Refusal(str(error).strip(), by_server=is_up)
+        return None
 
     def _own_words(self, log: str) -> str:
         return _own_words(log)

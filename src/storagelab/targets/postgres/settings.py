@@ -6,11 +6,18 @@ from collections.abc import Mapping
 
 from storagelab.model import Config
 from storagelab.targets.durability import Commit, Durability, is_on
+from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.values import Scalar
 
 SPARE_CONNECTIONS = 8
 """Beside the workload's: storagelab's own, and those that PostgreSQL keeps for superusers."""
 _LOCKS_PER_DATA_FILE = 2
+OWN = (
+    "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
+    "config_file", "hba_file", "ident_file", "external_pid_file",
+)  # fmt: skip
+"""What keeps a private server private, and reachable for storagelab."""
+_LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
 DECIDE_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
@@ -29,6 +36,16 @@ def durability(config: Config, server: Mapping[str, str]) -> Durability:
     return Durability(
         engine="PostgreSQL", commit=commit, whole_pages=is_on(values["full_page_writes"]), because=because
     )
+
+
+def power(name: str, value: Scalar) -> str | None:
+    """What a setting has the server do beside keeping a database; storagelab's own settings are refused in any case."""
+    name = name.lower()
+    if name in OWN:
+        return None
+    if name.endswith("_command"):
+        return RUNS_PROGRAM
+    return LOADS_CODE if name.endswith(("_library", "_libraries")) or name in _LOAD_CODE else by_value(value)
 
 
 def settings_text(value: Scalar) -> str:

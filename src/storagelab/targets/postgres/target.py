@@ -15,6 +15,7 @@ from storagelab.errors import PreflightError
 from storagelab.model import Check, Config
 from storagelab.procfs import TaskView
 from storagelab.targets import Site, remote
+from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.loops import rows_per_report
 from storagelab.targets.parts import Sampler as AnySampler
@@ -57,7 +58,9 @@ class PostgresTarget(LoadingTarget[Connection]):
         binaries = binaries_for(self.config, self.site)
         settings = private_settings(self.config)
         self._expected = check_settings(binaries, settings)
-        self.server = Server(binaries, data_folder=data_folder, log_folder=log_folder, settings=settings)
+        self.server = Server(
+            binaries, data_folder=data_folder, log_folder=log_folder, settings=settings, volumes=self.folders.paths
+        )
         self.server.start()
         self._conninfo = self.server.conninfo
 
@@ -92,7 +95,8 @@ class PostgresTarget(LoadingTarget[Connection]):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connect(self, application_name: str = "storagelab") -> Connection:
-        connection = psycopg.connect(self._conninfo, autocommit=True, application_name=application_name)
+        connect = psycopg.connect if self.server is None else connecting.connect_private
+        connection = connect(self._conninfo, autocommit=True, application_name=application_name)
         connection.prepare_threshold = None
         return connection
 
@@ -179,7 +183,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
             return Layout(config, site.prefix, None).drop(connection)
         except psycopg.Error as error:
             raise PreflightError(
-                f"what an earlier run left on the server can't be dropped: {first_line(error)}",
+                f"what an earlier run left on the server can't be dropped: {hidden(first_line(error), config.target)}",
                 key="target.dsn",
                 hint=f"drop the schema {site.prefix} by hand, as its owner",
             ) from error

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from storagelab.errors import PreflightError
 from storagelab.model import TargetConfig
+from storagelab.targets.hiding import hidden
 
 try:
     import pymssql
@@ -33,7 +34,6 @@ DEFAULT_PORT = 1433
 LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")
 _EXAMPLE = "mssql://user@host:1433/database"
-_MASK = "********"
 _SOMETHING_SAID = "DB-Lib error message 20018"
 _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
@@ -90,7 +90,7 @@ def read_dsn(dsn: str, key: str) -> Dsn:
         _refuse("it names no host or no user", key)
     unknown = sorted(options.keys() - {"instance", "encrypt"})
     if unknown:
-        _refuse(f"it has an option that is not known ({', '.join(unknown)}); known are encrypt and instance", key)
+        _refuse("it has an option that is not known; known are encrypt and instance", key)
     encryption = options.get("encrypt", "request")
     if encryption not in ENCRYPTION:
         _refuse(f"its option encrypt must be one of {', '.join(ENCRYPTION)}", key)
@@ -167,9 +167,9 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
     dsn = dsn_of(target)
     try:
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
-    except DriverError as error:
+    except (DriverError, ValueError) as error:  # a ValueError: of bytes that are no text
         raise PreflightError(
-            f"can't connect: {words(error).replace(dsn.password, _MASK) if dsn.password else words(error)}",
+            f"can't connect: {hidden(words(error), target)}",
             key=key_of(target),
             hint="check host, port, database, user and password, for example with sqlcmd",
         ) from error

@@ -13,6 +13,7 @@ from storagelab.targets import Preflight, Site, Target
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.sqlserver.settings import database_options
 from storagelab.targets.trial import Kind
+from storagelab.values import Scalar
 
 DRIVER = "pymssql"
 
@@ -57,6 +58,10 @@ def abilities() -> tuple[Ability, ...]:
     return (
         Ability(name=name, state="yes", detail=f"{DRIVER} {version}; try a server: storagelab doctor --target DSN"),
     )
+
+
+def power(name: str, value: Scalar) -> None:
+    """What a setting has the server do beside keeping a database: nothing, as only known options are taken."""
 
 
 def durability(config: Config) -> Durability:

@@ -9,6 +9,7 @@ from storagelab.errors import PreflightError
 from storagelab.model import Config, Plan
 from storagelab.sqlserver_facts import MAJOR_2017, latch_note
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets.hiding import hidden
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
@@ -41,7 +42,8 @@ def check(plan: Plan, site: Site) -> Preflight:
             facts = _check_server(session, configs, site)
             needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
         except DriverError as error:
-            raise PreflightError(f"the server says: {words(error)}", key=key_of(configs[0].target)) from error
+            target = configs[0].target
+            raise PreflightError(f"the server says: {hidden(words(error), target)}", key=key_of(target)) from error
         finally:
             session.close()
         found.append(f"{facts.name}, {facts.edition}, attached")

@@ -12,6 +12,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.targets import Progress, Site
+from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
@@ -50,8 +51,8 @@ class SqlServerTarget(Lifetime):
     foreign_errors = (DriverError, PreflightError, OSError)
 
     def __init__(self, config: Config, site: Site) -> None:
-        super().__init__()
-        self.config, self.site = config, site
+        super().__init__(config)
+        self.site = site
         self.key = key_of(config.target)
         self._facts: attached.ServerFacts | None = None
         self._layout: Layout | None = None
@@ -83,7 +84,7 @@ class SqlServerTarget(Lifetime):
                 session.close()
         except (DriverError, PreflightError) as error:
             raise RunFailed(
-                f"what was made on the server could not be dropped: {self._words(error)}; "
+                f"what was made on the server could not be dropped: {hidden(self._words(error), self.config.target)}; "
                 "that is tried again before the next run"
             ) from error
 
@@ -162,8 +163,8 @@ class SqlServerTarget(Lifetime):
         """Load once and measure. Raises RunFailed with the server's words; the layout can't be used again."""
         try:
             return self._run(seed, progress)
-        except self.foreign_errors as error:
-            raise RunFailed(self._words(error)) from error
+        except (RunFailed, *self.foreign_errors) as error:
+            raise RunFailed(hidden(self._words(error), self.config.target)) from error
 
     def _run(self, seed: int, progress: Progress) -> Measurement:
         workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, seed)
@@ -285,7 +286,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
         return drop(session, site.prefix, key_of(config.target))
     except DriverError as error:
         raise PreflightError(
-            f"what an earlier run left on the server can't be dropped: {words(error)}",
+            f"what an earlier run left on the server can't be dropped: {hidden(words(error), config.target)}",
             key=key_of(config.target),
             hint=f"drop the database {site.prefix} by hand",
         ) from error

@@ -1,0 +1,105 @@
+"""Nothing that tells how to reach a server is shown: a password may stand anywhere in a DSN, also where none belongs.
+
+    postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it where it does not find it
+    postgresql://me:password/           "password" is the port
+
+So of what drivers and servers say, every piece is hidden that stands in the DSN too: in its authority as a rule, and in
+all of it where the DSN is not of the plain form.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl, unquote
+
+from storagelab.model import TargetConfig
+
+MASK = "********"
+_SHORTEST_PIECE = 4
+PASSWORD_VARIABLES = ("PGPASSWORD", "MYSQL_PWD", "SQLCMDPASSWORD")
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.%-]*)(?::\d*)?"
+_PLAIN_URI = re.compile(
+    rf"\w+://(?P<authority>(?:[^/?#@:]*(?::[^/?#@:]*)?@)?{_HOST}(?:,{_HOST})*)(?:/[^/?#@]*)?(?:\?(?P<options>[^#@]*))?"
+)
+_SETTING = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)\s*")
+_SHOWN_OPTIONS = ("application_name", "client_encoding", "connect_timeout", "dbname", "encrypt", "instance", "options",
+                  "ssl", "ssl_ca", "sslmode", "target_session_attrs", "unix_socket")  # fmt: skip
+# Words of the drivers' own. One of them in quotes, or beside a sign of a DSN, is something that was given.
+_DRIVERS_WORDS = frozenset({
+    "access", "adaptive", "address", "authentication", "available", "connect", "connection", "could", "database",
+    "denied", "does", "error", "exist", "failed", "fatal", "file", "from", "host", "known", "login", "lost",
+    "mariadb", "message", "mysql", "name", "named", "nobody", "open", "password", "port", "postgres", "postgresql",
+    "query", "refused", "resolution", "role", "select", "server", "service", "socket", "temporary", "translate",
+    "unable", "unknown", "user", "using",
+})  # fmt: skip
+_QUOTES = "'\"@`"
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def hidden(words: str, target: TargetConfig) -> str:
+    """`words` without any piece, of four characters or more, of what tells how to reach the server."""
+    if not target.attached:
+        return words
+    text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
+    secrets = [*_secrets(text), *filter(None, map(os.environ.get, PASSWORD_VARIABLES))]
+    return _without(words, {_small(form) for secret in secrets for form in _forms(secret)})
+
+
+def _secrets(dsn: str) -> Iterator[str]:
+    uri = _PLAIN_URI.fullmatch(dsn)
+    if uri is not None:
+        yield uri["authority"]
+        settings = parse_qsl(uri["options"] or "", keep_blank_values=True)
+    elif "://" not in dsn and _SETTING.sub("", dsn) == "":
+        settings = [(found[1], found[2]) for found in _SETTING.finditer(dsn)]
+    else:
+        yield dsn
+        return
+    yield from (value for name, value in settings if name not in _SHOWN_OPTIONS)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """As it is written, as it is meant, and as a message of Python's would quote it."""
+    for form in dict.fromkeys([secret, unquote(secret), secret.replace("\\", "")]):
+        yield form
+        yield repr(form)[1:-1]
+
+
+def _small(text: str) -> str:
+    """In small letters, as drivers write hosts; of the same length."""
+    return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
+
+
+def _without(words: str, secrets: Iterable[str]) -> str:
+    secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_PIECE]
+    begins = {secret[i : i + _SHORTEST_PIECE] for secret in secrets for i in range(len(secret) - _SHORTEST_PIECE + 1)}
+    small, at, shown = _small(words), 0, []
+    drivers = _drivers_words(small)
+    while at < len(words):
+        if small[at : at + _SHORTEST_PIECE] not in begins:
+            shown.append(words[at])
+            at += 1
+            continue
+        end = at + _SHORTEST_PIECE
+        while end < len(words) and any(small[at : end + 1] in secret for secret in secrets):
+            end += 1
+        word = next((span for span in drivers if span[0] <= at and end <= span[1]), None)
+        if word is not None:
+            shown.append(words[at : word[1]])
+            at = word[1]
+        else:
+            shown.append(MASK)
+            at = end
+    return "".join(shown)
+
+
+def _drivers_words(small: str) -> list[tuple[int, int]]:
+    """Where in a message words stand that the driver would use whatever the DSN."""
+    return [
+        (begin, end) for begin, end in (found.span() for found in _WORD.finditer(small))
+        if small[begin:end] in _DRIVERS_WORDS
+        and small[begin - 1 : begin] not in tuple(_QUOTES) and small[end : end + 1] not in tuple(_QUOTES)
+    ]  # fmt: skip

@@ -1,0 +1,167 @@
+"""No piece of a password is shown or stored, wherever in a DSN it stands: engines x malformed DSNs x verbs, files too."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from test_cli import home, typed  # noqa: F401 - fixtures
+
+from storagelab import cli
+from storagelab.model import TargetConfig
+from storagelab.targets import Preflight
+from storagelab.targets.hiding import MASK, hidden
+
+LEFT, RIGHT = "tr0ub4dor", "xyzzyqvark"
+SCHEMES = {"postgres": "postgresql", "mariadb": "mysql", "sqlserver": "mssql"}
+needs_pymssql = pytest.mark.skipif(importlib.util.find_spec("pymssql") is None, reason="no driver for SQL Server")
+
+URIS = {
+    "an unencoded @": "{scheme}://lab:{left}@{right}@127.0.0.1:1/db",
+    "an unencoded @ and no host": "{scheme}://lab:{left}@{right}",
+    "an unencoded @ before a colon": "{scheme}://lab:{left}@{right}:1/db",
+    "an unencoded slash": "{scheme}://lab:{left}/{right}@127.0.0.1:1/db",
+    "an unencoded question mark": "{scheme}://lab:{left}?{right}=1@127.0.0.1:1/db",
+    "an unencoded hash": "{scheme}://lab:{left}#{right}@127.0.0.1:1/db",
+    "a bracket": "{scheme}://lab:{left}[{right}@127.0.0.1:1/db",
+    "a colon": "{scheme}://lab:{left}:{right}@127.0.0.1:1/db",
+    "a percent sign": "{scheme}://lab:{left}%{right}@127.0.0.1:1/db",
+    "as the host": "{scheme}://lab@{left}{right}/db",
+    "as the host, of odd form": "{scheme}://lab@{left}..{right}/db",
+    "as the port": "{scheme}://lab:{left}{right}/db",
+    "as the port of a host": "{scheme}://lab@127.0.0.1:{left}{right}/db",
+    "as the user": "{scheme}://{left}{right}@127.0.0.1:1/db",
+    "as an option": "{scheme}://lab@127.0.0.1:1/db?{left}{right}",
+    "as an option's name": "{scheme}://lab@127.0.0.1:1/db?{left}{right}=1",
+    "without a scheme": "{left}{right}",
+    "behind a scheme of no engine": "{left}://lab:{right}@127.0.0.1:1/db",
+    "with a zero byte": "{scheme}://lab@{left}%00{right}/db",
+    "with bytes that are no text": "{scheme}://lab:{left}\udcff{right}@127.0.0.1:1/db",
+}
+CONNINFOS = {
+    "with a blank": "host=127.0.0.1 port=1 user=lab password={left} {right}",
+    "with an open quote": "host=127.0.0.1 port=1 user=lab password='{left} {right}",
+    "a conninfo's host": "host={left}{right} user=lab",
+    "a conninfo's port": "host=127.0.0.1 port={left}{right} user=lab",
+    "a conninfo's option": "host=127.0.0.1 port=1 {left}{right}=1",
+    "a conninfo's mode": "host=127.0.0.1 port=1 sslpassword={left} requiressl={right}",
+}
+CASES = [
+    pytest.param(engine, text, id=f"{engine}: {name}", marks=[needs_pymssql] if engine == "sqlserver" else [])
+    for engine in SCHEMES for name, text in (URIS | (CONNINFOS if engine == "postgres" else {})).items()
+]  # fmt: skip
+SPEC = """
+name = "lab"
+repetitions = 1
+[target]
+engine = "{engine}"
+{target}
+[workload]
+connections = 1
+rows_per_connection = 10
+rows_per_transaction = 10
+"""
+
+
+def pieces(length: int = 4) -> set[str]:
+    return {word[i : i + length] for word in (LEFT, RIGHT) for i in range(len(word) - length + 1)}
+
+
+def shown_in(text: str, length: int = 4) -> list[str]:
+    return sorted(piece for piece in pieces(length) if piece in text.lower())
+
+
+def dsn(engine: str, text: str) -> str:
+    return text.format(scheme=SCHEMES[engine], left=LEFT, right=RIGHT)
+
+
+@pytest.mark.parametrize(("engine", "text"), CASES)
+def test_no_verb_shows_a_piece_of_it(typed, home, monkeypatch, engine, text):  # noqa: F811
+    monkeypatch.setenv("LAB", dsn(engine, text))
+    (home / "lab.toml").write_text(SPEC.format(engine=engine, target='dsn_env = "LAB"'))
+    for words in (["plan", "lab.toml"], ["run", "lab.toml"], ["doctor", "--target", "LAB"]):
+        code, out, err = typed(*words)
+        assert code in (1, 2), words
+        assert shown_in(out + err) == []
+    assert not (home / "results").exists()
+
+
+@pytest.mark.parametrize(("engine", "text"), CASES)
+def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, engine, text):  # noqa: F811
+    given = dsn(engine, text)
+    written = "".join(letter if letter.isprintable() else "" for letter in given)
+    lines = [f'dsn = "{written}"', f'dsn = ["{written}"]']
+    if not written.isalnum():  # else it is the name of a variable, and is named
+        lines.append(f'dsn_env = "{written}"')
+    for line in lines:
+        (home / "lab.toml").write_text(SPEC.format(engine=engine, target=line))
+        for verb in ("plan", "run"):
+            code, out, err = typed(verb, "lab.toml")
+            assert code == 2
+            assert shown_in(out + err) == []
+    code, out, err = typed("doctor", "--target", given)
+    assert code in (1, 2)
+    assert shown_in(out + err) == []
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", pytest.param("sqlserver", marks=needs_pymssql)])
+def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):  # noqa: F811
+    """As if the variables had changed after the checks before the run: what the driver says becomes the run's reason."""
+    texts = [*URIS.values(), *(CONNINFOS.values() if engine == "postgres" else [])]
+    for number, text in enumerate(texts):
+        monkeypatch.setenv(f"LAB_{number}", dsn(engine, text))
+    monkeypatch.setattr(cli, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
+    monkeypatch.setattr(cli, "sweep", lambda *_: [])
+    variables = [f"LAB_{number}" for number in range(len(texts))]
+    levels = f'[factors]\n"target.dsn_env" = {variables}'
+    (home / "lab.toml").write_text(SPEC.format(engine=engine, target='dsn_env = "LAB_0"') + levels)
+    code, out, err = typed("run", "lab.toml")
+    assert code == 1
+    assert f"{len(texts)} runs to make" in err
+    said = [out + err]
+    for words in (["waits", "lab"], ["export", "lab"], ["export", "lab", "--format", "csv"], ["report", "lab"],
+                  ["report", "lab", "--format", "md"], ["report", "lab", "--format", "json"]):  # fmt: skip
+        said += typed(*words)[1:]
+    assert shown_in("\n".join(said)) == []
+    for file in (path for path in (home / "results").rglob("*") if path.is_file()):
+        assert shown_in(file.read_bytes().decode("latin-1"), length=6) == [], file.name
+
+
+def test_a_dsn_that_changed_is_said_to_have_changed_and_no_more():
+    from storagelab.spec import differences
+
+    old, new = ({"target": {"dsn": f"postgresql://lab:{word}/db"}} for word in (LEFT, RIGHT))
+    assert differences(old, new) == ["target.dsn: is another one"]
+
+
+# --- what is hidden, and what is not ---------------------------------------------------------------------------------
+
+
+def as_shown(words: str, dsn: str) -> str:
+    return hidden(words, TargetConfig(engine="postgres", dsn=dsn))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "words", "shown"),
+    [
+        ("postgresql://me@localhost/db", 'host "localhost", user "me"', f'host "{MASK}", user "me"'),
+        ("postgresql://me@localhost/lab", 'database "lab" does not exist on this host', None),
+        ("postgresql://postgres@h/lab", 'role "postgres" of PostgreSQL', f'role "{MASK}" of PostgreSQL'),
+        ("postgresql://me@h/lab?sslmode=require", "encryption is required", None),
+        ("host=h user=me dbname=database", 'database "database" is not there', None),
+        ("mysql://u:Secret99@h/", "no such host: secret99", f"no such host: {MASK}"),
+        ("mysql://u:se%40cret@h/", "bad: se@cret, se%40cret", f"bad: {MASK}, {MASK}"),
+        ("mysql://u:password@h/", 'password "password" is refused', f'password "{MASK}" is refused'),
+    ],
+)
+def test_pieces_of_the_authority_are_hidden_and_other_words_stay(dsn, words, shown):
+    assert as_shown(words, dsn) == (words if shown is None else shown)
+
+
+def test_of_a_private_server_nothing_is_hidden():
+    assert hidden("anything at all", TargetConfig(engine="postgres")) == "anything at all"
+
+
+def test_passwords_in_variables_are_hidden_too(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "open-sesame")
+    assert as_shown("it said open-sesame", "postgresql://h/db") == f"it said {MASK}"

@@ -1,0 +1,114 @@
+"""Settings that have a server run programs, load code, or leave its folders: refused, unless the user allows them."""
+
+from __future__ import annotations
+
+import pytest
+from real_mariadb import needs_mariadb, plan_of
+from real_servers import site_at, small
+from test_cli import home, typed, write_spec  # noqa: F401 - fixtures
+
+from storagelab.errors import PreflightError
+from storagelab.targets import preflight
+from storagelab.targets.engines import ENGINES
+
+REFUSED = {
+    "postgres": [
+        *({name: "touch /tmp/x"} for name in (
+            "archive_command", "restore_command", "archive_cleanup_command", "recovery_end_command", "ssl_passphrase_command",
+            "Archive_Command",
+        )),
+        *({name: "evil"} for name in (
+            "shared_preload_libraries", "session_preload_libraries", "local_preload_libraries", "archive_library",
+            "jit_provider", "dynamic_library_path",
+        )),
+        {"log_directory": "/var/log"}, {"log_directory": "../.."},
+        {"log_filename": "../../x.log"}, {"log_filename": "a/../../x"},
+        {"ssl_key_file": "/etc/ssl/key.pem"}, {"stats_temp_directory": "~/x"},
+    ],
+    "mariadb": [
+        {"wsrep_provider": "evil.so"}, {"wsrep_on": True}, {"wsrep-sst-method": "evil"}, {"wsrep_notify_cmd": "evil"},
+        {"loose_plugin_load_one": "evil"}, {"plugin_maturity": "unknown"}, {"secure_file_priv": "/"},
+        {"general_log_file": "/tmp/x"}, {"slow_query_log_file": "../x"}, {"innodb_data_file_path": "a:10M;/tmp/b:10M"},
+        {"innodb_undo_directory": "/tmp"}, {"log_bin": "/tmp/binlog"}, {"character_sets_dir": "/tmp"},
+        {"debug": "d:t:o,/tmp/x"},
+    ],
+}  # fmt: skip
+HARMLESS = {
+    "postgres": [
+        {"archive_command": ""}, {"shared_preload_libraries": ""}, {"log_directory": "log"}, {"timezone": "Europe/Berlin"},
+        {"log_line_prefix": "%m [%p] "}, {"shared_buffers": "64MB"}, {"fsync": False}, {"search_path": '"$user", public'},
+        {"archive_mode": "off"}, {"log_filename": "postgres-%Y..log"},
+    ],
+    "mariadb": [
+        {"default_time_zone": "+02:00"}, {"wsrep_on": False}, {"wsrep_provider": "none"}, {"secure_file_priv": ""},
+        {"innodb_data_file_path": "ibdata1:12M:autoextend"}, {"general_log_file": "general.log"},
+        {"sql_mode": "ANSI,TRADITIONAL"},
+    ],
+}  # fmt: skip
+
+
+def each(cases):
+    return [pytest.param(engine, settings, id=str(settings)) for engine, every in cases.items() for settings in every]
+
+
+@pytest.mark.parametrize(("engine", "settings"), each(REFUSED))
+def test_a_setting_that_gives_a_server_more_to_do_is_refused_by_key(scratch, engine, settings):
+    config = small(scratch, engine=engine, settings=settings)
+    with pytest.raises(PreflightError) as caught:
+        preflight(None, plan_of(config), site_at(scratch))
+    (name,) = settings
+    assert caught.value.key == f"target.settings.{name}"
+    assert "has the server" in caught.value.problem
+    assert "--allow-commands" in caught.value.hint
+
+
+@pytest.mark.parametrize(("engine", "settings"), each(HARMLESS))
+def test_a_setting_that_does_not_is_none_of_them(engine, settings):
+    ((name, value),) = settings.items()
+    assert value == "" or ENGINES[engine].power(name, value) is None
+
+
+@pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
+def test_what_storagelab_sets_itself_stays_refused_with_its_own_reason(scratch, engine):
+    name = {"postgres": "data_directory", "mariadb": "plugin_dir"}[engine]
+    config = small(scratch, engine=engine, settings={name: "/tmp/x"})
+    for allowed in (False, True):
+        with pytest.raises(PreflightError, match="storagelab sets it itself"):
+            preflight(None, plan_of(config), site_at(scratch), allow_commands=allowed)
+
+
+def test_levels_of_factors_are_looked_at_as_well(scratch):
+    configs = [small(scratch), small(scratch, settings={"archive_command": "true"})]
+    with pytest.raises(PreflightError, match="has the server run a program"):
+        preflight(None, plan_of(*configs), site_at(scratch))
+
+
+SETTINGS = 'archive_mode = "on"\narchive_command = "touch {told}"\nlog_directory = "{told}"'
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_the_verbs_refuse_them_naming_file_and_key_and_list_them_all(typed, home, verb):  # noqa: F811
+    told = home / "told"
+    file = write_spec(home, setting=SETTINGS.format(told=told))
+    code, out, err = typed(verb, file)
+    assert (code, out) == (2, "")
+    assert f'{file}: target.settings.archive_command: "touch {told}" has the server run a program' in err
+    assert f'target.settings.log_directory = "{told}" has the server use files outside of its own folders' in err
+    assert "--allow-commands" in err
+    assert not (home / "results").exists()
+    assert not told.exists()
+
+
+def test_allowed_they_are_listed_by_plan_and_done_by_run(typed, home):  # noqa: F811
+    elsewhere = home / "open"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o777)
+    file = write_spec(home, setting=f'logging_collector = true\nlog_directory = "{elsewhere}"')
+    code, out, _ = typed("plan", file, "--allow-commands")
+    assert code == 0
+    assert "target.settings.log_directory" in out
+    assert "has the server use files outside of its own folders" in " ".join(out.split())
+    assert list(elsewhere.iterdir()) == []
+    code, _, _ = typed("run", file, "--allow-commands")
+    assert code == 0
+    assert list(elsewhere.iterdir()) != []
