@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import pytest
+from builders import make_experiment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -280,3 +281,32 @@ def test_a_shuffle_keeps_all_it_was_given(items: list[int], seed: int, stream: s
     before = list(items)
     assert Counter(shuffled(items, seed, stream)) == Counter(items)
     assert items == before
+
+
+# --- Burn-in ---------------------------------------------------------------------------------------------------------
+
+
+def burnt_in(runs: int, **fields: object) -> Plan:
+    experiment = make_experiment({"layout.log": ["a", "b"], "layout.data_files": [1, 4]}, 3, **fields)
+    return expand(experiment.model_copy(update={"base": experiment.base | {"between_runs": {"burn_in": runs}}}))
+
+
+def test_every_block_begins_with_its_burn_in_and_those_repetitions_count_from_0_down() -> None:
+    plan = burnt_in(3, costly=("layout.log",))
+    for block in (0, 1):
+        runs = [run for run in plan.runs if run.block == block]
+        assert [run.repetition for run in runs[:3]] == [0, 0, -1]
+        assert all(run.burn_in for run in runs[:3])
+        assert not any(run.burn_in for run in runs[3:])
+        assert len(runs) == 3 + 6
+    assert len({(run.cell_id, run.repetition) for run in plan.runs}) == len(plan.runs)
+
+
+def test_a_burn_in_changes_nothing_of_the_runs_that_are_judged() -> None:
+    judged = [(run.cell_id, run.repetition, run.seed) for run in burnt_in(2).runs if not run.burn_in]
+    assert judged == [(run.cell_id, run.repetition, run.seed) for run in burnt_in(0).runs]
+
+
+def test_cells_of_different_burn_in_are_of_different_blocks() -> None:
+    plan = expand(make_experiment({"between_runs.burn_in": [0, 2]}, 2))
+    assert [run.block for run in sorted(plan.runs, key=lambda run: run.block)] == [0, 0, 1, 1, 1, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from simulated_specs import SMALL
 from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 
 from storagelab.errors import SpecError
@@ -149,3 +150,11 @@ def test_a_mixed_workload_can_be_simulated():
         "workload": {"kind": "mixed", "read_fraction": 0.5},
     }  # fmt: skip
     assert config_of(simulated).workload.reads_per_row == 1.0
+
+
+def test_a_burn_in_is_refused_where_drives_are_formatted_before_every_run() -> None:
+    text = refusal(SMALL + "[between_runs]\nburn_in = 1\nformat_drives = true\n")
+    assert text.key == "between_runs.burn_in"
+    assert "leaves no run to judge" in text.problem
+    for sound in (SMALL, MINIMAL):
+        assert planned(sound + "[between_runs]\nburn_in = 1\n").runs[0].burn_in

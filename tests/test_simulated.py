@@ -16,6 +16,7 @@ from storagelab.matrix import expand
 from storagelab.model import Run
 from storagelab.pool import make_block, tasks
 from storagelab.report import render, wording
+from storagelab.report.export import export
 from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.measurement import _decoded
@@ -252,3 +253,17 @@ def test_what_progress_raises_breaks_the_run_off(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make_block(task, stop)
     assert heard[1].rows < heard[2].rows
+
+
+def test_a_burn_in_is_made_first_on_each_formatting_and_stored_and_what_follows_is_as_if_it_were_any_run(tmp_path):
+    runs = run_once(tmp_path, ("[workload]", "[between_runs]\nburn_in = 1\n[workload]"), repetitions=2)
+    by_block = {block: [run for run in runs if run.block == block] for block in (0, 1)}
+    for of_block in by_block.values():
+        first, *judged = sorted(of_block, key=lambda run: run.sequence)
+        assert first.burn_in
+        assert first.usable
+        assert not any(run.burn_in for run in judged)
+        assert len(judged) == 4
+    document = export(small(), planned(), runs, analyse(small(), planned(), runs))
+    assert [len(cell["runs"]) for cell in document["cells"]] == [2] * 4
+    assert sum(len(cell.get("burn_in", [])) for cell in document["cells"]) == 2

@@ -300,3 +300,27 @@ def test_reading_goes_on_while_another_thread_writes(folder):
     reader.join()
     assert counts == sorted(counts)
     assert counts[-1] > 6
+
+
+def test_runs_of_a_burn_in_are_stored_like_any_other(tmp_path):
+    experiment = make_experiment({"layout.data_files": [1]}, repetitions=1)
+    planned = make_plan(experiment).runs[0].model_copy(update={"repetition": 0})
+    run = make_run(planned, make_plan(experiment).cells[0], None, "lost")
+    with Store.writing(tmp_path / "x", experiment) as store:
+        store.append(run)
+    with Store.reading(tmp_path / "x") as store:
+        assert store.runs() == (run,)
+        assert store.runs()[0].burn_in
+
+
+def test_a_store_of_schema_1_is_read_and_gone_on_with(tmp_path):
+    experiment = make_experiment({"layout.data_files": [1]}, repetitions=2)
+    plan = make_plan(experiment)
+    first, second = make_runs(experiment, plan)
+    with Store.writing(tmp_path / "x", experiment) as store:
+        store.append(first)
+    with contextlib.closing(sqlite3.connect(tmp_path / "x" / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    with Store.writing(tmp_path / "x", experiment) as store:
+        store.append(second)
+        assert store.runs() == (first, second)

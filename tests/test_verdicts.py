@@ -14,6 +14,7 @@ from storagelab import stats, verdicts
 from storagelab.analysis import analyse
 from storagelab.findings import Findings
 from storagelab.matrix import expand
+from storagelab.model import DriveConfig
 from storagelab.report import wording
 from storagelab.values import JsonValue
 
@@ -172,3 +173,121 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
         judged = verdicts.judge(experiment.factors, plan, stats.fit(log_s), [0] * 24)
         assert not {plan.cells[2].cell_id} & {*judged.best}
         assert judged.loads[0].verdict == "best-set"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What was not tested
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def verdict_on(log_s, blocks=None) -> verdicts.Judged:
+    """Of as many numbers of data files as there are rows."""
+    experiment = make_experiment({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
+    plan = make_plan(experiment)
+    fitted = stats.fit(np.array(log_s), blocks or [0] * len(log_s))
+    return verdicts.judge(experiment.factors, plan, fitted, blocks or [0] * len(log_s))
+
+
+def test_equal_layouts_without_a_round_in_common_make_no_winner():
+    rng = np.random.default_rng(70)
+    for _ in range(50):
+        log_s = rng.normal(0, 0.03, (5, 5)) + np.array([0, 0, 0.3, 0.3, 0.3])[:, None]
+        log_s[0, 3:] = log_s[1, :3] = np.nan
+        judged = verdict_on(log_s)
+        assert judged.verdict != "winner"
+        assert {"cell-001", "cell-002"} <= {*judged.best, *judged.not_compared}
+        assert len(judged.not_compared) == 1
+
+
+def test_while_a_layout_has_no_run_nothing_is_the_winner():
+    log_s = np.array([[1.0, 1.01, 0.99], [2.0, 2.01, 1.99], [np.nan] * 3])
+    judged = verdict_on(log_s)
+    assert (judged.verdict, judged.best, judged.not_compared) == ("best-set", ("cell-001",), ("cell-003",))
+
+
+def test_a_layout_with_one_run_is_not_tied_but_not_compared():
+    log_s = np.array([[1.0, 1.01, 0.99], [1.0, 1.02, 0.98], [5.0, np.nan, np.nan]])
+    judged = verdict_on(log_s)
+    assert (judged.verdict, judged.tied, judged.not_compared) == ("indistinguishable", ("cell-002",), ("cell-003",))
+
+
+def test_one_run_each_is_too_few_to_judge_by_however_far_they_are_apart():
+    judged = verdict_on([[0.0], [0.1], [2.3]])
+    assert (judged.verdict, judged.best, judged.tied) == ("too-few-runs", (), ())
+
+
+def test_cells_each_in_a_stretch_of_their_own_are_shown_and_not_tested():
+    judged = verdict_on([[0.0, 0.01, -0.01], [0.2, 0.21, 0.19]], blocks=[0, 1])
+    assert (judged.verdict, judged.best, judged.tied, judged.not_compared) == ("untested", (), (), ())
+    (row,) = judged.comparisons
+    assert (row.across_blocks, row.p_value, row.ratio.low) == (True, None, None)
+    assert row.ratio.value == pytest.approx(math.exp(0.2))
+
+
+def test_an_a_a_experiment_that_drifts_cell_by_cell_names_no_loser_and_gives_no_interval():
+    experiment = make_experiment({FILES: [1, 2, 4, 8]}, repetitions=5, order="cell-by-cell")
+    plan = expand(experiment)
+    steps = iter(np.linspace(0, 0.05, len(plan.runs)))
+    rng = np.random.default_rng(71)
+    runs = make_runs(
+        experiment, plan, elapsed=lambda levels, repetition: 10 * math.exp(next(steps) + rng.normal(0, 0.01))
+    )
+    findings = analyse(experiment, plan, runs)
+    assert (findings.verdict, findings.best, findings.dependences) == ("untested", (), ())
+    assert not any(row.distinguishable for row in (*findings.comparisons, *findings.effects, *findings.speed_ups))
+    estimates = [row.ratio for row in (*findings.comparisons, *findings.effects)]
+    for cell in findings.cells:
+        estimates += [cell.elapsed_s.mean, cell.rows_per_s.mean, *cell.wait_shares.values()]
+    assert all(one.low is None and one.high is None for one in estimates)
+    text = wording.headline(findings)
+    assert text.startswith("Not judged: all runs of each layout were made one after the other")
+    assert 'Set order = "randomised"' in text
+    assert {wording.verdict_mark(findings, cell.cell_id) for cell in findings.cells} == {"not judged"}
+    assert any(caution.kind == "order" for caution in findings.cautions)
+
+
+def test_simulated_runs_cell_by_cell_are_judged_and_the_answer_says_what_their_order_does():
+    experiment = make_experiment({FILES: [1, 4]}, repetitions=5, order="cell-by-cell")
+    plan = make_plan(experiment)
+    on_flash = {"drives": {"ssd": DriveConfig(profile="iodrive-320")}}
+    cells = [cell.model_copy(update={"config": cell.config.model_copy(update=on_flash)}) for cell in plan.cells]
+    plan = plan.model_copy(update={"cells": tuple(cells)})
+    measured = make_runs(
+        experiment, plan, elapsed=lambda levels, n: ten_seconds(levels, n) * (1 if levels[FILES] == 4 else 1.5)
+    )
+    runs = [
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"provenance": "simulated"})})
+        for run in measured
+    ]
+    findings = analyse(experiment, plan, runs)
+    assert findings.verdict == "winner"
+    assert "were made one after the other" in wording.sentences(findings)[0]
+
+
+def test_layouts_that_are_not_compared_are_named_in_the_headline_and_in_their_rows():
+    def runs_kept(run) -> bool:
+        return not (run.levels[FILES] == 8 and run.repetition > 1)
+
+    experiment = make_experiment({FILES: [1, 4, 8]}, repetitions=5)
+    plan = make_plan(experiment)
+    runs = make_runs(
+        experiment, plan, elapsed=lambda levels, n: ten_seconds(levels, n) * (1 if levels[FILES] == 4 else 2)
+    )
+    findings = analyse(experiment, plan, [run for run in runs if runs_kept(run)])
+    text = wording.headline(findings)
+    assert text.startswith("4 data files were fastest of those compared; 1 data file is slower, by")
+    assert "Not compared: 8 data files shares fewer than two rounds" in text or "8 data files share" in text
+    assert text.endswith("nothing is the fastest of all.")
+    assert wording.comparison_text(findings, "cell-003") == "not judged: 1 run"
+    assert wording.verdict_mark(findings, "cell-003") == "not judged"
+
+
+def test_the_first_thing_said_of_the_nominally_fastest_is_what_taking_it_may_cost():
+    findings = analysed({FILES: [1, 2, 4]})
+    assert findings.verdict == "indistinguishable"
+    assert 1 <= findings.at_most_slower < 1.05
+    lead, cost, room = wording.sentences(findings)[:3]
+    assert lead.startswith("Nominally fastest is")
+    assert cost.startswith("It takes at most")
+    assert cost.endswith("than the truly fastest layout, whichever that is (95 %).")
+    assert "leave room for" in room

@@ -83,8 +83,9 @@ def test_levels_none_of_which_is_told_apart_are_no_news():
 def test_an_effect_that_changes_is_told_at_both_levels_with_intervals():
     same = Dependence(factor=FILES, within=LOG, best=best(("a", (4, 8, 16)), ("b", (4, 8, 16))), change=TURNS)
     assert w.what_if_sentences(findings_with(same)) == [
-        "From 4 to 16 data files a run takes 20 % more time (joint 95 % CI 17 to 23 %) with log on a, and 2 % more time (joint 95 % CI "
-        "2 % less to 6 % more) with log on b: the effect depends on the log volume, by 18 % (joint 95 % CI 12 to 23 %)."
+        "From 4 to 16 data files a run takes 20 % more time (joint 95 % CI 17 to 23 %) with log on a, and 2 % more time "
+        "(joint 95 % CI 2 % less to 6 % more) with log on b: the effect depends on the log volume, by 18 % (joint 95 % CI "
+        "12 to 23 %)."
     ]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from storagelab import drive_states, irregular, samples, stats, verdicts
 from storagelab.axis import axis_factor, in_order, is_numeric
-from storagelab.cautions import Evidence, blocks_of, cautions_of
+from storagelab.cautions import cautions_of
 from storagelab.effects import combinations, key
+from storagelab.evidence import Evidence, blocks_of
 from storagelab.findings import (
     CellSummary,
     Compared,

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 from storagelab import irregular
+from storagelab.evidence import Evidence, blocks_of
 from storagelab.factors import is_condition, sets_load
-from storagelab.findings import Caution, CautionKind, CellSummary
+from storagelab.findings import Caution
 from storagelab.irregular import Outlier
-from storagelab.model import Experiment, Measurement, Plan, Run
+from storagelab.model import Measurement, Plan
 from storagelab.waits import CountedWaits, SampledWaits
 
 REPETITIONS_SOUND = 5
@@ -42,41 +42,6 @@ syncs it once a second only."""
 DELAYED_DURABILITY = "delayed_durability_desc"
 """SQL Server's: commits need not wait for the log where it is forced, or allowed and asked for."""
 UNVERIFIED_MOST = 10
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that is stored of an experiment, and what was made of it.
-
-    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries. `odd` = runs that stand apart, by their
-    places in the plan's cells and in `rounds`; `left_out` = those, by cell and repetition, that nothing is judged by.
-    """
-
-    experiment: Experiment
-    plan: Plan
-    runs: tuple[Run, ...]
-    used: Mapping[str, Mapping[int, Run]]
-    cells: tuple[CellSummary, ...]
-    rounds: tuple[int, ...]
-    odd: tuple[Outlier, ...]
-    left_out: tuple[tuple[str, int], ...]
-
-    def measurements(self) -> Iterator[tuple[str, Run, Measurement]]:
-        for cell_id, runs in self.used.items():
-            for run in runs.values():
-                if run.measurement is not None:
-                    yield cell_id, run, run.measurement
-
-    def caution(
-        self, kind: CautionKind, cells: Iterable[str], *, note: bool = False, **figures: str | int | float
-    ) -> Caution:
-        """A caution about `cells`, in the plan's order; about none by name if it concerns all of them."""
-        meant = set(cells)
-        named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
-        return Caution(
-            kind=kind, severity="note" if note else "caution",
-            cells=() if len(named) == len(self.plan.cells) else named, figures=figures,
-        )  # fmt: skip
 
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
@@ -186,12 +151,6 @@ def run_in_blocks(evidence: Evidence) -> Iterator[Caution]:
     if len(set(blocks)) > 1 and not _simulated(evidence):
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
         yield evidence.caution("blocks", (), factors=", ".join(held), blocks=len(set(blocks)))
-
-
-def blocks_of(plan: Plan) -> tuple[int, ...]:
-    """The block that each cell of the plan is run in."""
-    block = {run.cell_id: run.block for run in plan.runs}
-    return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
 
 
 def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
