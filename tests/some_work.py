@@ -15,5 +15,5 @@ def tell_who(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
     tell((name, os.getpid()))
 
 
-def refuse(task: str, tell: object) -> None:  # noqa: ARG001
+def refuse(task: str, tell: object) -> None:
     raise LookupError(f"there is no {task}")
