@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from real_servers import left_behind, postgres_processes, until
+from simulated_specs import SMALL
 
 from storagelab.errors import StoreError
 from storagelab.model import Run
@@ -105,7 +106,7 @@ def stored(home: Path) -> tuple[Run, ...]:
 def nothing_is_left(home: Path) -> None:
     assert left_behind(home) == []
     assert os.listdir(home / "a") == []
-    assert list((home / "tmp").glob("storagelab-*")) == []
+    assert list((home / "tmp").iterdir()) == []
 
 
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
@@ -223,6 +224,21 @@ def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after
     code, err = start(rows=1_000).ended()
     assert code == 0, err
     assert [run.status for run in stored(scratch)] == ["ok"]
+    nothing_is_left(scratch)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
+def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, after_s):
+    running = start(rows=1_000)
+    running.until(lambda: list((scratch / "tmp").iterdir()))
+    time.sleep(after_s)
+    running.process.kill()
+    running.process.wait()
+    until(lambda: postgres_processes(scratch) == [])
+    (scratch / "other.toml").write_text(SMALL)
+    command = [sys.executable, "-m", "storagelab", "run", "other.toml"]
+    said = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
     nothing_is_left(scratch)
 
 

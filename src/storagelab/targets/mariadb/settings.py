@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
+from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.unprivileged import unprivileged
@@ -150,7 +150,7 @@ def nearest_setting(binaries: Binaries, name: str) -> str:
 def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _Said:
     """`--help --verbose` reads the options as a start would, prints what came of them, and starts nothing."""
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
-    with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder:
+    with temporary.folder("check") as folder:
         command = [*unprivileged().prefix, str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         said = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace"

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -17,9 +16,10 @@ from pathlib import Path
 import psycopg
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.targets import temporary
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.postgres.settings import settings_text
-from storagelab.targets.private import PrivateServer, remove_socket_folder_of, runs_with
+from storagelab.targets.private import PrivateServer, runs_with
 from storagelab.targets.unprivileged import IN_CHILD, give_to_server, make_folder, unprivileged
 from storagelab.values import Scalar
 
@@ -62,12 +62,11 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
 
 @cache
 def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], ...]) -> str:
-    with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder_name:
-        folder = Path(folder_name)
+    with temporary.folder("check") as folder:
         (folder / "postgresql.conf").touch()
         (folder / "postgresql.auto.conf").touch()
         give_to_server(folder)
-        command = [*unprivileged().prefix, binaries.program("postgres"), "-D", folder_name, "-C", name]
+        command = [*unprivileged().prefix, binaries.program("postgres"), "-D", str(folder), "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
         said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=_environment())
@@ -190,7 +189,6 @@ class Server(PrivateServer):
 
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    remove_socket_folder_of(data_folder)
     try:
         pid = int((data_folder / "postmaster.pid").read_text(encoding="utf-8").split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
