@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import loads, many_runs, mariadb_load, simulator
+from bench import faults, loads, many_runs, mariadb_load, simulator
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model import Measurement
 
@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent
 
 
 PARTS = ("servers", "mariadb", "simulator")
+FAULTS = "faults"
+"""Only if it is asked for: it costs nothing that could be measured, and takes long."""
 
 
 def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> Iterator[Figure]:
@@ -32,6 +34,8 @@ def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> It
         yield from _mariadb(folder, pairs)
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
+    if FAULTS in parts:
+        yield from faults.figures(folder, quick)
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
@@ -155,7 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out")
-    parser.add_argument("--only", choices=PARTS, help="this part alone")
+    parser.add_argument("--only", choices=(*PARTS, FAULTS), help="this part alone")
     options = parser.parse_args()
     cores = os.cpu_count()
     print(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench import faults
 from real_servers import left_behind, postgres_processes, until
 from simulated_specs import SMALL
 
@@ -254,3 +255,21 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
     os.kill(following.process.pid, signal.SIGINT)
     assert following.ended()[0] == 130
     nothing_is_left(scratch)
+
+
+# --- at random moments: `make bench ARGS="--only faults"` does a hundred of each -------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", faults.KINDS)
+def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):
+    found = faults.kills(scratch / "faults", kind, count=3, seed=7)
+    assert found == faults.Found(kills=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", faults.KINDS)
+def test_a_campaign_that_is_asked_to_stop_at_random_moments_ends_soon_and_leaves_nothing(scratch, kind):
+    took_s, troubles = faults.signals(scratch / "faults", kind, count=3, seed=7)
+    assert troubles == []
+    assert max(took_s) <= faults.IN_TIME_S

@@ -171,6 +171,20 @@ def test_drives_of_finished_blocks_are_not_kept(tmp_path):
     assert states(tmp_path) == []
 
 
+def test_drives_that_were_half_written_or_left_when_somebody_was_killed_are_swept(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, stop_after=2)
+    (kept,) = states(tmp_path)
+    (kept.parent / "block-0.4711.part").write_text("half of a dr")
+    (kept.parent / "block-9.bin").write_text("of a block that is done")
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, stop_after=1)
+    assert kept in states(tmp_path)
+    assert len(states(tmp_path)) == 1
+    make(tmp_path)
+    assert states(tmp_path) == []
+
+
 def test_running_again_makes_nothing(tmp_path):
     make(tmp_path)
     assert make(tmp_path, jobs=2).began == []
