@@ -31,13 +31,13 @@ pub(crate) fn make_beside<Made: Send + 'static>(
     let maker = thread::Builder::new().stack_size(STACK_BYTES);
     let maker = maker.spawn(move || drop(sender.send(make())))?;
     loop {
-        let (back, made) = py.detach(move || {
-            let made = receiver.recv_timeout(LOOK_EVERY);
-            (receiver, made)
+        let (back, news) = py.detach(move || {
+            let news = receiver.recv_timeout(LOOK_EVERY);
+            (receiver, news)
         });
         receiver = back;
-        match made {
-            Ok(made) => return Ok(made),
+        match news {
+            Ok(finished) => return Ok(finished),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
                 let said = maker.join().err().map_or_else(String::new, |panic| words(&*panic));
