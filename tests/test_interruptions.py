@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bench import faults
 from real_servers import left_behind, postgres_processes, until
 from simulated_specs import SMALL
 
+from bench import faults
 from storagelab.errors import StoreError
 from storagelab.model import Run
 from storagelab.store import Store
