@@ -140,10 +140,22 @@ def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sh", "-c", f"kill -STOP {numbers}; sleep {seconds}; kill -CONT {numbers}"])
 
 
+def sessions_at_work(scratch: Path) -> list[int]:
+    return [pid for pid in server_processes(scratch) if b"CALL" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+WHOM: dict[str, Callable[[Path], list[int]]] = {
+    "both": lambda scratch: [*server_processes(scratch), os.getpid()],
+    "storagelab": lambda _: [os.getpid()],
+    "the server": server_processes,
+    "its sessions": sessions_at_work,
+}
+
+
 @pytest.mark.parametrize(
     ("engine", "who"),
     [
-        ("postgres", "both"), ("postgres", "storagelab"), ("postgres", "the server"),
+        ("postgres", "both"), ("postgres", "storagelab"), ("postgres", "the server"), ("postgres", "its sessions"),
         pytest.param("mariadb", "the server", marks=needs_mariadb),
     ],
 )  # fmt: skip
@@ -151,8 +163,14 @@ def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long
     stopping: list[subprocess.Popen[bytes]] = []
 
     def stop() -> None:
-        servers = server_processes(scratch) if who != "storagelab" else []
-        stopping.append(stopped_for(1.5, [*servers, *([os.getpid()] if who != "the server" else [])]))
+        whom = (
+            []
+            if who == "storagelab"
+            else sessions_at_work(scratch)
+            if who == "its sessions"
+            else server_processes(scratch)
+        )
+        stopping.append(stopped_for(1.5, [*whom, *([os.getpid()] if who in ("both", "storagelab") else [])]))
 
     run = run_of(scratch, engine, stop)
     assert stopping[0].wait() == 0

@@ -41,7 +41,7 @@ class Pace:
         self._session_start_s: float | None = None
         self._checked = (0.0, 0.0)
         self._looks_checked = 0
-        self._slot_s = self._due_s = 0.0
+        self._slot_s = self._due_s = self._looked_s = 0.0
         self._ticks = self._late = 0
         self._blind_s = 0.0
         self._spent: tuple[float, float | None] = (0.0, None)
@@ -53,6 +53,7 @@ class Pace:
         now_s = time.monotonic()
         self._checked = (now_s, 0.0)
         self._slot_s = now_s - self._interval_s
+        self._looked_s = now_s
         self._schedule(now_s)
 
     def delay_s(self) -> float:
@@ -64,6 +65,7 @@ class Pace:
         self._ticks += 1
         self._late += now_s > self._due_s + self._interval_s
         self._notice_gap(now_s)
+        self._looked_s = now_s
         checked_s, spent_s = self._checked
         if now_s - checked_s >= CHECK_INTERVAL_S and self._ticks >= self._looks_checked + LOOKS_PER_CHECK:
             total_s = self._spend()
@@ -76,6 +78,10 @@ class Pace:
         if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made up for
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
+
+    def saw_stopped(self) -> None:
+        """This look saw somebody stopped by force who was at work: as good as seeing nothing since the look before."""
+        self._blind_s += time.monotonic() - self._looked_s
 
     def halt(self) -> None:
         """No look is to come any more, and one that is long due was missed."""
