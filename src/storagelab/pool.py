@@ -211,8 +211,8 @@ class Dealer:
         waiting = [task for block, task in self._left.items() if block not in self._in_work]
         if not waiting or len(self._in_work) == self.processes:
             return None
-        longest = max(waiting, key=lambda task: len(task.wanted))
-        dealt, rest = longest.split(self._runs())
+        chosen = max(waiting, key=lambda task: len(task.wanted)) if self.processes > 1 else waiting[0]
+        dealt, rest = chosen.split(self._runs())
         del self._left[rest.block]
         if rest.wanted:
             self._left[rest.block] = rest
