@@ -71,7 +71,8 @@ def write_atomically(file: Path, content: str | bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         _remove_half_written(file)
         path = file.with_name(f".{file.name}.{os.getpid()}")
-        with path.open("wb") as temporary:
+        path.unlink(missing_ok=True)
+        with path.open("xb") as temporary:  # never through a link that somebody put there
             try:
                 temporary.write(data)
                 temporary.flush()
