@@ -126,6 +126,14 @@ def test_a_clock_that_was_set_and_set_back_gives_itself_away_by_moments_outside_
     assert "moments outside of these: it was set meanwhile, and set again" in check.got
 
 
+def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clocks_agree():
+    made = clocks(1000.0, 1005.0)
+    later = made._ended.answered_s + 5.0  # a clock that went on, beside one that stood still
+    made._ended = made._ended._replace(asked_s=later, answered_s=later)
+    (check,) = made.checks([loop(1000.0, 1005.0)])
+    assert (check.name, check.got, check.ok) == ("this machine", "suspended for 5.0 s of it", False)
+
+
 def test_no_time_at_all_is_no_measurement():
     with pytest.raises(RunFailed, match="set back"):
         clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0)])
