@@ -93,7 +93,8 @@ def test_a_link_in_the_place_of_the_own_folder_is_refused(scratch):
         temporary.prepare(place)
 
 
-def test_a_socket_has_a_short_name_however_long_the_temporary_folder_is(scratch, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch / ("long" * 30)))
+@pytest.mark.parametrize("length", [30, 35, 40, 60, 200])
+def test_a_socket_has_a_short_name_however_long_the_temporary_folder_is(scratch, monkeypatch, length):
+    monkeypatch.setattr(tempfile, "tempdir", f"{scratch}/".ljust(length, "x"))
     assert len(str(temporary.short_path("socket") / ".s.PGSQL.65535")) <= 107
     assert str(temporary.path("trial")).startswith(tempfile.gettempdir())

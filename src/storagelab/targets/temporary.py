@@ -17,8 +17,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_LONGEST_FOR_SOCKETS = 40
-"""A socket's path may hold 107 bytes, of which ours takes 60 or so."""
+_LONGEST_SOCKET = 107
+_IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
+"""The longest name that a server gives its socket."""
 _SHORT = Path("/tmp")  # noqa: S108
 _OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
 _PATIENCE_S = 2.0
@@ -30,9 +31,10 @@ def path(kind: str) -> Path:
 
 
 def short_path(kind: str) -> Path:
-    """The same for a socket, however long the name of the temporary folder is."""
+    """The same for the folder of a socket, whose path may be short only, however long that of the temporary folder is."""
     place = path(kind)
-    return place if len(tempfile.gettempdir()) <= _LONGEST_FOR_SOCKETS else _SHORT / place.parent.name / place.name
+    fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
+    return place if fits else _SHORT / place.parent.name / place.name
 
 
 def prepare(place: Path) -> None:
