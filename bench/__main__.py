@@ -35,7 +35,7 @@ def figures(folder: Path, pairs: int, quick: bool, parts: Collection[str]) -> It
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
     if FAULTS in parts:
-        yield from faults.figures(folder, quick)
+        yield from faults.figures(quick)
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -83,28 +84,38 @@ class Found:
     other: list[str] = field(default_factory=list)
 
 
-def figures(folder: Path, quick: bool, seed: int = 1) -> Iterator[Figure]:
+def figures(quick: bool, seed: int = 1) -> Iterator[Figure]:
     """A hundred kills of either kind, and a hundred signals; a tenth of it if that is to be quick."""
-    count = 10 if quick else 100
+    # A short name, so that sockets stand in the campaign's own temporary folder; and one that a server may enter.
+    with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield from _of_kills(folder, 10 if quick else 100, seed)
+        yield from _of_signals(folder, 10 if quick else 100, seed)
+
+
+def _of_kills(folder: Path, count: int, seed: int) -> Iterator[Figure]:
     for kind in KINDS:
-        found = kills(folder / f"kills-{kind}", kind, count, seed)
+        found = kills(folder / f"k{kind[0]}", kind, count, seed)
         remark = "; ".join([*found.lost, *found.repeated, *found.left, *found.other][:5]) or f"seed {seed}"
         for what, wrong in (
             ("runs lost", found.lost), ("runs repeated", found.repeated),
             ("files or processes left after the next run", found.left), ("other trouble", found.other),
         ):  # fmt: skip
             yield Figure(f"{found.kills} kills, {kind}: {what}", len(wrong), "", "none", not wrong, remark=remark)
-    took_s, troubles = [], list[str]()
+
+
+def _of_signals(folder: Path, count: int, seed: int) -> Iterator[Figure]:
+    took_s, troubles = list[float](), list[str]()
     for kind in KINDS:
-        stopped_s, found_troubles = signals(folder / f"signals-{kind}", kind, count // 2, seed)
+        stopped_s, found = signals(folder / f"s{kind[0]}", kind, count // 2, seed)
         took_s += stopped_s
-        troubles += found_troubles
+        troubles += found
     yield Figure(
         f"{len(took_s)} signals: the longest time to the end", max(took_s), "s", f"at most {IN_TIME_S:.0f} s",
         max(took_s) <= IN_TIME_S, remark=f"seed {seed}",
     )  # fmt: skip
-    remark = "; ".join(troubles[:5])
-    yield Figure("troubles after signals", len(troubles), "", "none", not troubles, remark=remark)
+    yield Figure("troubles after signals", len(troubles), "", "none", not troubles, remark="; ".join(troubles[:5]))
 
 
 # --- kills -----------------------------------------------------------------------------------------------------------
