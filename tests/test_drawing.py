@@ -1,5 +1,6 @@
 """Charts are drawn by a process of their own, and all the same without it."""
 
+import signal
 import sys
 
 import pytest
@@ -40,4 +41,13 @@ def test_a_process_that_is_not_wanted_any_more_is_ended(specs):
     with Drawing() as given_up:
         if specs is not None:
             given_up.begin(specs)
+    assert given_up._process.returncode is not None
+
+
+def test_ctrl_c_as_drawing_begins_waits_until_it_is_known_who_talks_to_the_process(monkeypatch):
+    with pytest.raises(KeyboardInterrupt), Drawing() as given_up:
+        start = given_up._talk.start
+        monkeypatch.setattr(given_up._talk, "start", lambda: (signal.raise_signal(signal.SIGINT), start()))
+        given_up.begin(SPECS)
+    assert given_up._talk.ident is not None
     assert given_up._process.returncode is not None

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from storagelab.report.vega import VEGA_LITE, Spec, to_svg
+from storagelab.targets.uninterrupted import uninterrupted
 
 # -P: or modules of the script's own folder would stand for those of the standard library that are called the same.
 _COMMAND = [sys.executable, "-P", str(Path(__file__).with_name("drawing_process.py"))]
@@ -42,7 +43,8 @@ class Drawing:
     def begin(self, specs: Mapping[str, Spec]) -> None:
         """Lets these be drawn; `specs`: name -> Vega-Lite spec."""
         self._specs = specs
-        self._talk.start()
+        with uninterrupted():  # or it could run and not be known to: two would talk to the process then
+            self._talk.start()
 
     def _communicate(self) -> None:
         if self._process is not None:
