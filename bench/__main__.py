@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import loads, many_runs, mariadb_load, simulator, statistics
+from bench import faults, loads, many_runs, mariadb_load, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model import Measurement
 
@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent
 
 
 PARTS = ("servers", "mariadb", "simulator", "statistics")
+FAULTS = "faults"
+"""Only if it is asked for: it costs nothing that could be measured, and takes long."""
 
 
 def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collection[str]) -> Iterator[Figure]:
@@ -34,6 +36,8 @@ def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collectio
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
     if "statistics" in parts:
         yield from statistics.figures(quick, write)
+    if FAULTS in parts:
+        yield from faults.figures(quick)
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
@@ -158,7 +162,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
     parser.add_argument("--write", action="store_true", help="put the tables of --only statistics into docs/a-a.md")
-    parser.add_argument("--only", choices=PARTS, help="this part alone")
+    parser.add_argument("--only", choices=(*PARTS, FAULTS), help="this part alone")
     options = parser.parse_args()
     cores = os.cpu_count()
     print(

@@ -15,7 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.figures import Figure
-from storagelab import matrix, pool, spec
+from storagelab import executors, matrix, spec
 from storagelab.analysis import analyse
 from storagelab.model import Run
 from storagelab.store import Store
@@ -124,7 +124,7 @@ def _life_size(folder: Path, times: int) -> Iterator[Figure]:
 
 def _one_life_size(folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.life_size", str(folder)]
-    with pool.large_pages():  # as `storagelab run` has it
+    with executors.large_pages():  # as `storagelab run` has it
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if said.returncode != 0:
         raise SystemExit(f"bench: the run at scale 1 failed:\n{said.stderr}")
@@ -149,7 +149,7 @@ def _kernel() -> Iterator[Figure]:
 
 
 def _flash() -> Iterator[Figure]:
-    with pool.large_pages():  # as `storagelab run` has it
+    with executors.large_pages():  # as `storagelab run` has it
         said = _cargo("run", "--package", "storagelab-sim", "--release", "--example", "flash_speed", "--", "1")
     for row in _FTL_ROW.finditer(said):
         millions = float(row["millions"])

@@ -308,6 +308,7 @@ class RecordedSqlServer:
 
     _REPLIES = (
         (r"^SELECT @@SPID", lambda self, login, text, found: Answer([""], [(login.spid,)])),
+        (r"^SELECT DATEDIFF_BIG", lambda *_: Answer([""], [(int(time.time() * 1e6),)])),
         (r"ProductVersion", _facts),
         (r"COUNT\(\*\) FROM sys.dm_exec_sessions", lambda *_: Answer([""], [(9,)])),
         (r"max_workers_count", lambda self, *_: Answer([""], [(self.worker_threads,)])),

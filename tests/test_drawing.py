@@ -1,6 +1,9 @@
 """Charts are drawn by a process of their own, and all the same without it."""
 
+import os
+import signal
 import sys
+import threading
 
 import pytest
 
@@ -41,3 +44,33 @@ def test_a_process_that_is_not_wanted_any_more_is_ended(specs):
         if specs is not None:
             given_up.begin(specs)
     assert given_up._process.returncode is not None
+
+
+def begin_and_interrupt(drawing: Drawing) -> None:
+    start = drawing._talk.start
+
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+        start()
+
+    drawing._talk.start = interrupted
+    drawing.begin(SPECS)
+
+
+def test_ctrl_c_as_drawing_begins_waits_until_it_is_known_who_talks_to_the_process():
+    given_up = Drawing()
+    with pytest.raises(KeyboardInterrupt), given_up:
+        begin_and_interrupt(given_up)
+    assert given_up._begun
+    assert given_up._process.returncode is not None
+
+
+def test_ctrl_c_while_charts_are_waited_for_ends_the_process_and_breaks_nothing(monkeypatch):
+    monkeypatch.setattr(drawing, "_COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
+    given_up = Drawing()
+    with pytest.raises(KeyboardInterrupt), given_up:  # noqa: PT012 - it comes amid the last one
+        given_up.begin(SPECS)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        given_up.svgs()
+    assert given_up._ended.is_set()
+    assert given_up._process.returncode == -signal.SIGKILL

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from real_servers import left_behind, postgres_processes, until
+from simulated_specs import SMALL
 
+from bench import faults
 from storagelab.errors import StoreError
 from storagelab.model import Run
 from storagelab.store import Store
@@ -105,7 +107,7 @@ def stored(home: Path) -> tuple[Run, ...]:
 def nothing_is_left(home: Path) -> None:
     assert left_behind(home) == []
     assert os.listdir(home / "a") == []
-    assert list((home / "tmp").glob("storagelab-*")) == []
+    assert list((home / "tmp").iterdir()) == []
 
 
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
@@ -226,6 +228,21 @@ def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after
     nothing_is_left(scratch)
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
+def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, after_s):
+    running = start(rows=1_000)
+    running.until(lambda: list((scratch / "tmp").iterdir()))
+    time.sleep(after_s)
+    running.process.kill()
+    running.process.wait()
+    until(lambda: postgres_processes(scratch) == [])
+    (scratch / "other.toml").write_text(SMALL)
+    command = [sys.executable, "-m", "storagelab", "run", "other.toml"]
+    said = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    nothing_is_left(scratch)
+
+
 def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, scratch):
     running = start()
     sessions = running.until(running.loading)
@@ -238,3 +255,21 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
     os.kill(following.process.pid, signal.SIGINT)
     assert following.ended()[0] == 130
     nothing_is_left(scratch)
+
+
+# --- at random moments: `make bench ARGS="--only faults"` does a hundred of each -------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", faults.KINDS)
+def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):
+    found = faults.kills(scratch / "faults", kind, count=3, seed=7)
+    assert found == faults.Found(kills=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", faults.KINDS)
+def test_a_campaign_that_is_asked_to_stop_at_random_moments_ends_soon_and_leaves_nothing(scratch, kind):
+    took_s, troubles = faults.signals(scratch / "faults", kind, count=3, seed=7)
+    assert troubles == []
+    assert max(took_s) <= faults.IN_TIME_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
@@ -66,6 +67,16 @@ def test_a_write_that_breaks_off_leaves_the_old_file_and_no_debris(tmp_path, mon
         report.write_atomically(file, "new")
     assert file.read_text("utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_what_was_half_written_when_somebody_was_killed_is_removed_by_the_next_one(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as alive, subprocess.Popen(["true"]) as gone:
+        gone.wait()
+        for process in (alive, gone):
+            (tmp_path / f".report.html.{process.pid}").write_text("half a rep")
+        report.write_atomically(tmp_path / "report.html", "new")
+        assert {path.name for path in tmp_path.iterdir()} == {"report.html", f".report.html.{alive.pid}"}
+        alive.kill()
 
 
 def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_path):

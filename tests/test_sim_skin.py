@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -103,3 +108,39 @@ def test_the_type_stub_and_the_extension_offer_the_same_classes_with_the_same_me
         for name, found in inspect.getmembers(_sim, inspect.isclass)
     }
     assert promised == offered
+
+
+AGES_A_LARGE_DRIVE = """
+import json, sys
+from pathlib import Path
+from simulated_specs import small
+from storagelab import _sim
+from storagelab.matrix import expand
+from storagelab.targets.simulated.scenario import scenario
+
+plan = expand(small(
+    ('profile = "iodrive-320"\\nformat = "basic"\\ndriver = "2.2.3"\\nsector_bytes = 512',
+     'profile = "sata-870-evo-1tb"\\nformat = "operating-system"\\nsector_bytes = 4096'),
+    ('"drives.ssd.format" = ["basic", "maximum-write"]\\n', ""), ("scale = 256", "scale = 2"),
+))
+cells = {cell.cell_id: cell for cell in plan.cells}
+content = json.dumps(scenario(plan.runs[:1], cells, Path()))
+print("ageing", flush=True)
+_sim.Block(content)
+"""
+
+
+def test_ctrl_c_ends_the_ageing_of_a_large_drive_within_two_seconds():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", AGES_A_LARGE_DRIVE], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ageing\n"
+    time.sleep(0.5)
+    asked_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert time.monotonic() - asked_s < 2
+    assert "KeyboardInterrupt" in said

@@ -332,6 +332,7 @@ def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Pa
         try:
             try_starting(expanded, site)
         except PreflightError as error:
+            stopping.check()  # a server that is stopped as it starts does not come up, either
             raise error.of(experiment.source) from error
         stopping.check()
 

@@ -306,7 +306,7 @@ def try_writing(path: str | Path) -> None:
     reason = why_not_writable(path)
     if not reason:
         try:
-            with tempfile.NamedTemporaryFile(dir=path, prefix=".storagelab-") as file:
+            with tempfile.TemporaryFile(dir=path, prefix=".storagelab-") as file:  # on Linux one without a name
                 file.write(b"storagelab")
                 file.flush()
                 os.fsync(file.fileno())

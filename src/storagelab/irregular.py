@@ -24,7 +24,7 @@ MEDIAN_EFFICIENCY = 0.37
 """What a median of absolute deviations knows of a normal spread, against all of the sample (Hampel 1974)."""
 Places = NDArray[np.intp]
 
-QUIET_SD = 1.2
+QUIET_SD = 1.1
 """A cell whose other runs scatter up to so many times the typical is a quiet one with an odd run; above it, a noisy one."""
 ODD_SHARE_MOST = 0.15
 """Where more of the runs are odd, they are how this machine is."""
@@ -39,8 +39,8 @@ ODD_SHARE_MOST = 0.15
 class Outlier:
     """A run far from what its cell and round let expect: `ratio` = its time over that, `deviation` in robust sds.
 
-    `disturbed`: it is the only such run of its cell, whose others are as quiet as any. Then something that is not the
-    cell's struck once; otherwise the cell itself is noisy.
+    `disturbed`: it took too long, and is the only such run of its cell, whose others are as quiet as any. Then something
+    that is not the cell's struck once; otherwise the cell itself is noisy.
     """
 
     cell: int
@@ -80,7 +80,7 @@ def outliers(log_s: Matrix) -> list[Outlier]:
         Outlier(
             cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
             deviation=float(residuals[row, column] / sd),
-            disturbed=rare and of_cell[int(row)] == 1 and _quiet(np.delete(residuals[row], column), sd),
+            disturbed=rare and residuals[row, column] > 0 and of_cell[int(row)] == 1 and _quiet(np.delete(residuals[row], column), sd),
         )
         for row, column in found
     ]  # fmt: skip

@@ -362,12 +362,15 @@ class TimeSeries(Frozen):
 
 
 class ObserverCost(Frozen):
-    """What observing cost: CPU seconds of the sampler and of its own server session (None where it can't be read)."""
+    """What observing cost: CPU seconds of the sampler and of its own server session (None where it can't be read).
+
+    `blind_s` = how long, in all, looks came that much too late that something must have stood still."""
 
     sampler_cpu_s: float
     session_cpu_s: float | None
     ticks: int
     late_ticks: int = 0
+    blind_s: float = 0.0
 
 
 class Measurement(Frozen):

@@ -2,44 +2,37 @@
 
 A block's runs are made in order, but not all of them by one process: its drives are saved after each run, so whichever is
 free takes it up there. What they come to depends on nothing but the block, so results are the same however many processes
-make them. Only this process writes the store.
+make them, and whichever of those die. Only this process writes the store.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import queue
-import signal
-import threading
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storagelab import runner
 from storagelab.errors import RunFailed
 from storagelab.estimate import estimate
-from storagelab.model import Cell, Plan, PlannedRun, Run
+from storagelab.executors import Executor, Here, Processes
+from storagelab.model import Cell, Config, Plan, PlannedRun, Run
 from storagelab.runner import Listener
 from storagelab.store import Store
-from storagelab.targets import Preflight, Site
-from storagelab.targets.simulated.block import Block, state_file
+from storagelab.targets import Preflight, Site, Target
+from storagelab.targets.simulated.block import Block, drives_lost, remove_states
 from storagelab.targets.simulated.preflight import blocks_of
 
-_TUNABLES = "GLIBC_TUNABLES"
-_LARGE_PAGES = "glibc.malloc.hugetlb"
 _WORTH_A_PROCESS_S = 10.0
 """As long as this, work is done in a process of its own even if there is one only: it starts in a second, and with large
 pages takes a tenth less."""
-_PATIENCE_S = 0.1
-"""How long news from the slices are waited for before looking whether one broke, or somebody asked to stop."""
 _SLICES = 8
 """A process gets this part of its share of what is left: parts so small that all end at about the same time, so large that
 taking up the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 are as good for few processes,
 but of 9 blocks on 8 processes the last would begin too late."""
+_ATTEMPTS = 3
+"""A run at which so many processes came to an end is given up."""
 
 
 class Task(NamedTuple):
@@ -61,6 +54,11 @@ class Task(NamedTuple):
         wanted = sorted(self.wanted.items())
         return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
 
+    def without(self, sequence: int) -> Task:
+        """The same, as that run is made."""
+        left = {at: attempt for at, attempt in self.wanted.items() if self.runs[at].sequence != sequence}
+        return self._replace(wanted=left)
+
 
 class Began(NamedTuple):
     planned: PlannedRun
@@ -71,7 +69,8 @@ class Rows(NamedTuple):
     rows: int
 
 
-Tell = Callable[[Began | Rows | Run], None]
+News = Began | Rows | Run
+Tell = Callable[[News], None]
 
 
 def processes(plan: Plan, pending: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
@@ -88,29 +87,59 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
     if not plan.simulated:
         runner.run_all(plan, store, site, listener, again=again)
         return
-    cells = {cell.cell_id: cell for cell in plan.cells}
-
-    def tell(news: Began | Rows | Run) -> None:
-        match news:
-            case Began(planned):
-                listener.started(planned, cells[planned.cell_id])
-            case Rows(planned, rows):
-                listener.rows_done(planned, rows)
-            case Run():
-                store.append(news)
-                listener.stored(news)
-
     todo = tasks(plan, store.attempts(), site, store.folder, again=again)
+    remove_states(store.folder, but={task.block for task in todo})
     pending = [task.runs[position] for task in todo for position in task.wanted]
     expected_s = estimate(plan, pending, store.durations()).seconds
     at_once = min(jobs, len(todo))
-    if at_once <= 1 and expected_s < _WORTH_A_PROCESS_S:
-        for task in todo:
-            make_block(task, tell)
-    else:
-        _side_by_side(todo, at_once, tell)
-    for task in todo:
-        state_file(store.folder, task.block).unlink(missing_ok=True)  # its runs are all stored
+    little = at_once <= 1 and expected_s < _WORTH_A_PROCESS_S
+    executor: Executor[Task, News] = Here(_work) if little else Processes(_work, at_once)
+    executor.execute(_Campaign(todo, at_once, store, listener))
+    remove_states(store.folder)  # their runs are all stored
+
+
+class _Campaign:
+    """All blocks, as an executor asks for slices of them. Only here the store is written, and somebody told."""
+
+    def __init__(self, todo: Sequence[Task], at_once: int, store: Store, listener: Listener) -> None:
+        self._dealer = Dealer(todo, at_once)
+        self._cells = {cell_id: cell for task in todo for cell_id, cell in task.cells.items()}
+        self._store, self._listener = store, listener
+
+    def deal(self) -> Task | None:
+        return self._dealer.deal()
+
+    def told(self, news: News) -> None:
+        match news:
+            case Began(planned):
+                self._listener.started(planned, self._cells[planned.cell_id])
+            case Rows(planned, rows):
+                self._listener.rows_done(planned, rows)
+            case Run():
+                self._store.append(news)
+                self._listener.stored(news)
+                self._dealer.told_of(news)
+
+    def lost(self, task: Task, why: str) -> None:
+        """Its runs are made again; but those of a block of which one can't be made are failed, since all need its drives."""
+        logging.getLogger("storagelab").info("block %d: %s", task.block, why)
+        given_up = self._dealer.lost(task.block)
+        if given_up is None:
+            return
+        reason = f"{why}; it was the third one at this run"
+        for position, attempt in given_up.wanted.items():
+            planned = given_up.runs[position]
+            self.told(_failed(planned, given_up.cells[planned.cell_id], attempt, given_up.site, reason))
+            reason = drives_lost(why)
+
+
+def _failed(planned: PlannedRun, cell: Cell, attempt: int, site: Site, reason: str) -> Run:
+    @contextmanager
+    def opening(_config: Config, _site: Site) -> Iterator[Target]:
+        raise RunFailed(reason)
+        yield
+
+    return runner.make_run(planned, cell, attempt, site, lambda _: None, opening)
 
 
 def tasks(
@@ -155,6 +184,11 @@ def make_block(task: Task, tell: Tell) -> None:
             raise
 
 
+def _work(task: Task, tell: Tell) -> None:
+    """`make_block`, for an executor, by a name that other processes know."""
+    make_block(task, tell)
+
+
 # --- dealing out -----------------------------------------------------------------------------------------------------
 
 
@@ -167,20 +201,22 @@ class Dealer:
     def __init__(self, todo: Sequence[Task], processes: int) -> None:
         self.processes = processes
         self._left = {task.block: task for task in todo}
-        self._in_work: dict[int, int] = {}
-        """Block -> runs of its slice that are not yet told of."""
+        self._in_work: dict[int, Task] = {}
+        """Block -> its slice, less the runs that were told of."""
+        self._losses: dict[tuple[int, int], int] = {}
+        """Block and position of a run -> how many processes died at it."""
 
     def deal(self) -> Task | None:
         """A slice to begin with now; None if there is no process or no block to be had."""
         waiting = [task for block, task in self._left.items() if block not in self._in_work]
         if not waiting or len(self._in_work) == self.processes:
             return None
-        longest = max(waiting, key=lambda task: len(task.wanted))
-        dealt, rest = longest.split(self._runs())
+        chosen = max(waiting, key=lambda task: len(task.wanted)) if self.processes > 1 else waiting[0]
+        dealt, rest = chosen.split(self._runs())
         del self._left[rest.block]
         if rest.wanted:
             self._left[rest.block] = rest
-        self._in_work[dealt.block] = len(dealt.wanted)
+        self._in_work[dealt.block] = dealt
         return dealt
 
     def _runs(self) -> int:
@@ -191,105 +227,24 @@ class Dealer:
 
     def told_of(self, run: Run) -> None:
         """The last one of a slice sets its process and its block free."""
-        self._in_work[run.block] -= 1
-        if not self._in_work[run.block]:
-            del self._in_work[run.block]
+        left = self._in_work.pop(run.block).without(run.sequence)
+        if left.wanted:
+            self._in_work[run.block] = left
+
+    def lost(self, block: int) -> Task | None:
+        """Whoever made this block's slice is gone: what was not told of is left again. But if that happened too often at one
+        run, it and all that follow in its block are given up: they count as in work, and must be told of."""
+        slice_ = self._in_work.pop(block)
+        rest = self._left.pop(block, None)
+        whole = slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))
+        at = block, min(whole.wanted)
+        self._losses[at] = self._losses.get(at, 0) + 1
+        if self._losses[at] < _ATTEMPTS:
+            self._left[block] = whole
+            return None
+        self._in_work[block] = whole
+        return whole
 
     @property
     def ended(self) -> bool:
         return not (self._left or self._in_work)
-
-
-# --- processes -------------------------------------------------------------------------------------------------------
-
-
-def _side_by_side(todo: Sequence[Task], jobs: int, tell: Tell) -> None:
-    """Whatever goes wrong here, or Ctrl-C, stops the others within a fraction of a second."""
-    context = multiprocessing.get_context("spawn")
-    news, stop = context.Queue(), context.Event()
-    dealer, slices = Dealer(todo, jobs), list[Future[None]]()
-    with ProcessPoolExecutor(jobs, context, _begin_worker, (news, stop)) as workers:
-
-        def deal() -> None:
-            while (task := dealer.deal()) is not None:
-                slices.append(workers.submit(_make_block_here, task))
-
-        try:
-            with large_pages():
-                deal()  # one slice for each process, which starts them all
-            while not dealer.ended:
-                item = _next_of(news, slices)
-                tell(item)
-                if isinstance(item, Run):
-                    dealer.told_of(item)
-                    deal()
-            for slice_ in slices:
-                slice_.result()
-        finally:
-            stop.set()
-            for slice_ in slices:
-                slice_.cancel()
-
-
-@contextmanager
-def large_pages() -> Iterator[None]:
-    """Processes that are started meanwhile get their memory in large pages, where the C library can."""
-    before = os.environ.get(_TUNABLES)
-    os.environ[_TUNABLES] = _tunables(before or "")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_TUNABLES]
-        else:
-            os.environ[_TUNABLES] = before
-
-
-def _tunables(before: str) -> str:
-    """GLIBC_TUNABLES for a process that simulates: memory in large pages, which maps of drives and leaves want, as each
-    access leads to another place in them. A tenth of the time; other C libraries and older ones take no notice."""
-    return before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
-
-
-def _next_of(news: Any, slices: Sequence[Future[None]]) -> Began | Rows | Run:
-    """What is told next. Raises what broke a slice, once those that did not break have nothing to tell."""
-    while True:
-        try:
-            item: Began | Rows | Run = news.get(timeout=_PATIENCE_S)
-        except queue.Empty:
-            if broken := next((error for slice_ in slices if slice_.done() and (error := slice_.exception())), None):
-                raise broken from None
-        else:
-            return item
-
-
-_news: Any = None
-_stop: Event | None = None
-
-
-def _begin_worker(news: Any, stop: Event) -> None:
-    """Ctrl-C is the parent's business; and without a parent there is no business."""
-    global _news, _stop
-    _news, _stop = news, stop
-    news.cancel_join_thread()  # once the parent no longer reads, what is still to be told must not keep a worker alive
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
-    parent.join()
-    os._exit(1)
-
-
-def _make_block_here(task: Task) -> None:
-    """Raises KeyboardInterrupt, inside a run too, once the parent wants no more."""
-
-    def tell(item: Began | Rows | Run) -> None:
-        if _stop is not None and _stop.is_set():
-            raise KeyboardInterrupt
-        _news.put(item)
-
-    make_block(task, tell)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 RUNNABLE = "R"
 GONE = ""
+STOPPED = frozenset("Tt")
 _STATES_OF_THE_DEAD = frozenset("ZXx")
 _READ_BYTES = 4096
 _ENOUGH_FOR_STATE_BYTES = 96
@@ -50,7 +51,8 @@ class TaskView:
         self._schedstat = _open_to_keep(f"{self._folder}/schedstat")
 
     def state(self) -> str:
-        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep; `GONE` once it has ended."""
+        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, those of `STOPPED`
+        were stopped by a signal or a debugger; `GONE` once it has ended."""
         fields = self._stat_fields(_ENOUGH_FOR_STATE_BYTES)
         state = chr(fields[0]) if fields else GONE
         return GONE if state in _STATES_OF_THE_DEAD else state

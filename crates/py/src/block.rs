@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use storagelab_sim::run::{Block as Runs, Step};
 use storagelab_sim::scenario::{Costs, Refusal, Scenario};
 
-use crate::crossing::{broken_off, make_next};
+use crate::crossing::{broken_off, make_beside, make_next};
 
 create_exception!(_sim, Refused, PyValueError);
 
@@ -25,10 +25,10 @@ impl Block {
     #[pyo3(signature = (scenario, runs_done = 0, state = None))]
     fn new(py: Python<'_>, scenario: &str, runs_done: usize, state: Option<Vec<Vec<u8>>>) -> PyResult<Self> {
         let scenario = read(py, scenario)?;
-        let made = py.detach(|| match state {
+        let made = make_beside(py, move || match state {
             Some(drives) => Runs::resume(scenario, runs_done, &drives),
             None => Runs::new(scenario),
-        });
+        })?;
         let runs = made.map_err(|refusal| refusal_error(py, &refusal))?;
         Ok(Self { runs: Some(runs) })
     }

@@ -4,6 +4,8 @@
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeError;
@@ -15,6 +17,35 @@ use crate::block::refusal_error;
 
 /// How often a run stops to let Python look at signals and hear of progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// As much as the main thread of a process has.
+const STACK_BYTES: usize = 8 << 20;
+
+/// What `make` makes, on a thread of its own, so that Python can look at signals meanwhile: ageing large drives takes long. If a
+/// signal ends the wait the thread is left to itself; what it makes is nobody's, and it ends with the process at the latest.
+pub(crate) fn make_beside<Made: Send + 'static>(
+    py: Python<'_>,
+    make: impl FnOnce() -> Made + Send + 'static,
+) -> PyResult<Made> {
+    let (sender, mut receiver) = mpsc::sync_channel(1);
+    let maker = thread::Builder::new().stack_size(STACK_BYTES);
+    let maker = maker.spawn(move || drop(sender.send(make())))?;
+    loop {
+        let (back, news) = py.detach(move || {
+            let news = receiver.recv_timeout(LOOK_EVERY);
+            (receiver, news)
+        });
+        receiver = back;
+        match news {
+            Ok(finished) => return Ok(finished),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                let said = maker.join().err().map_or_else(String::new, |panic| words(&*panic));
+                return Err(PyRuntimeError::new_err(format!("the drives could not be made: {said}")));
+            }
+        }
+    }
+}
 
 /// What `next` makes of the world in `place`, as JSON; nothing when nothing is left to be made. `told` is the number that progress
 /// is told of a step. If the run is broken off the world is lost: what its drives hold then is nobody's.

@@ -5,7 +5,7 @@ use pyo3::types::PyBytes;
 use storagelab_sim::raw_io::{RawBlock as Tests, RawScenario, RawStep};
 
 use crate::block::{refusal_error, refused};
-use crate::crossing::{broken_off, make_next};
+use crate::crossing::{broken_off, make_beside, make_next};
 
 /// Tests that are made one after the other on one set of drives.
 #[pyclass(module = "storagelab._sim")]
@@ -21,10 +21,10 @@ impl RawBlock {
     #[pyo3(signature = (scenario, tests_done = 0, state = None))]
     fn new(py: Python<'_>, scenario: &str, tests_done: usize, state: Option<Vec<Vec<u8>>>) -> PyResult<Self> {
         let scenario = read(py, scenario)?;
-        let made = py.detach(|| match state {
+        let made = make_beside(py, move || match state {
             Some(drives) => Tests::resume(scenario, tests_done, &drives),
             None => Tests::new(scenario),
-        });
+        })?;
         let tests = made.map_err(|refusal| refusal_error(py, &refusal))?;
         Ok(Self { tests: Some(tests) })
     }

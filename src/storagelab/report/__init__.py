@@ -8,8 +8,8 @@ write_charts(folder, "png")   each chart as a file
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -88,8 +88,10 @@ def write_atomically(file: Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}.", delete=False) as temporary:
-            path = Path(temporary.name)
+        _remove_half_written(file)
+        path = file.with_name(f".{file.name}.{os.getpid()}")
+        path.unlink(missing_ok=True)
+        with path.open("xb") as temporary:  # never through a link that somebody put there
             try:
                 temporary.write(data)
                 temporary.flush()
@@ -104,3 +106,11 @@ def write_atomically(file: Path, content: str | bytes) -> None:
         reason = error.strerror or str(error)
         hint = "make room or name another place with --output"
         raise StoragelabError(f"{file} can't be written: {reason}\n  {hint}") from None
+
+
+def _remove_half_written(file: Path) -> None:
+    """What processes left that were killed amid this: each wrote beside the file, under its own number."""
+    for left in file.parent.glob(f".{glob.escape(file.name)}.*"):
+        number = left.suffix.removeprefix(".")
+        if number.isdecimal() and not Path(f"/proc/{number}").exists():
+            left.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from storagelab.report.vega import VEGA_LITE, Spec, to_svg
+from storagelab.targets.uninterrupted import uninterrupted
 
 # -P: or modules of the script's own folder would stand for those of the standard library that are called the same.
 _COMMAND = [sys.executable, "-P", str(Path(__file__).with_name("drawing_process.py"))]
@@ -28,6 +29,8 @@ class Drawing:
         self._specs: Mapping[str, Spec] = {}
         self._said = b""
         self._talk = threading.Thread(target=self._communicate, daemon=True)
+        self._begun, self._ended = False, threading.Event()
+        """Not asked of the thread: one that was waited for in vain, as Ctrl-C came, may be taken for dead (Python 3.11)."""
 
     def __enter__(self) -> Self:
         return self
@@ -35,22 +38,27 @@ class Drawing:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process is not None:
             self._process.kill()  # which does nothing to one that has ended
-            if self._talk.is_alive():
-                self._talk.join()
+            if self._begun:
+                self._ended.wait()
             self._process.communicate()
 
     def begin(self, specs: Mapping[str, Spec]) -> None:
         """Lets these be drawn; `specs`: name -> Vega-Lite spec."""
         self._specs = specs
-        self._talk.start()
+        with uninterrupted():  # or it could run and not be known to: two would talk to the process then
+            self._talk.start()
+            self._begun = True
 
     def _communicate(self) -> None:
-        if self._process is not None:
-            self._said, _ = self._process.communicate(pickle.dumps((self._specs, VEGA_LITE)))
+        try:
+            if self._process is not None:
+                self._said, _ = self._process.communicate(pickle.dumps((self._specs, VEGA_LITE)))
+        finally:
+            self._ended.set()
 
     def svgs(self) -> dict[str, str]:
         """Name -> SVG document, once all are drawn: here if there is no process or it failed, so that what is wrong shows."""
-        self._talk.join()
+        self._ended.wait()
         if self._process is None or self._process.returncode != 0:
             return {name: to_svg(spec) for name, spec in self._specs.items()}
         svgs: dict[str, str] = pickle.loads(self._said)  # noqa: S301, as this is from our own process

@@ -97,17 +97,24 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment left behind; says what was removed.
+    """Remove what a killed run of this experiment left behind, and in the temporary folder any; says what was removed.
 
     Raises PreflightError when something of that name is not ours.
     """
-    if plan.simulated:
-        return []
+    from storagelab.targets import temporary
+
+    if plan.simulated and not temporary.left_behind():
+        return []  # without loading what knows servers
     from storagelab.targets.engines import ENGINES
     from storagelab.targets.sweeping import sweep as sweep_all
+    from storagelab.targets.sweeping import sweep_temporary
 
     stop_orphans = [engine.stop_orphan for engine in ENGINES.values()]
-    return sweep_all(plan, site, stop_orphans, {name: engine.drop_leftovers for name, engine in ENGINES.items()})
+    removed = sweep_temporary(stop_orphans)
+    if plan.simulated:
+        return removed
+    drop_leftovers = {name: engine.drop_leftovers for name, engine in ENGINES.items()}
+    return removed + sweep_all(plan, site, stop_orphans, drop_leftovers)
 
 
 def server_abilities() -> tuple[Ability, ...]:

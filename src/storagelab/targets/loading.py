@@ -20,6 +20,7 @@ from storagelab.devices import difference as device_difference
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.targets import Progress, Site, remote
+from storagelab.targets.clocks import Clocks
 from storagelab.targets.folders import Folders
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
@@ -97,6 +98,10 @@ class LoadingTarget(Lifetime, Generic[C]):
     @abstractmethod
     def _mounts(self, connection: C) -> list[remote.Mount]:
         """The file systems of the server's machine, as far as it tells of them."""
+
+    @abstractmethod
+    def _server_time_s(self) -> float:
+        """The server's clock as its loops tell it, in seconds since the epoch."""
 
     @abstractmethod
     def _workers(self, seed: int) -> Workers[C]: ...
@@ -252,7 +257,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             environment = self._environment(workers.first)
             prepare_machine(self.config.between_runs, self.volumes, self._write_out)
             devices = DeviceCounters(self._watched_volumes())
-            sampler = self._sampler(workers, devices)
+            sampler, clocks = self._sampler(workers, devices), Clocks(self._server_time_s)
             try:
                 sampler.prepare()
                 workers.gather()
@@ -260,14 +265,18 @@ class LoadingTarget(Lifetime, Generic[C]):
                 cpu_before = self._read_cpu_time()
                 sampler.baseline()
                 sampler.start()
+                clocks.begin()
                 workers.release()
                 loops = workers.wait(lambda: self._on_poll(progress, sampler.progress()))
+                clocks.end()
             finally:
                 sampled = sampler.stop()
             devices_after, cpu_after = devices.read(), self._read_cpu_time()
             workers.settle()
             counters = difference(counters_before, self._read_counters()) | reads_made(loops)
-            checks = [*self._check_settings(workers), *check_reads(self.config.workload, loops)]
+            checks = [
+                *clocks.checks(loops), *self._check_settings(workers), *check_reads(self.config.workload, loops),
+            ]  # fmt: skip
         finally:
             workers.close()
         counters["volumes"] = device_difference(devices_before, devices_after)
@@ -317,7 +326,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             counters=counters,
             series=sampled.series,
             environment=environment,
-            checks=(*self._layout_checks(rows), *checks, *check_watching(sampled.error)),
+            checks=(*self._layout_checks(rows), *checks, *check_watching(sampled.error, sampled.observer, elapsed_s)),
             observer=sampled.observer,
             setup_s=self.setup_s,
         )

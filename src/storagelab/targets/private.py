@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import secrets
-import shutil
 import subprocess
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +12,9 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from storagelab.errors import RunFailed
+from storagelab.targets import temporary
 from storagelab.targets.unprivileged import as_server, make_folder
 
-_SOCKET_PREFIX = "storagelab-socket-"
-_LONGEST_TEMPORARY_FOLDER = 60
 START_TIMEOUT_S = 60.0
 
 
@@ -74,12 +69,13 @@ class PrivateServer(ABC):
         return self._process is not None and self._process.poll() is not None
 
     def _make_socket_folder(self) -> None:
-        self._socket_folder = note_socket_folder(self.data_folder)
+        self._socket_folder = temporary.short_path("socket")  # known before it is made, to whoever cleans up
+        temporary.prepare(self._socket_folder)
         make_folder(self._socket_folder)
 
     def _remove_socket_folder(self) -> None:
         if self._socket_folder is not None:
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
+            temporary.remove(self._socket_folder)
             self._socket_folder = None
 
     @abstractmethod
@@ -124,31 +120,6 @@ class PrivateServer(ABC):
         """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
         wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
-
-
-def note_socket_folder(data_folder: Path) -> Path:
-    """Where the socket of the server on `data_folder` is to be. It is noted, and left to the caller to make.
-
-    A socket's path may hold 107 bytes only, so it can't stand in the experiment's folder, however deep that is.
-    """
-    short = None if len(tempfile.gettempdir()) <= _LONGEST_TEMPORARY_FOLDER else "/tmp"  # noqa: S108
-    folder = Path(short or tempfile.gettempdir()) / f"{_SOCKET_PREFIX}{secrets.token_hex(4)}"
-    # Noted, here and by the caller, before it is made: so that whoever cleans up knows of it in any case.
-    _socket_note(data_folder).write_text(str(folder), encoding="utf-8")
-    return folder
-
-
-def remove_socket_folder_of(data_folder: Path) -> None:
-    """Remove the socket of a server that an earlier, killed storagelab left, if there is one."""
-    with contextlib.suppress(OSError):
-        folder = Path(_socket_note(data_folder).read_text(encoding="utf-8"))
-        if folder.name.startswith(_SOCKET_PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _socket_note(data_folder: Path) -> Path:
-    """Where the place of a server's socket is written down, for whoever cleans up after a kill."""
-    return data_folder.with_name(data_folder.name + ".socket")
 
 
 def runs_with(pid: int, argument: str) -> bool:

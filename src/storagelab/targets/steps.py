@@ -8,12 +8,15 @@ from pathlib import Path
 
 from storagelab import host
 from storagelab.errors import PreflightError
-from storagelab.model import BetweenRunsConfig, Check, Config, WorkloadConfig
+from storagelab.model import BetweenRunsConfig, Check, Config, ObserverCost, WorkloadConfig
 from storagelab.targets.folders import Site
 from storagelab.targets.loops import Loop
 
 Counters = dict[str, dict[str, float]]
 """A server's counters, `group -> name -> value`, units last in names."""
+LONGEST_BLIND_S = 0.5
+LARGEST_BLIND_SHARE = 0.005
+"""A run of which less was not seen is as good as watched."""
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
@@ -28,11 +31,18 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
         time.sleep(between.pause_s)
 
 
-def check_watching(error: str) -> list[Check]:
-    """Waits of a part of a run must not pass for those of all of it. `error` is empty if all of it was watched."""
-    if not error:
-        return []
-    return [Check(name="watching", asked="the whole run", got=error, ok=False, read_from="the sampler")]
+def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list[Check]:
+    """Waits of a part of a run must not pass for those of all of it, nor time in which all stood still for work.
+
+    `error` is empty unless watching broke off.
+    """
+    got = error
+    if not got and observer.blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
+        got = (
+            f"nothing for {observer.blind_s:.1f} s of {elapsed_s:.1f} s, in which storagelab or the server stood still "
+            "(stopped, suspended, or without a CPU)"
+        )
+    return [Check(name="watching", asked="the whole run", got=got, ok=False, read_from="the sampler")] if got else []
 
 
 def reads_made(loops: Sequence[Loop]) -> Counters:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Config, Plan
+from storagelab.targets import temporary
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import places_of
 
@@ -14,6 +15,17 @@ StopOrphan = Callable[[Path], bool]
 """Given a data folder, stops the server that is still running on it; says whether there was one."""
 DropLeftovers = Callable[[Config, Site], list[str]]
 """Drops what is left on the attached server of a cell, and says what."""
+
+
+def sweep_temporary(stop_orphans: Sequence[StopOrphan]) -> list[str]:
+    """Remove what killed runs, of whichever experiment, left in the temporary folder; says what was removed."""
+    removed = []
+    for owned in temporary.left_behind():
+        stopped = [place for place in owned.iterdir() if any(stop(place / "server") for stop in stop_orphans)]
+        removed += [f"stopped the server left running in {place}" for place in stopped]
+        if temporary.remove_left_behind(owned):
+            removed.append(f"removed {owned}, left behind by a run that was killed")
+    return removed
 
 
 def sweep(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.targets import temporary
 from storagelab.targets.private import StartFailed
 from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import check_may_enter
@@ -57,9 +55,10 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
 
 def _start_and_remove(kind: Kind) -> None:
     """Nothing is left of it, also when it is interrupted."""
-    place = Path(tempfile.gettempdir()) / f"storagelab-trial-{secrets.token_hex(4)}"
+    place = temporary.path("trial")
     server = kind.make(place)
     try:
+        temporary.prepare(place)
         place.mkdir()
         place.chmod(0o711)  # whatever the umask
         check_may_enter(place)
@@ -67,4 +66,4 @@ def _start_and_remove(kind: Kind) -> None:
     finally:
         with uninterrupted():
             server.stop()
-            shutil.rmtree(place, ignore_errors=True)
+            temporary.remove(place)

@@ -62,6 +62,7 @@ class Watch:
             while not self._stop.wait(self._pace.delay_s()):
                 self._looks.tick()
                 self._pace.ticked()
+            self._pace.halt()
             self._looks.last()
         except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching broke off
             self.error = f"sampling broke off: {self._words(error)}"

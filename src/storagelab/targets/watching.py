@@ -16,6 +16,8 @@ from storagelab.waits import Category, EventTicks
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
 """The cost is checked after so many looks and so much time: soon enough that a dear look is not made often."""
+BLIND_AFTER_S = 0.25
+"""A look that comes so much too late did not wait for its turn on a busy machine: something stood still."""
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 SHORTEST_INTERVAL_S = 0.2
@@ -39,8 +41,9 @@ class Pace:
         self._session_start_s: float | None = None
         self._checked = (0.0, 0.0)
         self._looks_checked = 0
-        self._slot_s = self._due_s = 0.0
+        self._slot_s = self._due_s = self._looked_s = 0.0
         self._ticks = self._late = 0
+        self._blind_s = 0.0
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -50,6 +53,7 @@ class Pace:
         now_s = time.monotonic()
         self._checked = (now_s, 0.0)
         self._slot_s = now_s - self._interval_s
+        self._looked_s = now_s
         self._schedule(now_s)
 
     def delay_s(self) -> float:
@@ -60,6 +64,8 @@ class Pace:
         now_s = time.monotonic()
         self._ticks += 1
         self._late += now_s > self._due_s + self._interval_s
+        self._notice_gap(now_s)
+        self._looked_s = now_s
         checked_s, spent_s = self._checked
         if now_s - checked_s >= CHECK_INTERVAL_S and self._ticks >= self._looks_checked + LOOKS_PER_CHECK:
             total_s = self._spend()
@@ -72,6 +78,18 @@ class Pace:
         if self._slot_s < now_s - self._interval_s:  # looks that were missed are not made up for
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
+
+    def saw_stopped(self) -> None:
+        """This look saw somebody stopped by force who was at work: as good as seeing nothing since the look before."""
+        self._blind_s += time.monotonic() - self._looked_s
+
+    def halt(self) -> None:
+        """No look is to come any more, and one that is long due was missed."""
+        self._notice_gap(time.monotonic())
+
+    def _notice_gap(self, now_s: float) -> None:
+        late_s = now_s - self._due_s
+        self._blind_s += late_s if late_s > BLIND_AFTER_S else 0.0
 
     def _spend(self) -> float:
         """CPU seconds so far of the thread and its session; a session that can't be read is taken to cost the same."""
@@ -91,7 +109,10 @@ class Pace:
 
     def cost(self) -> ObserverCost:
         sampler_s, session_s = self._spent
-        return ObserverCost(sampler_cpu_s=sampler_s, session_cpu_s=session_s, ticks=self._ticks, late_ticks=self._late)
+        return ObserverCost(
+            sampler_cpu_s=sampler_s, session_cpu_s=session_s, ticks=self._ticks, late_ticks=self._late,
+            blind_s=self._blind_s,
+        )  # fmt: skip
 
 
 @dataclass

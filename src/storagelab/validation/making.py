@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -23,7 +22,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.model import Cell, Experiment, Measurement, Plan, PlannedRun
 from storagelab.progress import RunProgress
 from storagelab.store import Store
-from storagelab.targets import Preflight, Site, preflight
+from storagelab.targets import Preflight, Site, preflight, temporary
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.judging import Row, judge, missing
 from storagelab.validation.quantities import Made, Missing, needed, read_off
@@ -187,8 +186,8 @@ def _folder(experiment: Experiment, results: Path | None) -> Iterator[Path]:
     if results is not None:
         yield results / f"validate-{experiment.name}-{experiment.sha256[:12]}"
         return
-    with tempfile.TemporaryDirectory(prefix="storagelab-validate-") as folder:
-        yield Path(folder)
+    with temporary.folder("validate") as folder:
+        yield folder
 
 
 def _row(one: Planned, figure: Published, runs: dict[str, list[Measurement]]) -> Row:

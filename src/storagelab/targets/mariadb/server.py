@@ -16,7 +16,7 @@ import pymysql
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect, words_of
 from storagelab.targets.mariadb.settings import VARIABLES, Settings, observing, setting_name, settings_text
-from storagelab.targets.private import PrivateServer, Refusal, StartFailed, remove_socket_folder_of, runs_with
+from storagelab.targets.private import PrivateServer, Refusal, StartFailed, runs_with
 from storagelab.targets.programs import environment, installation
 from storagelab.targets.unprivileged import make_folder
 
@@ -156,7 +156,6 @@ def stop_orphan(data_folder: Path) -> bool:
         pid = int((data_folder / _PID_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    remove_socket_folder_of(data_folder)
     started_with = f"--datadir={data_folder}"
     if not runs_with(pid, started_with):
         return False

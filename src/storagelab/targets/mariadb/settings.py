@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model import Config
+from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
@@ -169,12 +168,12 @@ def nearest_setting(binaries: Binaries, name: str) -> str:
 def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _Said:
     """`--help --verbose` reads the options as a start would, prints what came of them, and starts nothing."""
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
-    with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder:
-        give_to_server(Path(folder))
+    with temporary.folder("check") as folder:
+        give_to_server(folder)
         command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
         said = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace",
-            env=environment(*VARIABLES), preexec_fn=as_server(Path(folder), *installation(binaries.server)),
+            env=environment(*VARIABLES), preexec_fn=as_server(folder, *installation(binaries.server)),
         )  # fmt: skip
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}

@@ -16,7 +16,7 @@ from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.mariadb import attached, read_back
 from storagelab.targets.mariadb.binaries import binaries_for
-from storagelab.targets.mariadb.connecting import Address, Connection, address_of, attach, close, connect, words_of
+from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, attach, close, connect, words_of
 from storagelab.targets.mariadb.counters import read_counters, read_file_counters
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.sampler import Sampler
@@ -123,6 +123,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
         return self.server.pid if known and self.server is not None else None
 
     # --- a run -------------------------------------------------------------------------------------------------------
+
+    def _server_time_s(self) -> float:
+        return float(str(ask(self._own, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]))
 
     def _workers(self, seed: int) -> Workers:
         return Workers(self._connect_worker, self.config.workload, self.layout.schema, self._own, seed)

@@ -20,7 +20,7 @@ from psycopg import pq
 
 from storagelab.host import usable_cpus
 from storagelab.model import ObserverCost, TimeSeries, WaitingTask
-from storagelab.procfs import GONE, SchedStat, Switches, TaskView
+from storagelab.procfs import GONE, STOPPED, SchedStat, Switches, TaskView
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
 from storagelab.targets.watch import Looks, Watch
@@ -224,6 +224,8 @@ class Sampler:
         if count and seen:
             self._passes += 1
             self._count(seen, states, turns)
+            if any(states.get(pid) in STOPPED for pid in seen):
+                self._pace.saw_stopped()
         return seen
 
     def _turns(self) -> dict[int, int]:

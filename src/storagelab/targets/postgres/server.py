@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,10 +17,11 @@ import psycopg
 from psycopg.pq import PGconn, Ping
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.targets import temporary
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.postgres.settings import OWN, settings_text
-from storagelab.targets.private import PrivateServer, Refusal, remove_socket_folder_of, runs_with
+from storagelab.targets.private import PrivateServer, Refusal, runs_with
 from storagelab.targets.programs import environment, installation
 from storagelab.targets.unprivileged import as_server, give_to_server, make_folder
 from storagelab.values import Scalar
@@ -60,13 +60,12 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
 
 @cache
 def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], ...]) -> str:
-    with tempfile.TemporaryDirectory(prefix="storagelab-check-") as folder_name:
-        folder = Path(folder_name)
+    with temporary.folder("check") as folder:
         files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
         for file in files:
             file.touch()
         give_to_server(folder, *files)
-        command = [binaries.program("postgres"), "-D", folder_name, "-C", name]
+        command = [binaries.program("postgres"), "-D", str(folder), "-C", name]
         for setting, text in settings:
             command += ["-c", f"{setting}={text}"]
         said = _said(binaries, command, folder)
@@ -211,7 +210,6 @@ class Server(PrivateServer):
 
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    remove_socket_folder_of(data_folder)
     try:
         pid = int((data_folder / "postmaster.pid").read_text(encoding="utf-8").split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):

@@ -124,6 +124,11 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     # --- a run -------------------------------------------------------------------------------------------------------
 
+    def _server_time_s(self) -> float:
+        row = self._own.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        assert row is not None
+        return float(row[0])
+
     def _workers(self, seed: int) -> Workers:
         gate = zlib.crc32(self.site.prefix.encode())  # the advisory lock's key: this experiment's own
         return Workers(self._connect_worker, self.config.workload, self.site.prefix, self._own, gate, seed)

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,23 @@ STATE_FOLDER = "state"
 def state_file(results: Path, block: int) -> Path:
     """Where the drives of a block are kept between two of its runs."""
     return results / STATE_FOLDER / f"block-{block}.bin"
+
+
+def remove_states(results: Path, but: Collection[int] = ()) -> None:
+    """Remove the drives of all blocks, `but` of these, and what was only half written when somebody was killed.
+
+    Whoever calls holds the results: nobody else writes there.
+    """
+    kept = {state_file(results, block) for block in but}
+    with suppress(FileNotFoundError):
+        for file in (results / STATE_FOLDER).iterdir():
+            if file not in kept and file.name.startswith("block-"):
+                file.unlink(missing_ok=True)
+
+
+def drives_lost(defect: str) -> str:
+    """Why a run can't be made that comes after another one."""
+    return f"its drives were lost in an earlier run of its block: {defect}"
 
 
 class Block:
@@ -83,7 +100,7 @@ class Block:
         """The outcome of the next run, its drives saved. Raises RunFailed, and for all that follow, for a defect."""
         self.position += 1
         if self._defect:
-            raise RunFailed(f"its drives were lost in an earlier run of its block: {self._defect}")
+            raise RunFailed(drives_lost(self._defect))
         assert self._block is not None
         try:
             text = self._block.run_next(progress)

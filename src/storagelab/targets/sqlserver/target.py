@@ -12,6 +12,7 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.model import Cell, Check, Config, Measurement
 from storagelab.sqlserver_facts import MAJOR_2019
 from storagelab.targets import Progress, Site
+from storagelab.targets.clocks import Clocks
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
@@ -27,7 +28,7 @@ from storagelab.targets.sqlserver.connection import (
 )
 from storagelab.targets.sqlserver.layout import Layout, drop
 from storagelab.targets.sqlserver.sampler import Sampler, Watched
-from storagelab.targets.sqlserver.workload import Workers
+from storagelab.targets.sqlserver.workload import NOW_US, Workers
 from storagelab.targets.steps import check_reads, check_watching, difference, reads_made
 from storagelab.waits import CountedWaits
 
@@ -173,25 +174,32 @@ class SqlServerTarget(Lifetime):
             environment = self.describe()
             files = read_back.read_files(self._own)
             self._prepare()
-            sampler = self._sampler(workers)
+            sampler, clocks = self._sampler(workers), Clocks(self._server_time_s)
             try:
                 sampler.prepare()
                 workers.gather(self._own)
                 before = self._read(workers)
                 sampler.start()
+                clocks.begin()
                 workers.release(self._own)
                 loops = workers.wait(lambda: progress(sampler.progress()))
+                clocks.end()
             finally:
                 watched = sampler.stop()
             after = self._read(workers)
         finally:
             workers.close(self._end_all)
+        doubts = clocks.checks(loops)
         checkpoint_s = self._checkpoint()
         growth = read_back.growth(files, read_back.read_files(self._own))
         checks = [
-            *self._checks(), growth, *check_reads(self.config.workload, loops), *check_watching(watched.error),
+            *doubts, *self._checks(), growth, *check_reads(self.config.workload, loops),
         ]  # fmt: skip
         return self._measurement(loops, before, after, watched, environment, checks, checkpoint_s)
+
+    def _server_time_s(self) -> float:
+        """The server's clock as its loops tell it, in seconds since the epoch."""
+        return float(self._own.value(NOW_US)) / 1e6
 
     def _prepare(self) -> None:
         """So that no run inherits from the one before."""
@@ -252,6 +260,7 @@ class SqlServerTarget(Lifetime):
         checkpoint_s: float,
     ) -> Measurement:
         elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
+        checks = [*checks, *check_watching(watched.error, watched.observer, elapsed_s)]
         connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
         rows, wanted = int(self._own.value(read_back.COUNT)), self.config.workload.rows
         if rows != wanted:

@@ -14,6 +14,8 @@ from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words
 
 TABLE = "MyBigTable"
+NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
+"""The clock that the loops tell their times by."""
 POLL_S = 0.2
 GATE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0

@@ -1,0 +1,240 @@
+"""Where work is done: in this process, or in processes of this machine beside it. Only this room knows processes.
+
+An executor asks `Jobs` for tasks, does `work` on each, and hands on what `work` tells: all in the process that called it. A
+worker has one pipe, to its parent, and shares nothing with any other: whoever dies, at whatever moment, harms nobody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from storagelab.targets.uninterrupted import STOPPING, uninterrupted
+
+_TUNABLES = "GLIBC_TUNABLES"
+_LARGE_PAGES = "glibc.malloc.hugetlb"
+_PATIENCE_S = 1.0
+"""How long a process that was killed, or closed its pipe, is waited for."""
+
+Task = TypeVar("Task")
+News = TypeVar("News")
+Heard = TypeVar("Heard", contravariant=True)
+Told = TypeVar("Told", covariant=True)
+"""News, as somebody hears them and as somebody tells them."""
+Work = Callable[[Task, Callable[[News], None]], None]
+"""Does a task, and tells of it as it goes."""
+
+
+class Jobs(Protocol[Task, Heard]):
+    """What is to be done, as an executor asks for it."""
+
+    def deal(self) -> Task | None:
+        """A task to begin with now; None if there is none at present."""
+        ...
+
+    def told(self, news: Heard) -> None: ...
+
+    def lost(self, task: Task, why: str) -> None:
+        """Whoever did this task is gone. What was not told of it may be dealt again."""
+        ...
+
+
+class Executor(Protocol[Task, Told]):
+    def execute(self, jobs: Jobs[Task, Told]) -> None:
+        """Do all there is, and return when nothing is left. Raises what `work` raises; nothing goes on then."""
+        ...
+
+
+class Here(Generic[Task, News]):
+    """In this process, one task after the other."""
+
+    def __init__(self, work: Work[Task, News]) -> None:
+        self._work = work
+
+    def execute(self, jobs: Jobs[Task, News]) -> None:
+        while (task := jobs.deal()) is not None:
+            self._work(task, jobs.told)
+
+
+class Processes(Generic[Task, News]):
+    """In up to `count` processes of this machine, which are started as they are needed, and kept. `work` must be a function
+    that another process finds by its name."""
+
+    def __init__(self, work: Work[Task, News], count: int) -> None:
+        self._work, self._count = work, count
+        self._workers: list[_Worker[Task]] = []
+
+    def execute(self, jobs: Jobs[Task, News]) -> None:
+        """Whatever goes wrong here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
+        self._killed_before = _killed_for_memory()
+        try:
+            self._deal(jobs)
+            while any(worker.task is not None for worker in self._workers):
+                for worker in self._with_news():
+                    self._hear(worker, jobs)
+                self._deal(jobs)
+        finally:
+            with uninterrupted():
+                for worker in self._workers:
+                    worker.process.kill()
+                for worker in self._workers:
+                    worker.bury()
+                self._workers = []
+
+    def _with_news(self) -> list[_Worker[Task]]:
+        """Those that have told something, or are gone: waits for one."""
+        ready = connection.wait([worker.pipe for worker in self._workers])
+        return [worker for worker in self._workers if worker.pipe in ready]
+
+    def _hear(self, worker: _Worker[Task], jobs: Jobs[Task, News]) -> None:
+        try:
+            kind, what = worker.pipe.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self._workers.remove(worker)
+            worker.bury()
+            if worker.task is not None:
+                jobs.lost(worker.task, self._why(worker.process.exitcode))
+            return
+        if kind == "told":
+            jobs.told(what)
+        elif kind == "broke":
+            raise what
+        else:
+            worker.task = None
+
+    def _deal(self, jobs: Jobs[Task, News]) -> None:
+        """All processes are started before the first one gets its task, which it takes only when it is up."""
+        idle = [worker for worker in self._workers if worker.task is None]
+        given = []
+        while len(self._workers) - len(idle) < self._count and (task := jobs.deal()) is not None:
+            worker = idle.pop() if idle else self._start()
+            worker.task = task
+            given.append(worker)
+        for worker in given:
+            with contextlib.suppress(OSError):  # it died while it was idle, which its pipe tells
+                worker.pipe.send(worker.task)
+
+    def _start(self) -> _Worker[Task]:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
+        with uninterrupted(), large_pages(), theirs:
+            # Ctrl-C in a terminal reaches all processes, also one that is not yet up; it is ours alone to act on.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            self._workers.append(_Worker(process, ours))
+        return self._workers[-1]
+
+    def _why(self, code: int | None) -> str:
+        """How a process came to its end, as far as can be known."""
+        if code is None or code >= 0:
+            return f"the process that made it ended by itself (exit code {code})"
+        why = f"the process that made it was killed by signal {-code} ({signal.Signals(-code).name})"
+        if code != -signal.SIGKILL:
+            return why
+        before, now = self._killed_before, _killed_for_memory()
+        if before is None or now is None:
+            return f"{why}, as the kernel does where memory runs out"
+        if now > before:
+            return f"{why}: memory ran out, for which the kernel has killed {now - before} since the campaign began"
+        return f"{why}, not by the kernel for want of memory"
+
+
+class _Worker(Generic[Task]):
+    """A process and our end of its pipe; `task` is None while it is idle."""
+
+    def __init__(self, process: SpawnProcess, pipe: Connection[Any, Any]) -> None:
+        self.process, self.pipe = process, pipe
+        self.task: Task | None = None
+
+    def bury(self) -> None:
+        self.pipe.close()
+        self.process.join(_PATIENCE_S)
+        if self.process.exitcode is None:  # its pipe is gone, and it is not
+            self.process.kill()
+            self.process.join(_PATIENCE_S)
+
+
+def _killed_for_memory() -> int | None:
+    """How many processes the kernel has killed since it started because memory ran out; None where it does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+@contextmanager
+def large_pages() -> Iterator[None]:
+    """Processes that are started meanwhile get their memory in large pages, where the C library can."""
+    before = os.environ.get(_TUNABLES)
+    os.environ[_TUNABLES] = _tunables(before or "")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_TUNABLES]
+        else:
+            os.environ[_TUNABLES] = before
+
+
+def _tunables(before: str) -> str:
+    """GLIBC_TUNABLES for a process that simulates: memory in large pages, which maps of drives and leaves want, as each
+    access leads to another place in them. A tenth of the time; other C libraries and older ones take no notice."""
+    return before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
+
+
+# --- in the other process --------------------------------------------------------------------------------------------
+
+
+def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
+    """Ctrl-C is the parent's business; and without a parent there is no business."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    while True:
+        task = pipe.recv()
+        try:
+            work(task, partial(_tell, pipe))
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the parent
+            pipe.send(("broke", _sendable(error)))
+        else:
+            pipe.send(("done", None))
+
+
+def _tell(pipe: Connection[Any, Any], news: object) -> None:
+    pipe.send(("told", news))
+
+
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """With what led to it as a note; in words alone if it can't be sent."""
+    error.add_note(traceback.format_exc())
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever its classes break with
+        return RuntimeError("".join(traceback.format_exception_only(error)))
+    return error

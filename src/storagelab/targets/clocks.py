@@ -1,0 +1,107 @@
+"""Is a run's elapsed time to be believed? It is the server's word, and a server's clock can be set while a run lasts.
+
+So the server is asked for its time before the gate opens and after the last loop has ended, and what passed by it is held
+against a clock of this machine that nobody can set. An answer is as sure as the question and its answer took on their way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from storagelab.errors import RunFailed
+from storagelab.model import Check
+from storagelab.targets.loops import Loop
+
+TOLERANCE_S = 0.01
+TOLERANCE_SHARE = 0.001
+"""Two honest clocks differ by so much at most: both are steered by a time service, at half a thousandth each."""
+_SUSPENDED_S = 0.1
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the machine is suspended, as the clock of a server does, whether it is on this machine or another."""
+
+
+class _Reading(NamedTuple):
+    """The server's clock, read between two readings of ours; `running_s` stands still while the machine is suspended."""
+
+    asked_s: float
+    server_s: float
+    answered_s: float
+    running_s: float
+
+
+class Clocks:
+    """In order: `begin` before the gate opens, `end` when the last loop has ended, `checks`.
+
+    `ask_server` gives the server's time in seconds since the epoch, as its loops tell it.
+    """
+
+    def __init__(self, ask_server: Callable[[], float]) -> None:
+        self._ask_server = ask_server
+        self._begun: _Reading
+        self._ended: _Reading
+
+    def begin(self) -> None:
+        self._begun = self._read()
+
+    def end(self) -> None:
+        self._ended = self._read()
+
+    def _read(self) -> _Reading:
+        asked_s = time.clock_gettime(_STEADY)
+        server_s = self._ask_server()
+        return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
+
+    def checks(self, loops: Sequence[Loop]) -> list[Check]:
+        """Those that the run does not pass. Raises RunFailed if by the server's clock it ended before it began."""
+        self._refuse_negative(loops)
+        return [*self._check_agreement(loops), *self._check_suspension()]
+
+    @property
+    def _passed_s(self) -> float:
+        """Between the two readings, by our clock."""
+        begun, ended = self._begun, self._ended
+        return (ended.asked_s + ended.answered_s - begun.asked_s - begun.answered_s) / 2
+
+    def _refuse_negative(self, loops: Sequence[Loop]) -> None:
+        shortest_s = min(loop.finished_s - loop.started_s for loop in loops)
+        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
+        if shortest_s < 0 or elapsed_s <= 0:
+            raise RunFailed(
+                f"the server's clock was set back amid the run: by it work ended {abs(shortest_s):.2f} s before it began, "
+                f"while {self._passed_s:.2f} s passed by storagelab's own clock"
+            )
+
+    def _check_agreement(self, loops: Sequence[Loop]) -> list[Check]:
+        begun, ended = self._begun, self._ended
+        by_server_s = ended.server_s - begun.server_s
+        unsure_s = (begun.answered_s - begun.asked_s + ended.answered_s - ended.asked_s) / 2
+        tolerance_s = unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
+        step_s = by_server_s - self._passed_s
+        if abs(step_s) > tolerance_s:
+            got = f"{by_server_s:.2f} s: it was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.2f} s meanwhile"
+        elif any(
+            not begun.server_s - tolerance_s <= moment_s <= ended.server_s + tolerance_s
+            for loop in loops for moment_s in (loop.started_s, loop.finished_s)
+        ):  # fmt: skip
+            got = "moments outside of these: it was set meanwhile, and set again"
+        else:
+            return []
+        return [
+            Check(
+                name="the server's clock", asked=f"the {self._passed_s:.2f} s that passed by storagelab's own clock",
+                got=f"{got}, so that the elapsed time is not to be believed", ok=False, read_from="both clocks",
+            )
+        ]  # fmt: skip
+
+    def _check_suspension(self) -> list[Check]:
+        suspended_s = self._ended.answered_s - self._begun.answered_s - (self._ended.running_s - self._begun.running_s)
+        if suspended_s < _SUSPENDED_S:
+            return []
+        return [
+            Check(
+                name="this machine", asked="awake during the whole run", got=f"suspended for {suspended_s:.1f} s of it",
+                ok=False, read_from="the kernel's clocks",
+            )
+        ]  # fmt: skip

@@ -1,0 +1,137 @@
+"""What stands in the system's temporary folder for a while: sockets, servers that are tried, results that nobody keeps.
+
+All of a process stands in one folder, whose name says which process of which machine made it. So nothing has to be noted
+for whoever cleans up after a kill: a folder whose process is gone is nobody's, and the next run of any experiment removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_LONGEST_SOCKET = 107
+_IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
+"""The longest name that a server gives its socket."""
+_SHORT = Path("/tmp")  # noqa: S108
+_OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
+_PATIENCE_S = 2.0
+
+
+def path(kind: str) -> Path:
+    """Where something of this kind may be made; `prepare` comes first, `remove` last, whatever happened in between."""
+    return Path(tempfile.gettempdir()) / _name(os.getpid()) / f"{kind}-{secrets.token_hex(4)}"
+
+
+def short_path(kind: str) -> Path:
+    """The same for the folder of a socket, whose path may be short only, however long that of the temporary folder is."""
+    place = path(kind)
+    fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
+    return place if fits else _SHORT / place.parent.name / place.name
+
+
+def prepare(place: Path) -> None:
+    """Make the folder of this process that `place` is to stand in. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        place.parent.mkdir(mode=0o711)
+        place.parent.chmod(0o711)  # whatever the umask: servers pass through it, as another user
+    if not _is_own(place.parent):
+        raise PermissionError(f"{place.parent} is in the way, and was not made by this user")
+
+
+def remove(place: Path) -> None:
+    """`place`, and the folder around it unless something else stands there. Never raises."""
+    shutil.rmtree(place, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        place.parent.rmdir()
+
+
+@contextlib.contextmanager
+def folder(kind: str) -> Iterator[Path]:
+    """An empty one, which others may pass through, for as long as it is needed. Raises OSError."""
+    place = path(kind)
+    try:
+        prepare(place)
+        place.mkdir(mode=0o711)
+        yield place
+    finally:
+        remove(place)
+
+
+# --- what others left ------------------------------------------------------------------------------------------------
+
+
+def left_behind() -> list[Path]:
+    """Folders of this user's whose process is gone."""
+    found = []
+    for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
+        with contextlib.suppress(OSError):
+            found += [
+                place for place in sorted(base.glob("storagelab-*")) if _is_own(place) and _is_nobodys(place.name)
+            ]
+    return found
+
+
+def remove_left_behind(place: Path) -> bool:
+    """One of these; with patience, as a server that is about to end may still write there. False if it can't be removed."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while place.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _is_own(place: Path) -> bool:
+    try:
+        facts = place.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
+
+
+def _is_nobodys(name: str) -> bool:
+    """The process that this folder is named after is gone, as far as can be known from here."""
+    owner = _OWNED.fullmatch(name)
+    if owner is None:
+        return False
+    if owner["boot"] != _boot():
+        return True
+    if owner["world"] != _world():
+        return False  # of a container, say, whose processes have other numbers here
+    return _name(int(owner["pid"], 16)) != name
+
+
+def _name(pid: int) -> str:
+    """By its number, when it started, and where such numbers mean something. 0 as its start if there is no such process."""
+    return f"storagelab-{pid:x}-{_started(pid):x}-{_boot()}-{_world()}"
+
+
+def _started(pid: int) -> int:
+    """In ticks since the machine started."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return 0 if fields[0] in "ZX" else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    return "0" * 8
+
+
+def _world() -> str:
+    """Of process numbers: a container has one of its own."""
+    with contextlib.suppress(OSError):
+        return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
+    return "0"

@@ -1,0 +1,190 @@
+"""A server whose clock is set amid a run, and one that is stopped for a while: their elapsed times are not believed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from real_mariadb import needs_mariadb
+from real_servers import left_behind, server_processes, site_at, small
+
+from storagelab import runner
+from storagelab.errors import RunFailed
+from storagelab.model import Cell, PlannedRun, Run
+from storagelab.targets.clocks import Clocks
+from storagelab.targets.loops import Loop
+from storagelab.targets.private import PrivateServer
+
+ENGINES = ["postgres", pytest.param("mariadb", marks=needs_mariadb)]
+NOT_SHORT = {"rows_per_connection": 15_000, "rows_per_transaction": 200}
+"""A second and a half or so."""
+
+
+def run_of(scratch: Path, engine: str, trouble: Callable[[], None], **changes) -> Run:
+    """One run of which `trouble` comes when its first rows are in."""
+    came: list[int] = []
+
+    def heard(rows: int) -> None:
+        if rows and not came:
+            came.append(rows)
+            trouble()
+
+    config = small(scratch, engine=engine, **{**NOT_SHORT, **changes})
+    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
+    run = runner.make_run(planned, Cell(cell_id="c01", levels={}, config=config), 1, site_at(scratch), heard)
+    assert came, "it was over before anything could happen"
+    assert left_behind(scratch) == []
+    return run
+
+
+# --- clocks that are set ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
+    """Sets the clock of the private servers that are started from now on, by so many seconds; ours stays."""
+    library, shift = scratch / "shifted_clock.so", scratch / "shift"
+    source = Path(__file__).with_name("shifted_clock.c")
+    compiler = shutil.which("cc") or "gcc"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    shift.write_bytes(struct.pack("q", 0))
+    shift.chmod(0o644)
+    library.chmod(0o755)
+    launch = PrivateServer._launch
+
+    def with_a_clock_of_its_own(self, command, environment, *more) -> None:
+        theirs = {**environment, "LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(shift)}
+        launch(self, command, theirs, *more)
+
+    monkeypatch.setattr(PrivateServer, "_launch", with_a_clock_of_its_own)
+
+    def set_(seconds: float) -> None:
+        with shift.open("r+b") as file:
+            file.write(struct.pack("q", int(seconds * 1e9)))
+
+    return set_
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("step_s", [-0.5, 3600.0])
+def test_a_run_whose_servers_clock_was_set_is_unverified_and_says_by_how_much(scratch, set_clock, engine, step_s):
+    run = run_of(scratch, engine, lambda: set_clock(step_s))
+    assert run.status == "unverified"
+    assert run.reason.startswith("the server's clock: asked the ")
+    said = re.search(r"it was set (forward|back) by ([\d.]+) s meanwhile", run.reason)
+    assert said is not None
+    assert said[1] == ("forward" if step_s > 0 else "back")
+    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.1)  # as sure as the server answers on a busy machine
+    assert "the elapsed time is not to be believed" in run.reason
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch, set_clock, engine):
+    run = run_of(scratch, engine, lambda: set_clock(-100.0))
+    assert (run.status, run.measurement) == ("failed", None)
+    assert run.reason.startswith("the server's clock was set back amid the run: by it work ended 9")
+    assert "passed by storagelab's own clock" in run.reason
+    assert "log says" not in run.reason
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_clock_that_nobody_sets_is_believed(scratch, set_clock, engine):
+    set_clock(-86_400.0)  # it may be wrong, if only it stays so
+    run = run_of(scratch, engine, lambda: None)
+    assert (run.status, run.reason) == ("ok", "")
+
+
+def clocks(*server_s: float, way_s: float = 0.0) -> Clocks:
+    """Two readings of a server's clock, which take as long as `way_s` each."""
+    answers = iter(server_s)
+
+    def ask() -> float:
+        time.sleep(way_s)
+        return next(answers)
+
+    made = Clocks(ask)
+    made.begin()
+    made.end()
+    return made
+
+
+def loop(started_s: float, finished_s: float) -> Loop:
+    return Loop(started_s=started_s, finished_s=finished_s)
+
+
+def test_a_slow_way_to_the_server_is_no_step_of_its_clock():
+    assert clocks(1000.0, 1000.3, way_s=0.3).checks([loop(1000.1, 1000.2)]) == []
+    assert [check.ok for check in clocks(1000.0, 1000.9, way_s=0.3).checks([loop(1000.1, 1000.2)])] == [False]
+
+
+def test_a_clock_that_was_set_and_set_back_gives_itself_away_by_moments_outside_of_the_run():
+    (check,) = clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0), loop(1000.0, 1900.0)])
+    assert "moments outside of these: it was set meanwhile, and set again" in check.got
+
+
+def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clocks_agree():
+    made = clocks(1000.0, 1005.0)
+    later = made._ended.answered_s + 5.0  # a clock that went on, beside one that stood still
+    made._ended = made._ended._replace(asked_s=later, answered_s=later)
+    (check,) = made.checks([loop(1000.0, 1005.0)])
+    assert (check.name, check.got, check.ok) == ("this machine", "suspended for 5.0 s of it", False)
+
+
+def test_no_time_at_all_is_no_measurement():
+    with pytest.raises(RunFailed, match="set back"):
+        clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0)])
+
+
+# --- standing still --------------------------------------------------------------------------------------------------
+
+
+def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[bytes]:
+    """Returns at once; a shell does it, as it may be this very process that is stopped."""
+    numbers = " ".join(map(str, pids))
+    return subprocess.Popen(["sh", "-c", f"kill -STOP {numbers}; sleep {seconds}; kill -CONT {numbers}"])
+
+
+def sessions_at_work(scratch: Path) -> list[int]:
+    return [pid for pid in server_processes(scratch) if b"CALL" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+WHOM: dict[str, Callable[[Path], list[int]]] = {
+    "both": lambda scratch: [*server_processes(scratch), os.getpid()],
+    "storagelab": lambda _: [os.getpid()],
+    "the server": server_processes,
+    "its sessions": sessions_at_work,
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "who"),
+    [
+        ("postgres", "both"), ("postgres", "storagelab"), ("postgres", "the server"), ("postgres", "its sessions"),
+        pytest.param("mariadb", "the server", marks=needs_mariadb),
+    ],
+)  # fmt: skip
+def test_a_run_in_which_somebody_stood_still_is_unverified_and_says_for_how_long(scratch, engine, who):
+    stopping: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        whom = (
+            []
+            if who == "storagelab"
+            else sessions_at_work(scratch)
+            if who == "its sessions"
+            else server_processes(scratch)
+        )
+        stopping.append(stopped_for(1.5, [*whom, *([os.getpid()] if who in ("both", "storagelab") else [])]))
+
+    run = run_of(scratch, engine, stop)
+    assert stopping[0].wait() == 0
+    assert run.status == "unverified", run.measurement.observer
+    assert run.reason.startswith("watching: asked the whole run, got nothing for 1.")
+    assert "in which storagelab or the server stood still" in run.reason

@@ -1,0 +1,148 @@
+"""Work in processes beside this one: whoever of them dies, and whenever, the others go on, and Ctrl-C ends them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from real_servers import until
+from some_work import refuse, tell_who
+
+from storagelab.executors import Executor, Here, Processes
+
+NAMES = list("abcdefgh")
+
+
+class Noting:
+    """Jobs that note what is told, and what is lost; that is dealt again. `then` says what to do at a piece of news."""
+
+    def __init__(self, *tasks: str) -> None:
+        self.tasks, self.told_of, self.lost_for = list(tasks), list[str](), list[str]()
+        self.then: dict[str, Callable[[int], None]] = {}
+        self.pids: dict[str, int] = {}
+
+    def deal(self) -> str | None:
+        return self.tasks.pop(0) if self.tasks else None
+
+    def told(self, news: tuple[str, int]) -> None:
+        name, pid = news
+        self.pids[name] = pid
+        if not name.endswith("began"):
+            self.told_of.append(name)
+        if name in self.then:
+            self.then.pop(name)(pid)
+
+    def lost(self, task: str, why: str) -> None:
+        self.lost_for.append(why)
+        self.tasks.append(task)
+
+
+@pytest.mark.parametrize("executor", [Here(tell_who), Processes(tell_who, 1), Processes(tell_who, 3)])
+def test_every_task_is_done_once_wherever_that_is(executor: Executor):
+    jobs = Noting(*NAMES)
+    executor.execute(jobs)
+    assert sorted(jobs.told_of) == NAMES
+    assert jobs.lost_for == []
+
+
+def test_processes_are_kept_for_the_next_task():
+    jobs = Noting(*NAMES)
+    Processes(tell_who, 2).execute(jobs)
+    assert 1 <= len(set(jobs.pids.values())) <= 2
+    assert os.getpid() not in jobs.pids.values()
+
+
+def test_a_process_killed_at_its_work_is_lost_with_the_signal_and_another_one_takes_the_task():
+    jobs = Noting("a 0.3", "b 0.3")
+    jobs.then["a began"] = lambda pid: os.kill(pid, signal.SIGKILL)
+    Processes(tell_who, 2).execute(jobs)
+    assert sorted(jobs.told_of) == ["a", "b"]
+    (why,) = jobs.lost_for
+    assert why.startswith("the process that made it was killed by signal 9 (SIGKILL)")
+    assert "memory" in why
+
+
+def test_a_process_killed_while_idle_harms_nobody():
+    jobs = Noting("long 1", "b")
+
+    def kill_b(_: int) -> None:
+        os.kill(jobs.pids["b"], signal.SIGKILL)
+        jobs.tasks += ["c", "d"]
+
+    jobs.then["long"] = kill_b  # by then the other process has been idle for half a second or more
+    Processes(tell_who, 2).execute(jobs)
+    assert sorted(jobs.told_of) == ["b", "c", "d", "long"]
+
+
+def test_one_that_ends_by_itself_says_its_exit_code():
+    jobs = Noting("a 5")
+    jobs.then["a began"] = lambda pid: os.kill(pid, signal.SIGSEGV)
+    jobs.lost = lambda _task, why: jobs.lost_for.append(why)
+    Processes(tell_who, 1).execute(jobs)
+    assert jobs.lost_for == ["the process that made it was killed by signal 11 (SIGSEGV)"]
+
+
+def test_what_breaks_in_another_process_is_raised_here_and_says_where_it_happened():
+    with pytest.raises(LookupError, match="there is no a") as raised:
+        Processes(refuse, 2).execute(Noting("a", "b"))
+    assert "in refuse" in raised.value.__notes__[0]
+
+
+CAMPAIGN = """
+    import os, signal, sys
+    from test_executors import Noting, Processes, tell_who
+
+    def begun(pid):
+        if sys.argv[1] == "a process was killed":
+            os.kill(pid, signal.SIGKILL)
+        if sys.argv[1] == "a process is stopped":
+            os.kill(pid, signal.SIGSTOP)
+        print(pid, flush=True)
+
+    if __name__ == "__main__":
+        jobs = Noting("a 60", "b 60")
+        jobs.then["a began"] = begun
+        jobs.lost = lambda task, why: None
+        Processes(tell_who, 2).execute(jobs)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+@pytest.mark.parametrize("state", ["all work", "a process was killed", "a process is stopped"])
+def test_all_ends_within_two_seconds_whatever_the_processes_do(tmp_path: Path, number: int, state: str):
+    script = tmp_path / "campaign.py"
+    script.write_text(textwrap.dedent(CAMPAIGN))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    process = subprocess.Popen(
+        [sys.executable, str(script), state], env=environment, process_group=0,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = int(process.stdout.readline())
+    time.sleep(0.3)
+    os.kill(process.pid, number)
+    process.wait(timeout=2)
+    if state == "a process is stopped" and number == signal.SIGKILL:
+        os.kill(first, signal.SIGCONT)  # it can't notice anything before
+    until(lambda: not group_of(process.pid), timeout_s=2)
+    process.communicate()
+
+
+def group_of(leader: int) -> list[int]:
+    """Processes of a group that are not yet dead."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == leader and fields[0] not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
