@@ -76,11 +76,15 @@ def outliers(log_s: Matrix) -> list[Outlier]:
     of_cell = Counter(int(row) for row, _ in found)
     rare = len(found) <= max(2, ODD_SHARE_MOST * count)
     cells_at = np.flatnonzero(judged)
+
+    def disturbed(row: int, column: int) -> bool:
+        lone = rare and of_cell[row] == 1 and residuals[row, column] > 0
+        return lone and _quiet(np.delete(residuals[row], column), sd)
+
     return [
         Outlier(
             cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
-            deviation=float(residuals[row, column] / sd),
-            disturbed=rare and residuals[row, column] > 0 and of_cell[int(row)] == 1 and _quiet(np.delete(residuals[row], column), sd),
+            deviation=float(residuals[row, column] / sd), disturbed=bool(disturbed(int(row), int(column))),
         )
         for row, column in found
     ]  # fmt: skip
