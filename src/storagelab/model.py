@@ -156,7 +156,7 @@ class WorkloadConfig(Frozen):
     block_bytes: int | None = Field(None, ge=512, le=2**30, description="raw-io: of a request")
     threads: int = Field(1, ge=1, le=1024, description="raw-io")
     outstanding: int = Field(1, ge=1, le=1024, description="raw-io: requests in progress of each thread")
-    duration_s: float = Field(60.0, gt=0, lt=1e6, description="raw-io: of a run, warming up included")
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="raw-io: of a run, warming up included")
     warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="raw-io: at the beginning, not counted")
     read_fraction: float | None = Field(
         None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
@@ -192,7 +192,7 @@ class MeasureConfig(Frozen):
     """How much is observed. Observation is on by default; its own cost is measured and reported."""
 
     waits: bool = Field(True, description="sample what every connection waits for")
-    sample_hz: float = Field(50.0, gt=0, le=200)
+    sample_hz: float = Field(50.0, ge=0.1, le=200)
 
 
 class Config(Frozen):
