@@ -11,6 +11,9 @@ import sys
 def main() -> None:
     """Load the verbs and run them."""
     try:
+        from storagelab import screen
+
+        screen.prepare()
         from storagelab import cli
 
         cli.main()

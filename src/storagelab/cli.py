@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import typer
-from rich.console import Console
 
 import storagelab
-from storagelab import doctor, host, matrix, pool, profiles, report, runner, spec
+from storagelab import doctor, host, matrix, pool, profiles, report, runner, screen, spec
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
 from storagelab.findings import Findings
@@ -54,14 +53,6 @@ OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write
 DEFAULT_RESULTS = Path("results")
 
 
-def _out() -> Console:
-    return Console(soft_wrap=False, highlight=False)
-
-
-def _err() -> Console:
-    return Console(stderr=True, highlight=False)
-
-
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +67,7 @@ def plan(
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     found = _look(experiment, expanded, _site(experiment, folder))
-    terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment), all_)
+    terminal.print_plan(screen.out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment), all_)
 
 
 @app.command()
@@ -125,9 +116,9 @@ def report_(
     if format_ in ("png", "svg"):
         files = report.write_charts(output or folder / "charts", format_, findings, runs)
         for file in files:
-            _say(str(file), stdout=True)
+            screen.say(str(file), stdout=True)
     elif format_ == "html" and output is None:
-        _say(str(report.write_report(folder, experiment, expanded, runs, findings)), stdout=True)
+        screen.say(str(report.write_report(folder, experiment, expanded, runs, findings)), stdout=True)
     else:
         _write(report.render(format_, experiment, expanded, runs, findings), output)
 
@@ -145,7 +136,7 @@ def waits(
     for cell_id in cells or []:
         if cell_id not in known:
             raise SpecError(f"there is no cell {cell_id!r}", key="CELL", hint=f"cells: {', '.join(known)}")
-    terminal.print_waits(_out(), findings, cells or known, uncut)
+    terminal.print_waits(screen.out(), findings, cells or known, uncut)
 
 
 @app.command()
@@ -181,7 +172,7 @@ def doctor_(
         site = _site(experiment, results / experiment.name)
         for cell in matrix.expand(experiment).cells:
             volumes.update(site.volume_paths(cell.config))
-    print_abilities(_out(), (*server_abilities(), *doctor.abilities(volumes, results)))
+    print_abilities(screen.out(), (*server_abilities(), *doctor.abilities(volumes, results)))
 
 
 def _verify(target: str, spec_file: Path | None) -> None:
@@ -189,8 +180,8 @@ def _verify(target: str, spec_file: Path | None) -> None:
     volumes = matrix.expand(spec.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
     folder = spec_file.resolve().parent if spec_file is not None else None
     with _Interruptible():
-        promises = contract.verify(contract.target_of(target), volumes, _say, spec_folder=folder)
-    print_promises(_out(), promises)
+        promises = contract.verify(contract.target_of(target), volumes, screen.say, spec_folder=folder)
+    print_promises(screen.out(), promises)
     if any(promise.state == "fail" for promise in promises):
         raise typer.Exit(1)
 
@@ -233,10 +224,10 @@ def validate(
     # Looked up before the runs: they may take long, and what is shown must be what was simulated.
     model = parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
     with _Interruptible() as stopping:
-        rows, simulations = making.simulate(planned, asked, _err(), stopping.check)
+        rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
     found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)
     if format_ is None:
-        table.print_validation(_out(), found)
+        table.print_validation(screen.out(), found)
     else:
         _write(table.render(format_, found), None)
     if write is not None:
@@ -253,7 +244,7 @@ app.add_typer(profiles_app, name="profiles")
 def profiles_(context: typer.Context) -> None:
     """List the profiles of drives that come with storagelab."""
     if context.invoked_subcommand is None:
-        print_profiles(_out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
+        print_profiles(screen.out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
 
 
 @profiles_app.command("show")
@@ -267,8 +258,8 @@ def show_profile(
         return
     profile = profiles.load(name, Path())
     offered = sizing(profile)  # first, as it may be refused
-    print_profile(_out(), profile)
-    print_sizing(_out(), offered)
+    print_profile(screen.out(), profile)
+    print_sizing(screen.out(), offered)
 
 
 @app.callback(invoke_without_command=True)
@@ -276,7 +267,7 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
 ) -> None:
     if version:
-        _say(f"storagelab {storagelab.__version__}", stdout=True)
+        screen.say(f"storagelab {storagelab.__version__}", stdout=True)
         raise typer.Exit
 
 
@@ -349,14 +340,16 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     attempts = store.attempts()
     pending = runner.pending(expanded, attempts, again=again)
     at_once = pool.processes(expanded, pending, found, jobs)
-    console = _err()
+    alone = pool.why_alone() if at_once > 1 else ""
+    at_once = 1 if alone else at_once
+    console = screen.err()
     if store.set_aside is not None:
         console.print(
             f"the spec has changed and no run of the old one succeeded: those are kept in {store.set_aside}",
-            highlight=False, soft_wrap=True,
-        )  # fmt: skip
+            soft_wrap=True,
+        )
     for line in sweep(expanded, site):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     with (
         _Interruptible() as stopping,
         RunProgress(
@@ -370,7 +363,9 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             if stored
             else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
         )
-        if at_once < pool.processes(expanded, pending, None, jobs):
+        if alone:
+            progress.say(f"one run at a time: {alone}")
+        elif at_once < pool.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
             pool.run_all(expanded, store, site, progress, again=again, jobs=at_once)
@@ -415,14 +410,15 @@ class _Interruptible:
 
     def _ask_patience(self, *_: object) -> None:
         # Not printed: a signal may come amid a print, and printing does not nest.
-        os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
 
 
 def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
     findings = _judged(experiment, expanded, runs)
-    terminal.print_findings(_out(), findings)
+    terminal.print_findings(screen.out(), findings)
     file = report.write_report(folder, experiment, expanded, runs, findings)
-    _say(f"report: {file}")
+    screen.say(f"report: {file}")
 
 
 def _stored(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
@@ -451,14 +447,10 @@ def _judged(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...]) -> Fi
 
 def _write(text: str, output: Path | None) -> None:
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        screen.write(text)
     else:
         report.write_atomically(output, text)
-        _say(f"written: {output}")
-
-
-def _say(text: str, *, stdout: bool = False) -> None:
-    print(text, file=sys.stdout if stdout else sys.stderr, flush=True)
+        screen.say(f"written: {output}")
 
 
 def main() -> None:
@@ -468,7 +460,7 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except StoragelabError as error:
-        _say(f"storagelab: {error}")
+        screen.say(f"storagelab: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -476,7 +468,7 @@ def main() -> None:
         # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        _say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
+        screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
         sys.exit(2)
 
 

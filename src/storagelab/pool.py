@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab import runner
-from storagelab.errors import RunFailed
+from storagelab.errors import RunFailed, StoreError
 from storagelab.estimate import estimate
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.runner import Listener
 from storagelab.store import Store
 from storagelab.targets import Preflight, Site
-from storagelab.targets.simulated.block import Block, state_file
+from storagelab.targets.simulated.block import STATE_FOLDER, Block, state_file
 from storagelab.targets.simulated.preflight import blocks_of
 
 _TUNABLES = "GLIBC_TUNABLES"
@@ -82,6 +82,15 @@ def processes(plan: Plan, pending: Sequence[PlannedRun], found: Preflight | None
     return min(jobs, fit, len({planned.block for planned in pending}))
 
 
+def why_alone() -> str:
+    """Why no processes can work side by side on this system; nothing where they can."""
+    try:
+        multiprocessing.get_context("spawn").Lock()
+    except OSError as error:
+        return f"this system gives processes no semaphores (is /dev/shm writable?): {error.strerror}"
+    return ""
+
+
 def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False, jobs: int = 1) -> None:
     """Make every pending run and append each as it ends: simulated ones in up to `jobs` processes beside this one, or in this
     one if there is work for one only, and little of it."""
@@ -104,13 +113,24 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
     pending = [task.runs[position] for task in todo for position in task.wanted]
     expected_s = estimate(plan, pending, store.durations()).seconds
     at_once = min(jobs, len(todo))
-    if at_once <= 1 and expected_s < _WORTH_A_PROCESS_S:
+    _make_state_folder(store.folder)
+    if at_once <= 1 and (expected_s < _WORTH_A_PROCESS_S or why_alone()):
         for task in todo:
             make_block(task, tell)
     else:
         _side_by_side(todo, at_once, tell)
     for task in todo:
         state_file(store.folder, task.block).unlink(missing_ok=True)  # its runs are all stored
+
+
+def _make_state_folder(results: Path) -> None:
+    """Before the first run, as each would fail in the end without it."""
+    folder = results / STATE_FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        hint = "it is for saved drives: move away what is there under its name"
+        raise StoreError(f"{folder} can't be made: {error.strerror}\n  {hint}") from None
 
 
 def tasks(
