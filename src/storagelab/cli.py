@@ -20,7 +20,7 @@ from typing import Annotated, Literal, Self
 import typer
 
 import storagelab
-from storagelab import doctor, host, matrix, pool, profiles, report, runner, screen, spec
+from storagelab import doctor, host, matrix, pool, profiles, report, runner, screen, spec, stored
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
 from storagelab.findings import Findings
@@ -31,7 +31,7 @@ from storagelab.report.abilities import print_abilities
 from storagelab.report.contract_text import print_promises
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.profile_text import print_profile, print_profiles, print_sizing
-from storagelab.store import Store, StoreChanged
+from storagelab.store import FILE_NAME, NothingStored, Store, StoreChanged
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.simulated.sizing import sizing
 from storagelab.targets.uninterrupted import STOPPING
@@ -89,7 +89,7 @@ def run(
     try:
         with Store.writing(folder, experiment) as store:
             _run_pending(expanded, store, site, found, again, jobs or host.usable_cpus())
-            runs = store.runs()
+            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = spec.differences(error.stored.canonical, experiment.canonical)
@@ -145,9 +145,12 @@ def export(
     results: ResultsOption = DEFAULT_RESULTS,
     format_: Annotated[Literal["json", "csv", "waits-csv"], typer.Option("--format", help="What to write.")] = "json",
     output: OutputOption = None,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Of a damaged store: the runs that can still be read.")
+    ] = False,
 ) -> None:
     """Everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
-    _, experiment, expanded, runs, findings = _stored(name, results)
+    _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results)
     _write(report.render(format_, experiment, expanded, runs, findings), output)
 
 
@@ -281,8 +284,9 @@ def _ready_made_specs() -> Path:
 
 
 def _site(experiment: Experiment, folder: Path) -> Site:
-    identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
-    return Site(experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent)
+    identity = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:8]
+    spec_folder = Path(os.path.realpath(experiment.source)).parent
+    return Site(experiment=experiment.name, identity=identity, spec_folder=spec_folder)
 
 
 def _look(experiment: Experiment, expanded: Plan, site: Site) -> Preflight:
@@ -295,7 +299,7 @@ def _look(experiment: Experiment, expanded: Plan, site: Site) -> Preflight:
 def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Path, again: bool) -> None:
     """If there are runs to make: a server that does not start is refused before anything is stored."""
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
-    with contextlib.suppress(StoreError), Store.reading(folder) as store:
+    with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
     if not runner.pending(expanded, attempts, again=again):
         return
@@ -319,8 +323,10 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")
             else:
                 warnings.append(f"{folder} holds results of another spec under this name; `run` would refuse")
-    except StoreError:
-        pass  # nothing is stored yet: the plan is for all runs
+    except NothingStored:
+        pass  # the plan is for all runs
+    except StoreError as error:
+        warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = runner.pending(expanded, attempts)
     time = estimate(expanded, pending, durations)
     basis = f"learned from {time.learned_from} finished runs" if time.learned_from else "a guess before the first run"
@@ -356,11 +362,11 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once
         ) as progress,
     ):
-        stored = len(expanded.runs) - len(pending)
+        before = len(expanded.runs) - len(pending)
         progress.say(f"{found.server}")
         progress.say(
-            f"{len(pending)} runs to make, {stored} stored already; log: {store.folder / LOG_FILE}"
-            if stored
+            f"{len(pending)} runs to make, {before} stored already; log: {store.folder / LOG_FILE}"
+            if before
             else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
         )
         if alone:
@@ -374,7 +380,7 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
                 raise
             progress.say(
-                f"interrupted: {stored + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
+                f"interrupted: {before + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
             )
             raise KeyboardInterrupt from error
         return progress.failed
@@ -422,20 +428,16 @@ def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fol
 
 
 def _stored(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    """What is stored of an experiment, named by its name or its spec file."""
-    file = Path(name)
-    if file.suffix == ".toml" and file.exists():
-        name = spec.load(file).name
-    folder = results / name
-    if not folder.is_dir():
-        known = sorted(place.name for place in results.glob("*") if place.is_dir())
-        raise StoreError(
-            f"{folder} does not exist: no experiment {name!r} has been run here\n"
-            f"  {'experiments with results: ' + ', '.join(known) if known else 'run one: storagelab run SPEC'}"
-        )
-    with Store.reading(folder) as store:
-        experiment, runs = store.experiment(), store.runs()
-    expanded = matrix.expand(experiment)
+    folder, experiment, expanded, runs = stored.read(name, results)
+    return folder, experiment, expanded, runs, _judged(experiment, expanded, runs)
+
+
+def _salvaged(name: str, results: Path) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
+    """As `_stored`, of what is left of a damaged store; says what is lost."""
+    (folder, experiment, expanded, runs), lost = stored.salvage(name, results)
+    screen.say(f"{len(runs)} runs can be read of the {len(expanded.runs)} that the spec asks for")
+    for one in lost:
+        screen.say(f"lost: {one}")
     return folder, experiment, expanded, runs, _judged(experiment, expanded, runs)
 
 
