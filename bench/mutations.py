@@ -7,6 +7,7 @@ import math
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,13 +37,18 @@ _NAMES = (
 )  # fmt: skip
 
 
+def _odd(chance: Random) -> Any:
+    """A copy, as what comes next may change it."""
+    return deepcopy(chance.choice(ODD))
+
+
 def mutate(document: Any, chance: Random) -> Any:
     """A copy with one to three things wrong."""
     copy = json.loads(json.dumps(document))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         places = list(_places(copy))
         if not places:
-            return chance.choice(ODD)
+            return _odd(chance)
         chance.choice(_WRONGS)(copy, chance.choice(places), chance)
     return copy
 
@@ -55,7 +61,7 @@ def _places(inside: Any) -> Iterator[Place]:
 
 
 def _replaced(_: Any, place: Place, chance: Random) -> None:
-    place[0][place[1]] = chance.choice(ODD)
+    place[0][place[1]] = _odd(chance)
 
 
 def _gone(_: Any, place: Place, __: Random) -> None:
@@ -84,13 +90,13 @@ def _scaled(_: Any, place: Place, chance: Random) -> None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         place[0][place[1]] = value * chance.choice((-1, 0, 10, 10**3, 10**6, 10**12, 10**300, 0.1, 1e-9))
     else:
-        place[0][place[1]] = chance.choice(ODD)
+        place[0][place[1]] = _odd(chance)
 
 
 def _added(document: Any, place: Place, chance: Random) -> None:
     table = place[0] if isinstance(place[0], dict) else document
     if isinstance(table, dict):
-        table[chance.choice(_NAMES)] = chance.choice(ODD)
+        table[chance.choice(_NAMES)] = _odd(chance)
 
 
 def _moved(_: Any, place: Place, chance: Random) -> None:

@@ -88,6 +88,9 @@ def run(
     _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
+            stored.of_plan(
+                folder / FILE_NAME, expanded, store.runs()
+            )  # a damaged store is refused before runs are made
             _run_pending(expanded, store, site, found, again, jobs or host.usable_cpus())
             runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())

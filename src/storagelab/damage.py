@@ -37,8 +37,15 @@ def _run_of(row: Mapping[str, Any]) -> Run:
         **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
         levels=json.loads(row["levels"]),
         config=json.loads(row["config"]),
-        measurement=Measurement.model_validate_json(row["measurement"]) if row["measurement"] else None,
+        measurement=_measurement(row["measurement"]) if row["measurement"] else None,
     )
+
+
+def _measurement(text: str) -> Measurement:
+    try:
+        return Measurement.model_validate_json(text)
+    except ValueError as error:
+        raise ValueError(f"measurement: {reason_of(error)}") from None
 
 
 def _text(value: object) -> str:
@@ -51,7 +58,7 @@ def reason_of(error: Exception) -> str:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))[:_SHOWN]
         return f"{place}: {first['msg']}" if place else str(first["msg"])
-    return (str(error) or type(error).__name__)[: 2 * _SHOWN]
+    return (str(error) or type(error).__name__)[: 3 * _SHOWN]
 
 
 def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:

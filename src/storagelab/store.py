@@ -87,9 +87,7 @@ class Store:
             set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
             with contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
                 _make_or_check(connection, folder / FILE_NAME, experiment)
-                store = cls(folder, connection, set_aside)
-                store.runs()  # so that a damaged one is told of before the runs that it could not be read with
-                yield store
+                yield cls(folder, connection, set_aside)
 
     def check_whole(self) -> None:
         """Raises StoreError where SQLite finds a page of it damaged."""
