@@ -79,6 +79,21 @@ _BASES = {
         "workload.operation" = ["read", "write"]
         """,
 }
+_MEASURED = """
+    repetitions = 2
+    [target]
+    engine = "postgres"
+    [volumes.a]
+    path = "."
+    [workload]
+    connections = 2
+    rows_per_connection = 500
+    rows_per_transaction = 100
+    [factors]
+    "layout.data_files" = [1, 2]
+    """
+_WORTH_A_SERVER = 50
+"""So many stores: then some are of runs on a real server, which observe more."""
 
 
 class Said(NamedTuple):
@@ -196,7 +211,10 @@ def specs(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broke
 
 def stores(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broken]:
     """Every verb that reads on `count` small stores made wrong; and `run`, which must change none that it refuses."""
-    bases = [_made(folder, name) for name in _BASES]
+    bases = [_made(folder, name, text) for name, text in _BASES.items()]
+    if count >= _WORTH_A_SERVER:
+        folder.chmod(0o755)  # the server must get in
+        bases.append(_made(folder, "measured", _MEASURED))
     for number in range(count):
         chance = Random(f"{seed}/store/{number}")
         base = chance.choice(bases)
@@ -219,13 +237,13 @@ def _content(file: Path) -> bytes:
     return file.read_bytes() if file.is_file() else b""
 
 
-def _made(folder: Path, name: str) -> Path:
-    """A small store, made by simulated runs."""
+def _made(folder: Path, name: str, text: str) -> Path:
+    """A small store, made by its runs."""
     file = folder / f"{name}.toml"
-    file.write_text(_BASES[name], encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     experiment = spec.load(file)
     place = folder / "sound" / name
-    site = Site(experiment=name, identity="0badcafe", spec_folder=folder)
+    site = Site(experiment=name, identity="0badcafe", spec_folder=folder.resolve())
     with Store.writing(place, experiment) as store:
         pool.run_all(matrix.expand(experiment), store, site, _Quiet())
     return place
