@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import make_experiment, make_plan, make_runs
+from builders import make_experiment, make_runs
 from shell import typed
 from simulated_specs import SMALL
 
+from storagelab.matrix import expand
 from storagelab.screen import Screen
 from storagelab.store import Store
 
@@ -24,7 +25,7 @@ def old(tmp_path_factory) -> Path:
     """A folder with results whose labels hold what specs once could; FABRICATED."""
     folder = tmp_path_factory.mktemp("old")
     experiment = make_experiment({"driver": [ODD, "2.2.3"]}, question=f"Which driver{ODD}?")
-    plan = make_plan(experiment)
+    plan = expand(experiment)
     with Store.writing(folder / "results" / experiment.name, experiment) as store:
         for run in make_runs(experiment, plan):
             store.append(run.model_copy(update={"reason": ODD, "status": "unverified"}))
