@@ -78,6 +78,11 @@ def with_elapsed(elapsed: str) -> str:
         ("UPDATE run SET levels = '{\"x\": 1}' WHERE rowid = 2", "its levels are those of no cell of that name"),
         ("UPDATE run SET config = '{}' WHERE rowid = 2", "config.target: Field required"),
         ("UPDATE run SET reason = cast(x'fffe' AS TEXT) WHERE rowid = 2", "can't decode byte 0xff"),
+        (
+            "UPDATE run SET measurement = json_set(measurement, '$.counters', json('{\"wal\": {\"bytes\": 1e308}}')) "
+            "WHERE rowid = 2",
+            "counters.wal.bytes: is out of all bounds",
+        ),
         (with_elapsed("1e308"), "measurement: elapsed_s: Input should be less than or equal to 1"),
     ],
 )

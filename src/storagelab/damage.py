@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from storagelab.errors import StoreError
 from storagelab.model import NO_TIME, Measurement, Run
+from storagelab.values import MOST
 
 _LISTED = 5
 _SHOWN = 60
@@ -43,9 +44,15 @@ def _run_of(row: Mapping[str, Any]) -> Run:
 
 def _measurement(text: str) -> Measurement:
     try:
-        return Measurement.model_validate_json(text)
+        measurement = Measurement.model_validate_json(text)
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
+    # Not in the model: a target may hand over what is no number, which reports show as unknown.
+    for group, counters in measurement.counters.items():
+        for name, value in counters.items():
+            if abs(value) > MOST:
+                raise ValueError(f"measurement: counters.{group}.{name}: is out of all bounds"[: 3 * _SHOWN])
+    return measurement
 
 
 def _text(value: object) -> str:

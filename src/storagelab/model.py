@@ -341,7 +341,7 @@ class TimeSeries(Frozen):
     (`rows_per_s`, `volume.a.write_bytes_per_s`) to values over that interval."""
 
     at_s: tuple[Figure, ...] = ()
-    columns: dict[str, tuple[Figure | None, ...]] = Field(default_factory=dict)
+    columns: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
 
 
 class ObserverCost(Frozen):
@@ -364,7 +364,7 @@ class Measurement(Frozen):
     connection_s: tuple[Figure, ...] = Field((), description="start to finish of each connection")
     waits: RawWaits | None = None
     waiting_tasks: tuple[WaitingTask, ...] = ()
-    counters: dict[str, dict[str, Figure]] = Field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = Field(default_factory=dict)
     series: TimeSeries = TimeSeries()
     environment: dict[str, object] = Field(default_factory=dict)
     checks: tuple[Check, ...] = ()

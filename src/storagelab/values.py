@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Scalar = str | int | float | bool
 JsonValue = Scalar | list[Scalar]
-_MOST = 1e30
-Figure = Annotated[float, Field(ge=-_MOST, le=_MOST, allow_inf_nan=False)]
+MOST = 1e30
+Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
 """Something measured: finite, and such that its square and a sum of thousands of them are, too."""
-Count = Annotated[int, Field(ge=-int(_MOST), le=int(_MOST))]
+Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
 
 
 class Frozen(BaseModel):
