@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, loads, many_runs, mariadb_load, simulator, statistics
+from bench import faults, fuzz, loads, many_runs, mariadb_load, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model import Measurement
 
@@ -24,6 +24,13 @@ ROOT = Path(__file__).parent.parent
 PARTS = ("servers", "mariadb", "simulator", "statistics")
 FAULTS = "faults"
 """Only if it is asked for: it costs nothing that could be measured, and takes long."""
+
+
+_CASES = {
+    False: {"typed": 1_000, "forked": 5_000, "damaged": 200},
+    True: {"typed": 40, "forked": 200, "damaged": 20},
+}
+"""Wrong specs by process and in process, damaged stores; whether it is to be quick."""
 
 
 def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collection[str]) -> Iterator[Figure]:
@@ -38,6 +45,7 @@ def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collectio
         yield from statistics.figures(quick, write)
     if FAULTS in parts:
         yield from faults.figures(quick)
+        yield from fuzz.figures(folder, seed=1, **_CASES[quick])
 
 
 def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:

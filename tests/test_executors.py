@@ -90,7 +90,7 @@ def test_one_that_ends_by_itself_says_its_exit_code():
 
 
 def test_what_breaks_in_another_process_is_raised_here_and_says_where_it_happened():
-    with pytest.raises(LookupError, match="there is no [ab]") as raised:
+    with pytest.raises(LookupError, match=r"there is no [ab]") as raised:
         Processes(refuse, 2).execute(Noting("a", "b"))
     assert "in refuse" in raised.value.__notes__[0]
 

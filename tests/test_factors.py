@@ -92,6 +92,12 @@ def test_a_level_listed_twice_is_refused(levels: str) -> None:
     assert (error.key, error.problem) == ('factors."layout.data_files"[3]', "1 is listed twice")
 
 
+def test_two_spellings_of_one_duration_are_one_level() -> None:
+    error = refusal(factor('"between_runs.pause" = ["1s", "2s", "1000ms"]'))
+    assert (error.key, error.problem) == ('factors."between_runs.pause"[3]', '"1000ms" is listed twice')
+    assert 'the same as "1s"' in error.hint
+
+
 def test_one_and_true_are_two_levels() -> None:
     assert len(planned(factor('"target.settings.x" = [1, true]')).cells) == 2
     assert "listed twice" in refusal(factor('"target.settings.x" = [1, 1.0]')).problem

@@ -149,6 +149,11 @@ def test_a_relative_volume_starts_at_the_folder_of_the_spec(tmp_path):
     assert site.volume_paths(config) == {"a": tmp_path / "a"}
 
 
+def test_a_path_longer_than_any_folder_s_is_refused_by_key(tmp_path):
+    with pytest.raises(PreflightError, match=r"^volumes\.a\.path: .*: File name too long"):
+        site_at(tmp_path).place("a" * 300, "volumes.a.path")
+
+
 def test_the_home_of_a_user_that_there_is_not_is_refused_by_key(tmp_path):
-    with pytest.raises(PreflightError, match=r"^volumes\.a\.path: ~nobody-at-all/x"):
+    with pytest.raises(PreflightError, match=r"^volumes\.a\.path: \"~nobody-at-all/x"):
         site_at(tmp_path).place("~nobody-at-all/x", "volumes.a.path")

@@ -30,6 +30,8 @@ def test_the_parsers_reading_of_each_setting_is_told():
         ("innodb_bufer_pool_size", "1G", "unknown variable", "Did you mean innodb_buffer_pool_size? "),
         ("innodb_buffer_pool_siz", "1G", "ambiguous option", "Did you mean innodb_buffer_pool_size? "),
         ("innodb_flush_log_at_trx", 1, "no setting of that name", "Did you mean innodb_flush_log_at_trx_commit? "),
+        ("character_set_server", "nope", "Character set 'nope' is not a compiled character set", "was asked"),
+        ("max_connections", 1, "1 adjusted to 10", "was asked"),
         ("sql_mode", "NONSENSE", "NONSENSE", "was asked"),
         ("nothing; rm -rf", 1, "unknown variable", "was asked"),
         ("datadir", "/etc", "storagelab sets it itself", "leave it out"),

@@ -110,7 +110,7 @@ def test_a_matrix_without_end_is_refused_before_it_is_made() -> None:
     with pytest.raises(SpecError, match=f"200 x 600 levels make more than {MAX_CELLS} cells"):
         expand(experiment({"target.settings.x": list(range(200)), "target.settings.y": list(range(600))}))
     with pytest.raises(SpecError, match="2000 cells x 10000 repetitions make more than 1000000 runs"):
-        expand(experiment({"target.settings.x": list(range(2000))}, repetitions=10_000))
+        expand(experiment({"target.settings.x": list(range(1000)), "target.settings.y": [1, 2]}, repetitions=10_000))
 
 
 def test_ten_thousand_cells_take_no_longer_than_a_breath() -> None:

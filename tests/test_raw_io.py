@@ -103,6 +103,8 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
     [
         ('pattern = "random"\n', "", "workload.pattern"),
         ('warm_up = "26s"', 'warm_up = "256s"', "workload.warm_up_s"),
+        ('warm_up = "26s"', "warm_up_s = 255.9999999", "workload.warm_up_s"),
+        ('duration = "256s"\nwarm_up = "26s"', "duration_s = 1e-7", "workload.duration_s"),
         ("outstanding = 8", "outstanding = 8\nconnections = 4", "workload.connections"),
         ("outstanding = 8", "outstanding = 8\nread_fraction = 0.5", "workload.read_fraction"),
         ("[workload]", "[server]\ncores = 8\nmemory_bytes = 8_000_000_000\n[workload]", "server"),

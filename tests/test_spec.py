@@ -225,7 +225,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(text: str, key: str, hin
         ("workload", "kind = 7", 'must be one of "random-insert", "sequential-insert", "mixed", not 7'),
         ("between_runs", "checkpoint = 1", "must be true or false, not 1"),
         ("between_runs", "pause_s = -1", "must be a number from 0 to 3600, not -1"),
-        ("measure", "sample_hz = 0", "must be a number above 0 and of at most 200, not 0"),
+        ("measure", "sample_hz = 0", "must be a number from 0.1 to 200, not 0"),
         ("measure", "waits = {}", "must be true or false, not a table"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_longer_duration_is_never_read_as_a_shorter_one(number: int, unit: str
 
 
 @pytest.mark.parametrize(
-    "text", ["", "MB", "-5MB", "5 parsecs", "5 M", "1e3MB", "1,5GB", "64MB 3", "0x10", "nan", "inf"]
+    "text", ["", "MB", "-5MB", "5 parsecs", "5 M", "1e3MB", "1,5GB", "64MB 3", "0x10", "nan", "inf", "\uff16\uff14MB"]
 )
 def test_a_size_that_can_t_be_read_is_refused_naming_the_known_units(text: str) -> None:
     with pytest.raises(ValueError, match=r"write a number and one of b, kb, mb, gb, tb, kib, mib, gib, tib"):

@@ -321,7 +321,8 @@ def test_every_cell_is_compared_with_the_best_in_words_and_in_a_mark():
         ("volumes.a.raid", "RAID level of volume a"),
         ("volumes.a.lost", "lost drives of volume a"),
         ("driver", "driver"),
-        ("something.new_and_unknown", "new and unknown"),
+        ("workload.read_fraction", "read fraction"),
+        ("PostgreSQL 17.5 vs 18.4", "PostgreSQL 17.5 vs 18.4"),
     ],
 )
 def test_factors_have_plain_names(name, text):

@@ -18,6 +18,9 @@ def main() -> None:
         before = signal.getsignal(signal.SIGINT)
         if before is not signal.SIG_IGN:  # as in the background of a shell without job control
             signal.signal(signal.SIGINT, _end)
+        from storagelab import screen
+
+        screen.prepare()
         from storagelab import cli
 
         signal.signal(signal.SIGINT, before)

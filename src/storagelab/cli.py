@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import typer
-from rich.console import Console
 
 import storagelab
-from storagelab import doctor, host, matrix, pool, profiles, report, runner, spec
+from storagelab import doctor, host, matrix, pool, profiles, report, runner, screen, spec, stored
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.estimate import estimate
 from storagelab.findings import Findings, FitKind
@@ -32,7 +31,7 @@ from storagelab.report.abilities import print_abilities
 from storagelab.report.contract_text import print_promises
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.profile_text import print_profile, print_profiles, print_sizing
-from storagelab.store import Store, StoreChanged
+from storagelab.store import FILE_NAME, NothingStored, Store, StoreChanged
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.simulated.sizing import sizing
 from storagelab.targets.uninterrupted import STOPPING
@@ -65,14 +64,6 @@ AllowCommandsOption = Annotated[
 DEFAULT_RESULTS = Path("results")
 
 
-def _out() -> Console:
-    return Console(soft_wrap=False, highlight=False)
-
-
-def _err() -> Console:
-    return Console(stderr=True, highlight=False)
-
-
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +79,7 @@ def plan(
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     found = _look(experiment, expanded, _site(experiment, folder), allow_commands)
-    terminal.print_plan(_out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment), all_)
+    terminal.print_plan(screen.out(), experiment, expanded, _plan_facts(expanded, found, folder, experiment), all_)
 
 
 @app.command()
@@ -110,8 +101,11 @@ def run(
     _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
+            stored.of_plan(
+                folder / FILE_NAME, expanded, store.runs()
+            )  # a damaged store is refused before runs are made
             _run_pending(expanded, store, site, found, again, jobs or host.usable_cpus())
-            runs = store.runs()
+            runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = spec.differences(error.stored.canonical, experiment.canonical)
@@ -143,10 +137,10 @@ def report_(
     if format_ in ("png", "svg"):
         files = report.write_charts(output or folder / "charts", format_, findings, runs)
         for file in files:
-            _say(str(file), stdout=True)
+            screen.say(str(file), stdout=True)
     elif format_ == "html" and output is None:
         file = report.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
-        _say(str(file), stdout=True)
+        screen.say(str(file), stdout=True)
     else:
         _write(report.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
 
@@ -164,7 +158,7 @@ def waits(
     for cell_id in cells or []:
         if cell_id not in known:
             raise SpecError(f"there is no cell {cell_id!r}", key="CELL", hint=f"cells: {', '.join(known)}")
-    terminal.print_waits(_out(), findings, cells or known, uncut)
+    terminal.print_waits(screen.out(), findings, cells or known, uncut)
 
 
 @app.command()
@@ -174,9 +168,12 @@ def export(
     format_: Annotated[Literal["json", "csv", "waits-csv"], typer.Option("--format", help="What to write.")] = "json",
     output: OutputOption = None,
     fit: FitOption = "robust",
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Of a damaged store: the runs that can still be read.")
+    ] = False,
 ) -> None:
     """Everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
-    _, experiment, expanded, runs, findings = _stored(name, results, fit)
+    _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
     _write(report.render(format_, experiment, expanded, runs, findings), output)
 
 
@@ -201,7 +198,7 @@ def doctor_(
         site = _site(experiment, results / experiment.name)
         for cell in matrix.expand(experiment).cells:
             volumes.update(site.volume_paths(cell.config))
-    print_abilities(_out(), (*server_abilities(), *doctor.abilities(volumes, results)))
+    print_abilities(screen.out(), (*server_abilities(), *doctor.abilities(volumes, results)))
 
 
 def _verify(target: str, spec_file: Path | None) -> None:
@@ -209,8 +206,8 @@ def _verify(target: str, spec_file: Path | None) -> None:
     volumes = matrix.expand(spec.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
     folder = spec_file.resolve().parent if spec_file is not None else None
     with _Interruptible():
-        promises = contract.verify(contract.target_of(target), volumes, _say, spec_folder=folder)
-    print_promises(_out(), promises)
+        promises = contract.verify(contract.target_of(target), volumes, screen.say, spec_folder=folder)
+    print_promises(screen.out(), promises)
     if any(promise.state == "fail" for promise in promises):
         raise typer.Exit(1)
 
@@ -253,10 +250,10 @@ def validate(
     # Looked up before the runs: they may take long, and what is shown must be what was simulated.
     model = parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
     with _Interruptible() as stopping:
-        rows, simulations = making.simulate(planned, asked, _err(), stopping.check)
+        rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
     found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)
     if format_ is None:
-        table.print_validation(_out(), found)
+        table.print_validation(screen.out(), found)
     else:
         _write(table.render(format_, found), None)
     if write is not None:
@@ -273,7 +270,7 @@ app.add_typer(profiles_app, name="profiles")
 def profiles_(context: typer.Context) -> None:
     """List the profiles of drives that come with storagelab."""
     if context.invoked_subcommand is None:
-        print_profiles(_out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
+        print_profiles(screen.out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
 
 
 @profiles_app.command("show")
@@ -287,8 +284,8 @@ def show_profile(
         return
     profile = profiles.load(name, Path())
     offered = sizing(profile)  # first, as it may be refused
-    print_profile(_out(), profile)
-    print_sizing(_out(), offered)
+    print_profile(screen.out(), profile)
+    print_sizing(screen.out(), offered)
 
 
 @app.callback(invoke_without_command=True)
@@ -296,7 +293,7 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
 ) -> None:
     if version:
-        _say(f"storagelab {storagelab.__version__}", stdout=True)
+        screen.say(f"storagelab {storagelab.__version__}", stdout=True)
         raise typer.Exit
 
 
@@ -310,8 +307,9 @@ def _ready_made_specs() -> Path:
 
 
 def _site(experiment: Experiment, folder: Path) -> Site:
-    identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
-    return Site(experiment=experiment.name, identity=identity, spec_folder=Path(experiment.source).resolve().parent)
+    identity = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:8]
+    spec_folder = Path(os.path.realpath(experiment.source)).parent
+    return Site(experiment=experiment.name, identity=identity, spec_folder=spec_folder)
 
 
 def _look(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
@@ -324,7 +322,7 @@ def _look(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bo
 def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Path, again: bool) -> None:
     """If there are runs to make: a server that does not start is refused before anything is stored."""
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
-    with contextlib.suppress(StoreError), Store.reading(folder) as store:
+    with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
     if not runner.pending(expanded, attempts, again=again):
         return
@@ -349,8 +347,10 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")
             else:
                 warnings.append(f"{folder} holds results of another spec under this name; `run` would refuse")
-    except StoreError:
-        pass  # nothing is stored yet: the plan is for all runs
+    except NothingStored:
+        pass  # the plan is for all runs
+    except StoreError as error:
+        warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = runner.pending(expanded, attempts)
     time = estimate(expanded, pending, durations)
     basis = f"learned from {time.learned_from} finished runs" if time.learned_from else "a guess before the first run"
@@ -370,25 +370,25 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     attempts = store.attempts()
     pending = runner.pending(expanded, attempts, again=again)
     at_once = pool.processes(expanded, pending, found, jobs)
-    console = _err()
+    console = screen.err()
     if store.set_aside is not None:
         console.print(
             f"the spec has changed and no run of the old one succeeded: those are kept in {store.set_aside}",
-            highlight=False, soft_wrap=True,
-        )  # fmt: skip
+            soft_wrap=True,
+        )
     for line in sweep(expanded, site):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     with (
         _Interruptible() as stopping,
         RunProgress(
             expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once
         ) as progress,
     ):
-        stored = len(expanded.runs) - len(pending)
+        before = len(expanded.runs) - len(pending)
         progress.say(f"{found.server}")
         progress.say(
-            f"{len(pending)} runs to make, {stored} stored already; log: {store.folder / LOG_FILE}"
-            if stored
+            f"{len(pending)} runs to make, {before} stored already; log: {store.folder / LOG_FILE}"
+            if before
             else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
         )
         if at_once < pool.processes(expanded, pending, None, jobs):
@@ -400,7 +400,7 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
                 raise
             progress.say(
-                f"interrupted: {stored + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
+                f"interrupted: {before + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
             )
             raise KeyboardInterrupt from error
         return progress.failed
@@ -436,33 +436,32 @@ class _Interruptible:
 
     def _ask_patience(self, *_: object) -> None:
         # Not printed: a signal may come amid a print, and printing does not nest.
-        os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
 
 
 def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
     findings = _judged(experiment, expanded, runs)
-    terminal.print_findings(_out(), findings)
+    terminal.print_findings(screen.out(), findings)
     file = report.write_report(folder, experiment, expanded, runs, findings)
-    _say(f"report: {file}")
+    screen.say(f"report: {file}")
 
 
 def _stored(
     name: str, results: Path, fit: FitKind = "robust"
 ) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    """What is stored of an experiment, named by its name or its spec file."""
-    file = Path(name)
-    if file.suffix == ".toml" and file.exists():
-        name = spec.load(file).name
-    folder = results / name
-    if not folder.is_dir():
-        known = sorted(place.name for place in results.glob("*") if place.is_dir())
-        raise StoreError(
-            f"{folder} does not exist: no experiment {name!r} has been run here\n"
-            f"  {'experiments with results: ' + ', '.join(known) if known else 'run one: storagelab run SPEC'}"
-        )
-    with Store.reading(folder) as store:
-        experiment, runs = store.experiment(), store.runs()
-    expanded = matrix.expand(experiment)
+    folder, experiment, expanded, runs = stored.read(name, results)
+    return folder, experiment, expanded, runs, _judged(experiment, expanded, runs, fit)
+
+
+def _salvaged(
+    name: str, results: Path, fit: FitKind = "robust"
+) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
+    """As `_stored`, of what is left of a damaged store; says what is lost."""
+    (folder, experiment, expanded, runs), lost = stored.salvage(name, results)
+    screen.say(f"{len(runs)} runs can be read of the {len(expanded.runs)} that the spec asks for")
+    for one in lost:
+        screen.say(f"lost: {one}")
     return folder, experiment, expanded, runs, _judged(experiment, expanded, runs, fit)
 
 
@@ -474,14 +473,10 @@ def _judged(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fit: 
 
 def _write(text: str, output: Path | None) -> None:
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        screen.write(text)
     else:
         report.write_atomically(output, text)
-        _say(f"written: {output}")
-
-
-def _say(text: str, *, stdout: bool = False) -> None:
-    print(text, file=sys.stdout if stdout else sys.stderr, flush=True)
+        screen.say(f"written: {output}")
 
 
 def main() -> None:
@@ -491,7 +486,7 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except StoragelabError as error:
-        _say(f"storagelab: {error}")
+        screen.say(f"storagelab: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -499,7 +494,7 @@ def main() -> None:
         # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        _say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
+        screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
         sys.exit(2)
 
 

@@ -114,14 +114,18 @@ def _table(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _plain(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]:
+def _plain(name: str, levels: Sequence[Any], base: Tables) -> list[Level]:
     """Levels of a factor that is a path: each is a value of that key."""
     _check_path(name, ("factors", name), base)
+    read: list[Level] = []
     for position, value in enumerate(levels):
         place = ("factors", name, position)
-        if any(same(value, earlier) for earlier in levels[:position]):
-            raise SpecError(f"{shown(value)} is listed twice", key=dotted(place), hint="Name each level once.")
-        yield Level(value=value, sets=_checked_sets(name, value, place, base))
+        sets = _checked_sets(name, value, place, base)
+        if twin := next((one for one in read if all(same(sets[path], one.sets[path]) for path in sets)), None):
+            once = "" if same(value, twin.value) else f"It is the same as {shown(twin.value)}. "
+            raise SpecError(f"{shown(value)} is listed twice", key=dotted(place), hint=f"{once}Name each level once.")
+        read.append(Level(value=value, sets=sets))
+    return read
 
 
 def _labelled(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]:

@@ -42,13 +42,13 @@ _SHOWN_CHARACTERS = 60
 
 
 def dotted(parts: Sequence[str | int]) -> str:
-    """A place as TOML would write it, list positions counted from 1: `factors."layout.data_files"[2]`."""
+    """A place as TOML would write it, list positions counted from 1: `factors."layout.data_files"[2]`; long names cut."""
     text = ""
     for part in parts:
         if isinstance(part, int):
             text += f"[{part + 1}]"
         else:
-            text += ("." if text else "") + (part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False))
+            text += ("." if text else "") + (_cut(part) if _BARE.fullmatch(part) else shown(part))
     return text
 
 
@@ -56,7 +56,10 @@ def shown(value: object) -> str:
     """A value as a message quotes it, cut where it is long."""
     if isinstance(value, dict):
         return "a table"
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _cut(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.values import Frozen, JsonValue, Scalar
+from storagelab.values import Count, Figure, Frozen, JsonValue, Scalar
 from storagelab.waits import RawWaits
 
 RAW_IO = "raw-io"
@@ -156,7 +156,7 @@ class WorkloadConfig(Frozen):
     block_bytes: int | None = Field(None, ge=512, le=2**30, description="raw-io: of a request")
     threads: int = Field(1, ge=1, le=1024, description="raw-io")
     outstanding: int = Field(1, ge=1, le=1024, description="raw-io: requests in progress of each thread")
-    duration_s: float = Field(60.0, gt=0, lt=1e6, description="raw-io: of a run, warming up included")
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="raw-io: of a run, warming up included")
     warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="raw-io: at the beginning, not counted")
     read_fraction: float | None = Field(
         None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
@@ -198,7 +198,7 @@ class MeasureConfig(Frozen):
     """How much is observed. Observation is on by default; its own cost is measured and reported."""
 
     waits: bool = Field(True, description="sample what every connection waits for")
-    sample_hz: float = Field(50.0, gt=0, le=200)
+    sample_hz: float = Field(50.0, ge=0.1, le=200)
 
 
 class Config(Frozen):
@@ -345,11 +345,11 @@ class Check(Frozen):
 class WaitingTask(Frozen):
     """What sessions were seen waiting for at one moment: `sessions` of them on one resource."""
 
-    at_s: float = Field(description="seconds since the start of the run")
+    at_s: Figure = Field(description="seconds since the start of the run")
     wait_type: str
     resource: str = Field(description='decoded, e.g. "extension of my_big_table_p3 (data file 3)"')
-    sessions: int
-    data_file: int | None = None
+    sessions: Count
+    data_file: Count | None = None
     held_by: str = Field("", description="what the holder was doing, where it could be seen")
 
 
@@ -357,7 +357,7 @@ class TimeSeries(Frozen):
     """Columns of equal length. `at_s` is the end of each interval (a second of a measured run, more of a long simulated one),
     `columns` maps a name with its unit last (`rows_per_s`, `volume.a.write_bytes_per_s`) to values over that interval."""
 
-    at_s: tuple[float, ...] = ()
+    at_s: tuple[Figure, ...] = ()
     columns: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
 
 
@@ -366,11 +366,11 @@ class ObserverCost(Frozen):
 
     `blind_s` = how long, in all, looks came that much too late that something must have stood still."""
 
-    sampler_cpu_s: float
-    session_cpu_s: float | None
-    ticks: int
-    late_ticks: int = 0
-    blind_s: float = 0.0
+    sampler_cpu_s: Figure
+    session_cpu_s: Figure | None
+    ticks: Count
+    late_ticks: Count = 0
+    blind_s: Figure = 0.0
 
 
 class Measurement(Frozen):
@@ -378,10 +378,10 @@ class Measurement(Frozen):
     after it is timed apart. `counters` are differences over the run, `group -> name -> value`, units last in names."""
 
     provenance: Provenance
-    elapsed_s: float
-    rows: int
-    checkpoint_s: float | None = None
-    connection_s: tuple[float, ...] = Field((), description="start to finish of each connection")
+    elapsed_s: Figure
+    rows: Count
+    checkpoint_s: Figure | None = None
+    connection_s: tuple[Figure, ...] = Field((), description="start to finish of each connection")
     waits: RawWaits | None = None
     waiting_tasks: tuple[WaitingTask, ...] = ()
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -389,13 +389,17 @@ class Measurement(Frozen):
     environment: dict[str, object] = Field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     observer: ObserverCost | None = None
-    setup_s: float | None = None
-    teardown_s: float | None = None
+    setup_s: Figure | None = None
+    teardown_s: Figure | None = None
 
     @property
     def unverified(self) -> tuple[Check, ...]:
         """What was not got as asked, or could not be read back."""
         return tuple(check for check in self.checks if check.ok is not True)
+
+
+NO_TIME = "no time passed between its first start and its last finish"
+"""Why a run failed whose figures nothing can be divided by."""
 
 
 class Run(Frozen):
@@ -404,14 +408,14 @@ class Run(Frozen):
     cell_id: str
     repetition: int
     attempt: int = 1
-    sequence: int
-    block: int = 0
+    sequence: Count
+    block: Count = 0
     seed: int = 0
     status: Status
     reason: str = ""
     started_at: str = Field(description="ISO 8601, UTC")
     finished_at: str
-    wall_s: float
+    wall_s: Figure
     levels: dict[str, JsonValue]
     config: Config
     measurement: Measurement | None = None

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storagelab import runner
-from storagelab.errors import RunFailed
+from storagelab.errors import RunFailed, StoreError
 from storagelab.estimate import estimate
 from storagelab.executors import Executor, Here, Processes
 from storagelab.model import Cell, Config, Plan, PlannedRun, Run
 from storagelab.runner import Listener
 from storagelab.store import Store
 from storagelab.targets import Preflight, Site, Target
-from storagelab.targets.simulated.block import Block, drives_lost, remove_states
+from storagelab.targets.simulated.block import STATE_FOLDER, Block, drives_lost, remove_states
 from storagelab.targets.simulated.preflight import blocks_of
 
 _WORTH_A_PROCESS_S = 10.0
@@ -92,6 +92,7 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
     pending = [task.runs[position] for task in todo for position in task.wanted]
     expected_s = estimate(plan, pending, store.durations()).seconds
     at_once = min(jobs, len(todo))
+    _make_state_folder(store.folder)
     little = at_once <= 1 and expected_s < _WORTH_A_PROCESS_S
     executor: Executor[Task, News] = Here(_work) if little else Processes(_work, at_once)
     executor.execute(_Campaign(todo, at_once, store, listener))
@@ -140,6 +141,16 @@ def _failed(planned: PlannedRun, cell: Cell, attempt: int, site: Site, reason: s
         yield
 
     return runner.make_run(planned, cell, attempt, site, lambda _: None, opening)
+
+
+def _make_state_folder(results: Path) -> None:
+    """Before the first run, as each would fail in the end without it."""
+    folder = results / STATE_FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        hint = "it is for saved drives: move away what is there under its name"
+        raise StoreError(f"{folder} can't be made: {error.strerror}\n  {hint}") from None
 
 
 def tasks(

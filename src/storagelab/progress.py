@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +13,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from storagelab.characters import escaped
 from storagelab.estimate import learned
 from storagelab.model import Cell, Plan, PlannedRun, Run
 from storagelab.report import wording
@@ -45,7 +48,7 @@ class RunProgress:
         self._rows_of = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
         self.console = console
         self.failed = 0
-        self._log = _logger(folder / LOG_FILE)
+        self._log = _logger(folder / LOG_FILE, self._tell)
         self._shares: dict[tuple[str, int], float] = {}
         self._now = ""
         self._bar = Progress(
@@ -72,7 +75,8 @@ class RunProgress:
         if kind is not None:
             self.say(f"stopped ({kind.__name__}) with {self.done} of {self.total} runs made", shown=False)
         for handler in list(self._log.handlers):
-            handler.close()
+            with contextlib.suppress(OSError):
+                handler.close()
             self._log.removeHandler(handler)
 
     @property
@@ -84,7 +88,7 @@ class RunProgress:
     def started(self, planned: PlannedRun, cell: Cell) -> None:
         self._now = _run_text(cell.levels, cell.cell_id, planned.repetition)
         self._shares[planned.cell_id, planned.repetition] = 0.0
-        self._log.info("start %s (%s)", self._now, planned.cell_id)
+        self._log.info("start %s (%s)", escaped(self._now), planned.cell_id)
         self._show()
         self._check()
 
@@ -113,9 +117,12 @@ class RunProgress:
 
     def say(self, line: str, *, shown: bool = True) -> None:
         """One line, on the console and in the log."""
-        self._log.info("%s", line)
+        self._log.info("%s", escaped(line))
         if shown:
-            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True)
 
     def _show(self) -> None:
         if self._task is None or not self.console.is_terminal:
@@ -149,15 +156,35 @@ def result_text(run: Run) -> str:
         return f"FAILED: {reason}"
     measured = run.measurement
     unit = "IO/s" if run.config.target.raw_io else "rows/s"
-    text = f"{wording.seconds(measured.elapsed_s)}, {wording.rows_per_s(measured.rows / measured.elapsed_s, unit)}"
+    rate = wording.rows_per_s(measured.rows / measured.elapsed_s, unit) if measured.elapsed_s > 0 else "no time"
+    text = f"{wording.seconds(measured.elapsed_s)}, {rate}"
     return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
 
 
-def _logger(file: Path) -> logging.Logger:
+class _Log(logging.FileHandler):
+    """The log file. Where it can't be written that is said once, and the runs go on without it."""
+
+    def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
+        super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
+        self._tell, self._told = tell, False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # as it is opened
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's names
+        if not self._told:
+            self._told = True
+            self._tell(f"{self.baseFilename} can't be written ({sys.exc_info()[1]}): the runs go on without it")
+
+
+def _logger(file: Path, tell: Callable[[str], None]) -> logging.Logger:
     logger = logging.getLogger("storagelab")
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    handler = logging.FileHandler(file, encoding="utf-8")
+    handler = _Log(file, tell)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logger.addHandler(handler)
     return logger

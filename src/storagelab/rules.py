@@ -11,6 +11,8 @@ from storagelab.keys import Tables, checked, choices, shown
 from storagelab.model import OPERATING_SYSTEM, Config
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LEAST_COUNTED_S = 0.001
+"""Of raw I/O; a thousandth part of it is what a simulated world of the largest scale lives."""
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
 
 
@@ -242,9 +244,10 @@ def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
     for name in (name for name in examples if getattr(work, name) is None):
         hint = f"Add to the spec:\n    [workload]\n    {name} = {examples[name]}"
         yield SpecError("is missing: raw I/O reads or writes blocks of one size", key=f"workload.{name}", hint=hint)
-    if work.warm_up_s >= work.duration_s:
+    if work.duration_s - work.warm_up_s < _LEAST_COUNTED_S:
         hint = f"Raise duration, {work.duration_s:g} s, which it is a part of."
-        yield SpecError("leaves nothing to be counted", key="workload.warm_up_s", hint=hint)
+        problem = f"leaves less than {_LEAST_COUNTED_S:g} s to be counted"
+        yield SpecError(problem, key="workload.warm_up_s", hint=hint)
     if len(config.data_volumes) > 1:
         hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
         yield SpecError("a run of raw I/O is on one volume, and there are several", key="layout.data", hint=hint)

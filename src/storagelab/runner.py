@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, Config, Measurement, Plan, PlannedRun, Run, Status
+from storagelab.model import NO_TIME, Cell, Config, Measurement, Plan, PlannedRun, Run, Status
 from storagelab.store import Store
 from storagelab.targets import Progress, Site, Target, open_target
 
@@ -114,6 +114,8 @@ def _measure(
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:
     if measurement is None:
         return "failed", reason
+    if measurement.elapsed_s <= 0:
+        return "failed", "; ".join(filter(None, (reason, NO_TIME)))
     doubts = [reason] if reason else []
     doubts += [f"{check.name}: asked {check.asked}, got {check.got}" for check in measurement.unverified]
     return ("unverified" if doubts else "ok"), "; ".join(doubts)

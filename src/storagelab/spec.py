@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from storagelab import small_files
 from storagelab.errors import SpecError
 from storagelab.factors import read_excludes, read_factors
+from storagelab.foreign import refuse_foreign, refuse_long_keys
 from storagelab.keys import (
     HEADER,
     TABLES,
@@ -36,15 +38,17 @@ from storagelab.model import Config, Experiment, Factor
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
-"""scheme://user:password@host. A port, with an "@" further on as some user names have, is none."""
-_PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
 
 
 def load(path: Path) -> Experiment:
     """The experiment that a spec file declares. Raises SpecError, and nothing else."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        hint = "The spec is stored with its results under its name, as text: rename the folder or the file."
+        raise SpecError("its path is not UTF-8", file=path, hint=hint) from None
+    try:
+        text = small_files.text_of(path)
     except FileNotFoundError:
         hint = "Check the name; the ready-made specs are in the folder experiments."
         raise SpecError("there is no such file", file=path, hint=hint) from None
@@ -54,9 +58,11 @@ def load(path: Path) -> Experiment:
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 text: byte {error.start + 1} can't be read"
         raise SpecError(problem, file=path, hint="Save the file as UTF-8, as TOML asks.") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SpecError(f"can't be read: {reason}", file=path, hint="Check its name and permissions.") from None
+    except OSError as error:
+        raise SpecError(f"can't be read: {error.strerror}", file=path, hint="Check its name and permissions.") from None
+    except ValueError as error:
+        hint = "Check its name: a spec is a TOML file of some lines."
+        raise SpecError(f"can't be read: {error}", file=path, hint=hint) from None
     return parse(text, str(path))
 
 
@@ -94,6 +100,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[st
 
 
 def _read_toml(text: str) -> dict[str, Any]:
+    refuse_long_keys(text)
     try:
         return tomllib.loads(text)
     except ValueError as error:
@@ -103,8 +110,7 @@ def _read_toml(text: str) -> dict[str, Any]:
 
 
 def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
-    _refuse_passwords(raw, text)
-    _refuse_foreign_values(raw)
+    refuse_foreign(raw, text)
     _check_top_level(raw)
     header = _header(raw, source)
     base = _base(raw)
@@ -174,61 +180,6 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
         if name not in names:
             hint = choices(name, names, "The spec's factors")
             raise SpecError(f"no factor is named {shown(name)}", key=dotted(("costly", position)), hint=hint)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What has no place in a spec
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def _refuse_passwords(raw: Tables, text: str) -> None:
-    """Refuses a password in values, names or comments. It is never shown: the message names its place only."""
-    way_out = (
-        "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
-        "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."
-    )
-    for parts, value in _leaves(raw, ()):
-        for depth, part in enumerate(parts):
-            if isinstance(part, str) and _URL_WITH_PASSWORD.search(part):
-                raise SpecError("a key here holds a password", key=dotted(parts[:depth]), hint=way_out)
-        if isinstance(value, str) and _holds_password(value):
-            raise SpecError("holds a password", key=dotted(parts), hint=way_out)
-    for number, line in enumerate(text.splitlines(), start=1):
-        if _holds_password(line):
-            raise SpecError("holds a password", key=f"line {number}", hint=way_out)
-
-
-def _holds_password(text: str) -> bool:
-    return bool(_URL_WITH_PASSWORD.search(text) or _PASSWORD_WORD.search(text))
-
-
-def _refuse_foreign_values(raw: Tables) -> None:
-    """Refuses what TOML can say and a spec can't use: dates, infinities, numbers beyond 64 bits."""
-    for parts, value in _leaves(raw, ()):
-        match value:
-            case bool() | str():
-                continue
-            case int() if -(2**63) <= value < 2**63:
-                continue
-            case float() if math.isfinite(value):
-                continue
-            case int() | float():
-                problem, hint = "is a number out of all bounds", "Numbers are finite, whole ones within 64 bits."
-            case _:
-                problem, hint = "is a date or a time", "Nothing in a spec is: if it is text, write it in quotes."
-        raise SpecError(problem, key=dotted(parts), hint=hint)
-
-
-def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
-    """Every value that is neither table nor list, and its place."""
-    if isinstance(value, dict):
-        for name, inside in value.items():
-            yield from _leaves(inside, (*parts, name))
-    elif isinstance(value, list):
-        for position, inside in enumerate(value):
-            yield from _leaves(inside, (*parts, position))
-    else:
-        yield parts, value
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import itertools
 import json
+import os
 import sqlite3
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import storagelab
+from storagelab.damage import damaged, read_run, reason_of
 from storagelab.errors import StoreError
-from storagelab.model import Experiment, Measurement, Run
+from storagelab.model import Experiment, Run
 
 SCHEMA_VERSION = 2
 _READABLE = (1, SCHEMA_VERSION)
@@ -32,6 +34,10 @@ _RUN_COLUMNS = (
     "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
     "wall_s", "levels", "config", "measurement",
 )  # fmt: skip
+_COLUMNS = ", ".join(_RUN_COLUMNS)
+_MOST_ROWS = 10_000_000
+_LEAST_ROW_BYTES = 200
+_MOST_S = 1e9
 
 
 class Store:
@@ -47,14 +53,23 @@ class Store:
     @contextlib.contextmanager
     def reading(cls, folder: Path) -> Iterator[Self]:
         """The store in `folder`, read-only; also while another storagelab is writing it. Raises StoreError."""
+        with cls.salvaging(folder) as store:
+            store.check_whole()
+            yield store
+
+    @classmethod
+    @contextlib.contextmanager
+    def salvaging(cls, folder: Path) -> Iterator[Self]:
+        """As `reading`, of a store that may be damaged: see `salvage`."""
         file = folder / FILE_NAME
-        nothing = StoreError(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
         if not file.is_file():
-            raise nothing
+            if os.path.lexists(file):
+                raise StoreError(f"{file} is no file that can be read\n  move it away and run again")
+            raise NothingStored(folder)
         # Not opened read-only: after a kill amid a write, the first reader has to put that right.
         with contextlib.closing(_connect(file, "rw")) as connection:
             if _is_empty(connection, file):
-                raise nothing
+                raise NothingStored(folder)
             _check_version(connection, file)
             _ask(connection, file, "PRAGMA query_only = ON")
             yield cls(folder, connection)
@@ -75,6 +90,10 @@ class Store:
             with contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
                 _make_or_check(connection, folder / FILE_NAME, experiment)
                 yield cls(folder, connection, set_aside)
+
+    def check_whole(self) -> None:
+        """Raises StoreError where SQLite finds a page of it damaged."""
+        _check_whole(self._connection, self.folder / FILE_NAME)
 
     # --- using -------------------------------------------------------------------------------------------------------
 
@@ -99,18 +118,65 @@ class Store:
             self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
 
     def runs(self) -> tuple[Run, ...]:
-        """Every stored run, every attempt, in the order they were stored."""
-        rows = self._rows(f"SELECT {', '.join(_RUN_COLUMNS)} FROM run ORDER BY rowid")
-        return tuple(_run_of(dict(zip(_RUN_COLUMNS, row, strict=True))) for row in rows)
+        """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read."""
+        with self._as_bytes():
+            rows = self._rows(f"SELECT {_COLUMNS} FROM run ORDER BY rowid")
+        read = [read_run(_RUN_COLUMNS, row) for row in rows]
+        if lost := [one for one in read if isinstance(one, str)]:
+            raise damaged(self.folder / FILE_NAME, lost, len(read) - len(lost))
+        return tuple(run for run in read if isinstance(run, Run))
+
+    def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
+        """Every run that can still be read, and what can't be, in words. Nothing is changed."""
+        read = dict.fromkeys(self._rows_that_are_left())
+        found = [read_run(_RUN_COLUMNS, row) for row in read]
+        lost = [one for one in found if isinstance(one, str)]
+        with self._as_bytes():
+            try:
+                self._connection.execute(f"SELECT {_COLUMNS} FROM run").fetchall()
+            except sqlite3.Error as error:
+                lost.append(str(error))
+        return tuple(run for run in found if isinstance(run, Run)), lost
+
+    def _rows_that_are_left(self) -> Iterator[tuple[Any, ...]]:
+        """One by one by their number, past pages that can't be read."""
+        with self._as_bytes():
+            for number in range(1, self._last_number() + 1):
+                with contextlib.suppress(sqlite3.Error):
+                    yield from self._connection.execute(f"SELECT {_COLUMNS} FROM run WHERE rowid = ?", [number])
+
+    def _last_number(self) -> int:
+        """Of a row; where it can't be read, one that is large enough for as many as the file has room for."""
+        with contextlib.suppress(sqlite3.Error):
+            ((last,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
+            return min(int(last), _MOST_ROWS)
+        return (self.folder / FILE_NAME).stat().st_size // _LEAST_ROW_BYTES
+
+    @contextlib.contextmanager
+    def _as_bytes(self) -> Iterator[None]:
+        """Text as its bytes: that of a damaged store may be none."""
+        self._connection.text_factory = bytes
+        try:
+            yield
+        finally:
+            self._connection.text_factory = str
+
+    def spec_text(self) -> str:
+        """The spec as it was written. Raises StoreError."""
+        return str(_only_row(self._connection, self.folder / FILE_NAME, "spec_text"))
 
     def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
         """What is stored: `{(cell_id, repetition): (latest attempt, its status)}`."""
-        rows = self._rows("SELECT cell_id, repetition, attempt, status FROM run ORDER BY attempt")
+        rows = self._rows(
+            "SELECT cell_id, repetition, attempt, iif(elapsed_s <= 0, 'failed', status) FROM run ORDER BY attempt"
+        )
         return {(cell_id, repetition): (attempt, status) for cell_id, repetition, attempt, status in rows}
 
     def durations(self) -> list[tuple[str, float]]:
         """(cell_id, wall seconds) of every run that ended well, for estimates of time."""
-        return self._rows("SELECT cell_id, wall_s FROM run WHERE status <> 'failed' ORDER BY rowid")
+        return self._rows(
+            f"SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND {_MOST_S} ORDER BY rowid"
+        )
 
     def would_be_set_aside(self, experiment: Experiment) -> bool:
         """Is it of another spec, and without a usable run?"""
@@ -120,22 +186,12 @@ class Store:
         return _ask(self._connection, self.folder / FILE_NAME, statement)
 
 
-def _run_of(row: dict[str, str]) -> Run:
-    """A stored row as a value. What storagelab wrote itself is read without checking twice."""
-    return Run(
-        **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},  # type: ignore[arg-type]
-        levels=json.loads(row["levels"]),
-        config=json.loads(row["config"]),
-        measurement=Measurement.model_validate_json(row["measurement"]) if row["measurement"] else None,
-    )
-
-
 # --- the file --------------------------------------------------------------------------------------------------------
 
 
 def _connect(file: Path, mode: str) -> sqlite3.Connection:
     with _told_plainly(file):
-        uri = f"{file.resolve().as_uri()}?mode={mode}"
+        uri = f"{file.absolute().as_uri()}?mode={mode}"
         return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
 
 
@@ -182,6 +238,7 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
         if _is_empty(connection, file):
             return None
         _check_version(connection, file)
+        _check_whole(connection, file)
         if not _is_failure_of_another(connection, file, experiment):
             return None
     numbers = itertools.count(1)
@@ -210,8 +267,25 @@ def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Exper
 
 
 def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:
-    ((text,),) = _ask(connection, file, "SELECT experiment FROM experiment")
-    return Experiment.model_validate_json(text)
+    text = _only_row(connection, file, "experiment")
+    try:
+        return Experiment.model_validate_json(text)
+    except ValueError as error:
+        raise damaged(file, [f"its experiment: {reason_of(error)}"], None) from None
+
+
+def _only_row(connection: sqlite3.Connection, file: Path, column: str) -> Any:
+    rows = _ask(connection, file, f"SELECT {column} FROM experiment")
+    if len(rows) != 1:
+        raise damaged(file, [f"its experiment: is there {len(rows)} times"], None)
+    return rows[0][0]
+
+
+class NothingStored(StoreError):
+    """There is no store yet, or one that was killed before it was whole."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
 
 
 class StoreChanged(StoreError):
@@ -272,7 +346,28 @@ def _is_empty(connection: sqlite3.Connection, file: Path) -> bool:
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
+            if _begins_as_a_store(file):
+                raise damaged(file, [str(error)], None) from error
             raise StoreError(f"{file} is no storagelab store: {error}\n  move it away and run again") from error
+
+
+def _begins_as_a_store(file: Path) -> bool:
+    """By the number of the application in the header, which is there however little else is."""
+    with file.open("rb") as content:
+        return content.read(72)[68:] == _APPLICATION_ID.to_bytes(4, "big")
+
+
+def _check_whole(connection: sqlite3.Connection, file: Path) -> None:
+    """SQLite's own look at every page, 0.4 s of half a gigabyte. Raises StoreError."""
+    try:
+        found = connection.execute("PRAGMA quick_check(5)").fetchall()
+    except sqlite3.OperationalError:
+        with _told_plainly(file):
+            raise
+    except sqlite3.DatabaseError as error:
+        raise damaged(file, [str(error)], None) from error
+    if found != [("ok",)]:
+        raise damaged(file, [line for (said,) in found for line in str(said).splitlines()], None)
 
 
 def _check_version(connection: sqlite3.Connection, file: Path) -> None:

@@ -12,7 +12,8 @@ BYTES_PER_UNIT = {
 }  # fmt: skip
 SECONDS_PER_UNIT = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
-_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_SHOWN_CHARACTERS = 40
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_bytes(text: str) -> int:
@@ -32,7 +33,8 @@ def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> 
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2].lower() not in factors:
         known = ", ".join(unit for unit in factors if unit)
-        raise ValueError(f"{text!r} is not {what}; write a number and one of {known}")
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+        raise ValueError(f"{shown!r} is not {what}; write a number and one of {known}")
     quantity = float(match[1]) * factors[match[2].lower()]
     if math.isinf(quantity):
         raise ValueError(f"{text[:20]}... is out of all bounds")

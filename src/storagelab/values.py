@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 Scalar = str | int | float | bool
 JsonValue = Scalar | list[Scalar]
+MOST = 1e30
+Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
+"""Something measured: finite, and such that its square and a sum of thousands of them are, too."""
+Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
 
 
 class Frozen(BaseModel):

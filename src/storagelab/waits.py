@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.values import Frozen
+from storagelab.values import Count, Figure, Frozen
 
 NS = 1e-9
 NO_EVENT = ""
@@ -47,10 +47,10 @@ class EventTicks(Frozen):
     analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
     category: Category = "other"
     in_io: bool = Field(False, description="the engine counts CPU burnt inside this call as the wait too")
-    blocked: int = Field(0, ge=0)
-    runnable: int = Field(0, ge=0)
-    unknown: int = Field(0, ge=0)
-    timeslices: int = Field(0, ge=0)
+    blocked: Count = Field(0, ge=0)
+    runnable: Count = Field(0, ge=0)
+    unknown: Count = Field(0, ge=0)
+    timeslices: Count = Field(0, ge=0)
 
     @property
     def ticks(self) -> int:
@@ -65,16 +65,16 @@ class SampledWaits(Frozen):
     """
 
     form: Literal["sampled"] = "sampled"
-    connections: int = Field(ge=1)
-    elapsed_s: float = Field(ge=0)
-    busy_s: float = Field(ge=0)
-    passes: int = Field(ge=0, description="how many times all sessions were looked at")
+    connections: Count = Field(ge=1)
+    elapsed_s: Figure = Field(ge=0)
+    busy_s: Figure = Field(ge=0)
+    passes: Count = Field(ge=0, description="how many times all sessions were looked at")
     events: tuple[EventTicks, ...]
-    cpu_s: float | None = None
-    runqueue_s: float | None = None
-    voluntary_switches: int | None = None
-    involuntary_switches: int | None = None
-    cpus: int | None = Field(None, ge=1, description="CPUs of the server's machine, where the sampler shares them")
+    cpu_s: Figure | None = None
+    runqueue_s: Figure | None = None
+    voluntary_switches: Count | None = None
+    involuntary_switches: Count | None = None
+    cpus: Count | None = Field(None, ge=1, description="CPUs of the server's machine, where the sampler shares them")
     no_split_reason: str = ""
 
 
@@ -85,9 +85,9 @@ class CountedWait(Frozen):
     wait_type: str
     analogue: str = ""
     category: Category = "other"
-    wait_ns: int = Field(ge=0)
-    signal_ns: int | None = Field(None, ge=0)
-    wait_count: int | None = Field(ge=0)
+    wait_ns: Count = Field(ge=0)
+    signal_ns: Count | None = Field(None, ge=0)
+    wait_count: Count | None = Field(ge=0)
 
 
 class CountedWaits(Frozen):
@@ -98,15 +98,15 @@ class CountedWaits(Frozen):
     """
 
     form: Literal["counted"] = "counted"
-    connections: int = Field(ge=1)
-    elapsed_s: float = Field(ge=0)
-    busy_s: float = Field(ge=0)
+    connections: Count = Field(ge=1)
+    elapsed_s: Figure = Field(ge=0)
+    busy_s: Figure = Field(ge=0)
     rows: tuple[CountedWait, ...]
-    cpu_s: float | None = None
-    runqueue_s: float | None = None
-    passes: int = Field(0, ge=0)
+    cpu_s: Figure | None = None
+    runqueue_s: Figure | None = None
+    passes: Count = Field(0, ge=0)
     events: tuple[EventTicks, ...] = ()
-    cpus: int | None = Field(None, ge=1)
+    cpus: Count | None = Field(None, ge=1)
     no_split_reason: str = ""
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from storagelab import small_files
 from storagelab.errors import PreflightError
 from storagelab.keys import choices, dotted
 from storagelab.model import OPERATING_SYSTEM
@@ -206,7 +207,7 @@ def text_of(name: str, folder: Path, key: str | None = None) -> str:
         raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
     try:
         if is_file:
-            return (folder / Path(name).expanduser()).read_text(encoding="utf-8")
+            return small_files.text_of(folder / Path(name).expanduser())
         return resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     except (OSError, RuntimeError, ValueError) as error:
         raise _unusable(name, getattr(error, "strerror", None) or str(error), key) from None

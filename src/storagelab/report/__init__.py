@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from storagelab import __version__
+from storagelab.characters import escaped
 from storagelab.errors import StoragelabError
 from storagelab.findings import Findings
 from storagelab.model import Experiment, Plan, Run
@@ -85,7 +86,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 
     Raises StoragelabError where the folder can't be written.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = escaped(content).encode() if isinstance(content, str) else content
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         _remove_half_written(file)

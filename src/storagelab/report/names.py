@@ -1,13 +1,14 @@
 """Factors, levels and cells in plain words. Pure.
 
 A spec path such as `layout.data_files` reads "data files"; a path nobody foresaw reads as its own last part, so that
-any key of the spec can be a factor.
+any key of the spec can be a factor. A free name is shown as it is, dots and all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.keys import split_path, without_unit
 from storagelab.model import Factor
 from storagelab.values import JsonValue
 
@@ -48,12 +49,16 @@ def factor_text(name: str) -> str:
     """A factor's plain name: "layout.data_files" -> "data files", "target.settings.X" -> "X"."""
     if name in _FACTOR_NAMES:
         return _FACTOR_NAMES[name]
+    try:
+        split_path(without_unit(name))
+    except LookupError:
+        return name
     parts = name.split(".")
     if name.startswith("target.settings."):
         return ".".join(parts[2:])
     if len(parts) == 3 and parts[0] in ("drives", "volumes"):
         return f"{_OF_HARDWARE.get(parts[2]) or parts[2].replace('_', ' ')} of {parts[0].removesuffix('s')} {parts[1]}"
-    return parts[-1].replace("_", " ") if len(parts) > 1 else name
+    return parts[-1].replace("_", " ")
 
 
 def is_counted(name: str) -> bool:

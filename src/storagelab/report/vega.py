@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storagelab.characters import escaped
 from storagelab.report import palette
 
 Spec = dict[str, Any]
@@ -86,14 +87,27 @@ def finished(title: str, subtitle: str, layers: Sequence[Spec], rows: Sequence[M
         "data": {"values": []},
     }
     if count < 2:
-        return _with_rows(spec | size | {"layer": list(layers)}, rows)
+        return _drawable(_with_rows(spec | size | {"layer": list(layers)}, rows))
     lines_px = 6.2 * form.font_px / 12
     header = {
         "field": "panel", "type": "nominal", "sort": list(panels), "title": None,
         "header": {"labelExpr": _wrapped_labels(panels, int(size["width"] / lines_px))},
     }  # fmt: skip
     split = {"facet": header, "columns": form.columns(count), "spec": size | {"layer": list(layers)}}
-    return _with_rows(spec | split, rows)
+    return _drawable(_with_rows(spec | split, rows))
+
+
+def _drawable(spec: Spec) -> Spec:
+    """Its texts escaped: a control character in a label, as stores of old have them, would end the process that draws."""
+    return {escaped(name): _drawable_part(part) for name, part in spec.items()}
+
+
+def _drawable_part(part: object) -> object:
+    if isinstance(part, str):
+        return escaped(part)
+    if isinstance(part, dict):
+        return _drawable(part)
+    return [_drawable_part(inner) for inner in part] if isinstance(part, list | tuple) else part
 
 
 def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:

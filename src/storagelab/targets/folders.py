@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.keys import shown
 from storagelab.model import Config
 from storagelab.values import Frozen
 
@@ -46,9 +47,13 @@ class Site(Frozen):
     def place(self, path: str, key: str) -> Path:
         """A path of the spec, absolute. Raises PreflightError for the home of a user that there is not."""
         try:
-            return (self.spec_folder / Path(path).expanduser()).resolve()
+            place = (self.spec_folder / Path(path).expanduser()).resolve()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                place.stat()  # a name that is too long is one that no folder can have
         except (RuntimeError, OSError) as error:
-            raise PreflightError(f"{path}: {error}", key=key, hint="write the folder's whole path") from error
+            problem = f"{shown(path)}: {getattr(error, 'strerror', None) or error}"
+            raise PreflightError(problem, key=key, hint="write the folder's whole path") from error
+        return place
 
 
 class Folders:

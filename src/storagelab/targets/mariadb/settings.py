@@ -34,7 +34,12 @@ _OWN = frozenset({
 })  # fmt: skip
 """What keeps a private server private, its files where the layout says, and its sessions visible."""
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
-_TROUBLE = re.compile(r"\[ERROR\] (?P<error>.*)|\[Warning\] (?P<adjusted>option '.*adjusted to .*)")
+_TROUBLE = re.compile(
+    r"\[ERROR\] (?P<error>.*)"
+    r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
+    r"|^\S*(?:mariadbd|mysqld): (?P<plain>.*)",
+    re.MULTILINE,
+)
 _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 
@@ -180,5 +185,5 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
     for line in table:
         name, _, value = line.partition(" ")
         values[setting_name(name)] = value.strip()
-    troubles = [match["error"] or match["adjusted"] for match in _TROUBLE.finditer(said.stderr + said.stdout)]
-    return _Said(values, "; ".join(_SAID_BY.sub("", trouble) for trouble in troubles))
+    troubles = [next(filter(None, match.groups()), "") for match in _TROUBLE.finditer(said.stderr + said.stdout)]
+    return _Said(values, "; ".join(dict.fromkeys(_SAID_BY.sub("", trouble) for trouble in troubles)))

@@ -1,0 +1,94 @@
+"""The one way to the terminal: nothing that a server, a store or a spec said reaches it unescaped, and none of its own
+oddities (a stream that is closed, an encoding that has no dash, a width of nothing) stops what is being measured."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from storagelab.characters import escaped
+
+_STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+_WIDTH = re.compile(r"[1-9][0-9]{1,4}")
+
+
+class Screen(Console):
+    """rich's console, which may colour and move what it likes; the text that it shows is escaped. It takes no markup: words
+    in brackets are words."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(highlight=False, markup=False, **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))
+
+
+def out() -> Console:
+    return Screen()
+
+
+def err() -> Console:
+    return Screen(stderr=True)
+
+
+def say(text: str, *, stdout: bool = False) -> None:
+    """A line, or several."""
+    print(escaped(text), file=sys.stdout if stdout else sys.stderr, flush=True)
+
+
+def write(text: str) -> None:
+    """A whole document to stdout, in UTF-8 whatever the terminal's encoding: what reads it may be a program."""
+    content = escaped(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.buffer.write(content.encode())
+        sys.stdout.buffer.flush()
+    else:
+        sys.stdout.write(content)
+
+
+def prepare() -> None:
+    """Once, as the process starts: streams that are closed are opened on nothing, lest a store be opened under their number;
+    what an encoding has not is written out; and a stderr that breaks is no reason to stop."""
+    for number, (name, mode) in enumerate(_STANDARD):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.stderr = _Unbreakable(sys.stderr)
+    for name in ("COLUMNS", "LINES"):
+        if not _WIDTH.fullmatch(os.environ.get(name, "")):
+            os.environ.pop(name, None)
+
+
+class _Unbreakable:
+    """A stream whose reader may go, and whose disk may be full."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()

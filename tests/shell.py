@@ -1,0 +1,20 @@
+"""Commands as a shell starts them: a process of their own, with whatever streams and environment a test gives it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def typed(
+    folder: Path, *words: str, before: str = "", redirect: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`storagelab WORDS` in `folder`; never with a traceback."""
+    line = f'{before} "$@" {redirect}'
+    command = ["bash", "-c", line, "bash", sys.executable, "-m", "storagelab", *words]
+    asked = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
+    said = subprocess.run(command, cwd=folder, env=asked, capture_output=True, text=True, check=False, timeout=120)
+    assert "Traceback" not in said.stdout + said.stderr
+    return said

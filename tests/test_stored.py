@@ -1,0 +1,201 @@
+"""Stores that something happened to: told of by every verb in one message, never changed, and what is left is exported."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+from builders import make_runs
+
+from storagelab import cli, matrix, spec
+from storagelab.store import FILE_NAME, Store
+
+SPEC = """
+repetitions = 3
+[target]
+engine = "postgres"
+[volumes.a]
+path = "."
+[factors]
+"layout.data_files" = [1, 2]
+"""
+READING = (["report"], ["report", "--format", "md"], ["waits"], ["export"])
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd, tmp_path):
+    """Types a command; gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STORAGELAB_RESULTS", raising=False)
+
+    def type_(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storagelab", *words])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return type_
+
+
+@pytest.fixture
+def store(tmp_path) -> Path:
+    """A store of six runs; FABRICATED, as is all of builders."""
+    (tmp_path / "files.toml").write_text(SPEC)
+    experiment = spec.load(tmp_path / "files.toml")
+    with Store.writing(tmp_path / "results" / "files", experiment) as opened:
+        for run in make_runs(experiment, matrix.expand(experiment)):
+            opened.append(run)
+    return tmp_path / "results" / "files" / FILE_NAME
+
+
+def change(store: Path, statement: str, *values: object) -> None:
+    """What the store's triggers forbid."""
+    connection = sqlite3.connect(store, isolation_level=None)
+    for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute(statement, values)
+    connection.close()
+
+
+def with_elapsed(elapsed: str) -> str:
+    return f"UPDATE run SET measurement = json_set(measurement, '$.elapsed_s', {elapsed}) WHERE rowid = 2"
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE run SET measurement = '{' WHERE rowid = 2", "measurement: Invalid JSON"),
+        ("UPDATE run SET measurement = '[1]' WHERE rowid = 2", "measurement: Input should be an object"),
+        ("UPDATE run SET levels = '7' WHERE rowid = 2", "levels: Input should be a valid dictionary"),
+        ("UPDATE run SET levels = '{\"x\": 1}' WHERE rowid = 2", "its levels are those of no cell of that name"),
+        ("UPDATE run SET config = '{}' WHERE rowid = 2", "config.target: Field required"),
+        ("UPDATE run SET reason = cast(x'fffe' AS TEXT) WHERE rowid = 2", "can't decode byte 0xff"),
+        (
+            "UPDATE run SET measurement = json_set(measurement, '$.counters', json('{\"wal\": {\"bytes\": 1e308}}')) "
+            "WHERE rowid = 2",
+            "counters.wal.bytes: is out of all bounds",
+        ),
+        (with_elapsed("1e308"), "measurement: elapsed_s: Input should be less than or equal to 1"),
+    ],
+)
+def test_a_run_that_is_not_as_it_should_be_is_named_and_the_others_are_exported(typed, store, statement, words):
+    change(store, statement)
+    before = store.read_bytes()
+    for verb in READING:
+        code, out, err = typed(verb[0], "files", *verb[1:])
+        assert (code, out) == (2, "")
+        assert f"{Path('results/files') / FILE_NAME} is damaged:\n    run c0" in err
+        assert words in err
+        assert "5 runs can still be read: export them by `storagelab export --salvage files`" in err
+    code, out, err = typed("export", "--salvage", "files")
+    assert code == 0
+    assert "5 runs can be read of the 6 that the spec asks for\nlost: run c0" in err
+    assert sum(len(cell["runs"]) for cell in json.loads(out)["cells"]) == 5
+    assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE experiment SET experiment = '{}'",
+        "UPDATE experiment SET experiment = '[' || experiment",
+        "UPDATE experiment SET experiment = json_set(experiment, '$.base', json('{\"volumes\": 7}'))",
+    ],
+)
+def test_of_an_experiment_that_cannot_be_read_the_spec_as_written_is_taken(typed, store, statement):
+    change(store, statement)
+    code, _, err = typed("report", "files")
+    assert code == 2
+    assert "is damaged:\n    its experiment: " in err
+    code, out, err = typed("export", "--salvage", "files")
+    assert (code, len(json.loads(out)["cells"])) == (0, 2)
+    assert "6 runs can be read" in err
+
+
+def test_where_the_spec_is_gone_too_its_file_is_asked_for(typed, store):
+    change(store, "DELETE FROM experiment")
+    code, _, err = typed("export", "--salvage", "files")
+    assert code == 2
+    assert "name its spec file instead" in err
+    code, out, _ = typed("export", "--salvage", "files.toml")
+    assert (code, len(json.loads(out)["cells"])) == (0, 2)
+
+
+def test_past_pages_that_are_lost_the_other_runs_are_read(typed, store):
+    content = bytearray(store.read_bytes())
+    connection = sqlite3.connect(store)
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    at = content.index(b'"provenance":"measured"') // page_bytes * page_bytes
+    content[at : at + 100] = b"\xa5" * 100
+    store.write_bytes(content)
+    code, _, err = typed("report", "files")
+    assert code == 2
+    assert "is damaged:" in err
+    assert "export --salvage files" in err
+    code, out, err = typed("export", "--salvage", "files")
+    assert code == 0
+    assert "lost: " in err
+    assert 1 <= sum(len(cell["runs"]) for cell in json.loads(out)["cells"]) < 6
+    assert store.read_bytes() == content
+
+
+@pytest.mark.parametrize("elapsed", ["0", "0.0", "-4.5"])
+def test_a_stored_run_of_no_time_is_read_as_failed_by_every_verb(typed, store, elapsed):
+    change(store, with_elapsed(elapsed))
+    change(store, f"UPDATE run SET elapsed_s = {elapsed} WHERE rowid = 2")
+    for verb in (*READING, ["export", "--format", "csv"], ["report", "--format", "svg"]):
+        code, _, err = typed(verb[0], "files", *verb[1:])
+        assert (code, "damaged" in err) == (0, False)
+    exported = json.loads(typed("export", "files")[1])
+    failed = [run for cell in exported["cells"] for run in cell["runs"] if run["status"] == "failed"]
+    assert [run["reason"] for run in failed] == ["no time passed between its first start and its last finish"]
+
+
+def test_plan_tells_of_a_store_that_run_would_refuse(typed, store):
+    sound = store.read_bytes()
+
+    def planned() -> str:
+        code, out, _ = typed("plan", "files.toml")
+        assert code == 0
+        return " ".join(out.split())
+
+    assert "would refuse" not in planned()
+    store.write_bytes(sound[:-5000])
+    assert f"{FILE_NAME} is damaged; `run` would refuse" in planned()
+    store.write_bytes(b"something else\n" * 500)
+    assert "is no storagelab store" in planned()
+    store.write_bytes(sound)
+    change(store, "PRAGMA user_version = 99")
+    assert "was written with schema version 99" in planned()
+
+
+def test_run_refuses_a_damaged_store_before_it_makes_a_run(typed, store):
+    change(store, "DELETE FROM run WHERE rowid > 3")
+    change(store, "UPDATE run SET measurement = '{' WHERE rowid = 2")
+    before = store.read_bytes()
+    code, _, err = typed("run", "files.toml")
+    assert code == 2
+    assert "2 runs can still be read" in err
+    assert store.read_bytes() == before
+    change(store, "UPDATE run SET cell_id = 'c99' WHERE rowid = 2")
+    change(store, "UPDATE run SET measurement = NULL, status = 'failed' WHERE rowid = 2")
+    before = store.read_bytes()
+    assert typed("run", "files.toml")[0] == 2
+    assert store.read_bytes() == before
+
+
+def test_a_link_in_a_circle_is_no_store(typed, store):
+    store.unlink()
+    store.symlink_to(store.name)
+    for words in (["report", "files"], ["run", "files.toml"], ["export", "--salvage", "files"]):
+        code, _, err = typed(*words)
+        assert (code, FILE_NAME in err) == (2, True)
