@@ -25,6 +25,15 @@ from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreE
 from storagelab.estimate import estimate
 from storagelab.findings import Findings, FitKind
 from storagelab.model import Experiment, Plan, Run
+from storagelab.options import (
+    DEFAULT_RESULTS,
+    AllowCommandsOption,
+    FitOption,
+    NameArgument,
+    OutputOption,
+    ResultsOption,
+    SpecArgument,
+)
 from storagelab.progress import LOG_FILE, RunProgress
 from storagelab.report import terminal
 from storagelab.report.abilities import print_abilities
@@ -43,26 +52,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment's TOML file.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An experiment's name, or its spec file.")]
-ResultsOption = Annotated[
-    Path, typer.Option("--results", envvar="STORAGELAB_RESULTS", help="Folder that holds results, one subfolder each.")
-]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file (charts: folder).")]
-FitOption = Annotated[
-    FitKind,
-    typer.Option(
-        "--fit",
-        help="robust: odd runs of steady cells are left out of means and verdicts; least-squares: all runs count.",
-    ),
-]
-AllowCommandsOption = Annotated[
-    bool,
-    typer.Option("--allow-commands", help="Let settings have a server run programs, load code, use other folders."),
-]
-DEFAULT_RESULTS = Path("results")
-
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,29 @@
+"""What several verbs of the command line take: their arguments and options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storagelab.findings import FitKind
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment's TOML file.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An experiment's name, or its spec file.")]
+ResultsOption = Annotated[
+    Path, typer.Option("--results", envvar="STORAGELAB_RESULTS", help="Folder that holds results, one subfolder each.")
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file (charts: folder).")]
+FitOption = Annotated[
+    FitKind,
+    typer.Option(
+        "--fit",
+        help="robust: odd runs of steady cells are left out of means and verdicts; least-squares: all runs count.",
+    ),
+]
+AllowCommandsOption = Annotated[
+    bool,
+    typer.Option("--allow-commands", help="Let settings have a server run programs, load code, use other folders."),
+]
+DEFAULT_RESULTS = Path("results")
