@@ -141,3 +141,13 @@ def test_however_long_the_run_moments_stay_few_and_spread_over_all_of_it(looks, 
     assert times == sorted(times)
     assert times[0] == 0.0
     assert times[-1] >= at_s - 2 * moments.interval_s - 0.5
+
+
+def test_a_moment_in_which_nothing_was_seen_counts_once_though_a_look_was_late_and_saw_somebody_stopped():
+    pace = Pace(50, 0.04, at_random=False)
+    pace.begin(lambda: 0.0)
+    began = time.monotonic()
+    time.sleep(0.4)
+    pace.saw_stopped()
+    pace.ticked()
+    assert 0.35 <= pace.cost().blind_s <= time.monotonic() - began

@@ -43,7 +43,7 @@ class Pace:
         self._looks_checked = 0
         self._slot_s = self._due_s = self._looked_s = 0.0
         self._ticks = self._late = 0
-        self._blind_s = 0.0
+        self._blind_s = self._blind_to_s = 0.0
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -81,15 +81,20 @@ class Pace:
 
     def saw_stopped(self) -> None:
         """This look saw somebody stopped by force who was at work: as good as seeing nothing since the look before."""
-        self._blind_s += time.monotonic() - self._looked_s
+        self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
         """No look is to come any more, and one that is long due was missed."""
         self._notice_gap(time.monotonic())
 
     def _notice_gap(self, now_s: float) -> None:
-        late_s = now_s - self._due_s
-        self._blind_s += late_s if late_s > BLIND_AFTER_S else 0.0
+        if now_s - self._due_s > BLIND_AFTER_S:
+            self._saw_nothing(self._due_s, now_s)
+
+    def _saw_nothing(self, since_s: float, now_s: float) -> None:
+        """No moment counts twice, though a look may both be late and see somebody stopped."""
+        self._blind_s += max(0.0, now_s - max(since_s, self._blind_to_s))
+        self._blind_to_s = now_s
 
     def _spend(self) -> float:
         """CPU seconds so far of the thread and its session; a session that can't be read is taken to cost the same."""
