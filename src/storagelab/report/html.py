@@ -120,8 +120,10 @@ def _section(name: str, title: str, content: Markup) -> Markup:
 def _facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
     """Short facts for the masthead: how much was run, on which server, on how many CPUs."""
     measured = numbers.count(sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells))
-    planned = numbers.count(findings.runs_planned)
+    planned = numbers.count(sum(cell.runs_planned for cell in findings.cells))
     facts = [f"{measured} runs" if measured == planned else f"{measured} of {planned} runs measured"]
+    if burn_in := sum(run.burn_in for run in runs):
+        facts.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} beside them")
     environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
     server, host = environment.get("server"), environment.get("host")
     if isinstance(server, Mapping) and server.get("version"):
