@@ -142,7 +142,8 @@ class Said:
 def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
     """As `analysis` does, less all that has nothing to do with times."""
     left_out = [run for run in irregular.outliers(log_s) if run.disturbed] if robust else []
-    fitted = stats.fit(irregular.without(log_s, left_out))
+    kept = irregular.without(log_s, left_out)
+    fitted = stats.fit(irregular.without_trend(kept, of.place) if of.experiment.order == "as-listed" else kept)
     fastest = stats.fastest(fitted)
     assert fastest is not None
     return Said(state(of.experiment.factors, of.plan, fitted, [0] * len(of.plan.cells)), fitted, fastest)

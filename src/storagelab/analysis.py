@@ -52,7 +52,10 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     odd = irregular.outliers(log_s)
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
-    fitted = stats.fit(irregular.without(log_s, left_out), blocks)
+    kept = irregular.without(log_s, left_out)
+    if experiment.order == "as-listed" and not simulated:
+        kept = irregular.without_trend(kept, _places(plan, rounds))
+    fitted = stats.fit(kept, blocks)
     stated = state(experiment.factors, plan, fitted, blocks)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
@@ -103,6 +106,17 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         ),
         wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
+
+
+def _places(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
+    """The place in the order of each cell's runs, as cells x rounds."""
+    row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
+    column = {repetition: index for index, repetition in enumerate(rounds)}
+    places = np.zeros((len(plan.cells), len(rounds)))
+    for run in plan.runs:
+        if run.repetition in column:
+            places[row[run.cell_id], column[run.repetition]] = run.sequence
+    return places
 
 
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:

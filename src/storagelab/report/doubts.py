@@ -203,8 +203,9 @@ def _order(doubt: _Doubt) -> str:
     order = doubt.text("order")
     if order == "as-listed":
         return (
-            f"Each repetition ran the {noun(doubt.findings.factors, 2)} in the same order, so what changes within a "
-            'repetition looks like a difference between them. order = "randomised" rules that out.'
+            f"Each repetition ran the {noun(doubt.findings.factors, 2)} in the same order. A steady drift is taken out of "
+            "their times; whatever else changes within a repetition looks like a difference between them. "
+            'order = "randomised" rules that out.'
         )
     stretch = f'All runs of a {noun(doubt.findings.factors)} were made one after the other (order = "cell-by-cell")'
     if doubt.text("provenance") == "simulated":
