@@ -211,7 +211,7 @@ def _order(doubt: _Doubt) -> str:
     if doubt.text("provenance") == "simulated":
         return (
             f"{stretch}, and each found the drives as those before had left them: the verdict is one on this order. The "
-            "first runs after a formatting are the fastest of a drive's life, and they all went to the layouts listed "
+            "first runs after a formatting are the fastest of a flash drive's life, and they all went to the layouts listed "
             'first. To compare layouts whatever came before them, set order = "randomised" and between_runs.burn_in = 1.'
         )
     return (
