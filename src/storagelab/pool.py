@@ -88,11 +88,11 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
         runner.run_all(plan, store, site, listener, again=again)
         return
     todo = tasks(plan, store.attempts(), site, store.folder, again=again)
+    _make_state_folder(store.folder)
     remove_states(store.folder, but={task.block for task in todo})
     pending = [task.runs[position] for task in todo for position in task.wanted]
     expected_s = estimate(plan, pending, store.durations()).seconds
     at_once = min(jobs, len(todo))
-    _make_state_folder(store.folder)
     little = at_once <= 1 and expected_s < _WORTH_A_PROCESS_S
     executor: Executor[Task, News] = Here(_work) if little else Processes(_work, at_once)
     executor.execute(_Campaign(todo, at_once, store, listener))

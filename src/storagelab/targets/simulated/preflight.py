@@ -25,9 +25,8 @@ _ROWS_PER_LEAF = 34
 _LARGEST_SCALE = 1000
 """The core's own limit."""
 
-_DOES_NOT_FIT = re.compile(r"a (data file|log) of \d+ bytes does not fit")
+_DOES_NOT_FIT = re.compile(r"a (data file|log) of .+ does not fit")
 _TOO_LARGE = {"data file": "data_bytes", "log": "log_bytes"}
-_BYTES = re.compile(r"\b(\d+)(?: bytes|(?= each))")
 _RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
     "data_files": "layout.data_files", "data_volumes": "layout.data", "log_volume": "layout.log",
@@ -77,16 +76,10 @@ def _check_block(content: Mapping[str, Any], runs: list[PlannedRun], cells: Mapp
         what = refusal.what
         hint = _COSTLY if what.endswith("a drive has one volume") else ""
         if match := _DOES_NOT_FIT.match(what):
-            place, what = _TOO_LARGE[match[1]], _life_size(what, int(content["scale"]))
+            place = _TOO_LARGE[match[1]]
             hint = "It is what all data files have together." if place == "data_bytes" else ""
         problem = what + (f" (in the cell {where})" if where else "")
         raise PreflightError(problem, key=_KEYS.get(place, place), hint=hint) from None
-
-
-def _life_size(what: str, scale: int) -> str:
-    """The core's words on sizes of its small world as those of the world that the spec tells of."""
-    said = _BYTES.sub(lambda match: f"{int(match[1]) * scale / 2**30:,.2f} GiB", what)
-    return said.removesuffix(", at this scale")
 
 
 _COSTLY = (
