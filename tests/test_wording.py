@@ -117,7 +117,7 @@ def test_settings_that_are_no_layout_are_called_combinations():
             {1: 2.9, 4: 2.41},
             "too-few-runs",
             1,
-            "Not judged: 1 run each can't tell a difference from chance. The shortest mean time so far is 2.41 s, of "
+            "Not judged: 1 run each can't tell a difference from chance. The shortest mean time is 2.41 s, of "
             "4 data files; the longest 2.90 s, of 1 data file.",
         ),
         (

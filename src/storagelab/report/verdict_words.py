@@ -132,8 +132,9 @@ def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
         return f"Only {cell_text(first.levels)} has a time, {_bare_figure(findings, first)}."
     what = "highest mean rate" if per_row(findings) else "shortest mean time"
     other = "lowest" if per_row(findings) else "longest"
+    so_far = " so far" if findings.runs_stored < findings.runs_planned else ""
     return (
-        f"The {what} so far is {_bare_figure(findings, first)}, of {cell_text(first.levels)}; the {other} "
+        f"The {what}{so_far} is {_bare_figure(findings, first)}, of {cell_text(first.levels)}; the {other} "
         f"{_bare_figure(findings, last)}, of {cell_text(last.levels)}."
     )
 
