@@ -162,3 +162,10 @@ def test_a_trend_is_taken_out_of_times_and_their_mean_is_kept():
 def test_times_of_one_round_have_no_trend():
     log_s = np.array([[1.0], [2.0]])
     assert (irregular.without_trend(log_s, np.array([[0.0], [1.0]])) == log_s).all()
+
+
+def test_where_each_block_begins_anew_a_drift_is_that_of_the_longest_one():
+    cells = [cell for cell in range(4) for _ in range(10)]
+    sequence = list(range(40))
+    log_s = [0.01 * (at % 10) + 1e-4 * (-1) ** at for at in sequence]
+    assert irregular.drift(log_s, cells, sequence, 9).change == pytest.approx(math.expm1(0.09), abs=0.002)

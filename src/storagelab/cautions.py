@@ -178,8 +178,9 @@ def changing(evidence: Evidence) -> Iterator[Caution]:
     if len(rows) < 6:
         return
     log_s, cells, sequence = zip(*rows, strict=True)
-    drift, step = irregular.drift(log_s, cells, sequence), irregular.step(log_s, cells, sequence)
     order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
+    drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
+    step = irregular.step(log_s, cells, sequence)
     note = order == "randomised" and blocks == 1
     drifted = drift is not None and drift.p_value < DRIFT_P_VALUE and abs(drift.change) > DRIFT_LEAST
     jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
@@ -193,6 +194,14 @@ def changing(evidence: Evidence) -> Iterator[Caution]:
         yield evidence.caution(
             "drift", at, note=note, change=drift.change, p_value=drift.p_value, order=order, blocks=blocks
         )
+
+
+def _longest_block(evidence: Evidence) -> float:
+    """From its first run to its last, in places of the order."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for run in evidence.plan.runs:
+        places[run.block].append(run.sequence)
+    return float(max(max(of_block) - min(of_block) for of_block in places.values()))
 
 
 def not_randomised(evidence: Evidence) -> Iterator[Caution]:

@@ -114,7 +114,7 @@ STEP_T_LEAST = 2.5
 
 @dataclass(frozen=True)
 class Drift:
-    """How times moved in a straight line: `change` = relative change from the first run of all to the last."""
+    """How times moved in a straight line: `change` = relative change from the first run to the last, of all or of a block."""
 
     change: float
     p_value: float
@@ -132,10 +132,13 @@ class Step:
     explained: float
 
 
-def drift(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Drift | None:
+def drift(
+    log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float], length: float | None = None
+) -> Drift | None:
     """The straight trend of times on place in the order, each cell measured against itself; None if it can't be told.
 
-    The slope is that within cells; the change is that over the whole order, also where each cell saw a part of it only.
+    The slope is that within cells; the change is that over the whole order, also where each cell saw a part of it only, or
+    over the `length` of a block, where each block begins anew.
     Rounds are NOT taken out here: a drift is what they absorb.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
@@ -147,7 +150,7 @@ def drift(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float
     rest = max(total - slope**2 * spread, 0.0) / df
     standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
     return Drift(
-        change=math.expm1(slope * (max(sequence) - min(sequence))),
+        change=math.expm1(slope * (max(sequence) - min(sequence) if length is None else length)),
         p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
         explained=slope**2 * spread / max(total, VARIANCE_FLOOR),
     )

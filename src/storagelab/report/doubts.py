@@ -168,7 +168,9 @@ def _blocks(doubt: _Doubt) -> str:
 def _drift(doubt: _Doubt) -> str:
     change = doubt.number("change")
     moved = "moved" if change is None else f"grew by {percent(change)}" if change > 0 else f"fell by {percent(-change)}"
-    return f"From the first run to the last times {moved}, whatever the {noun(doubt.findings.factors)}. {_so(doubt)}"
+    block = " of a block" if (doubt.number("blocks") or 1) > 1 else ""
+    which = noun(doubt.findings.factors)
+    return f"From the first run{block} to the last times {moved}, whatever the {which}. {_so(doubt)}"
 
 
 def _step(doubt: _Doubt) -> str:
@@ -183,6 +185,8 @@ def _step(doubt: _Doubt) -> str:
 
 def _so(doubt: _Doubt) -> str:
     """What a change along the way means for the verdict, and what to do."""
+    if doubt.findings.provenance == "simulated" and doubt.text("order") == "randomised":
+        return "That is what the drives had been through; the order was random, so that on average it hits all alike."
     if doubt.findings.provenance == "simulated":
         return (
             "What ran late may owe its time to what the drives had been through as well as to itself: "
