@@ -53,9 +53,8 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, left_out)
-    if experiment.order == "as-listed" and not simulated:
-        kept = irregular.without_trend(kept, _places(plan, rounds))
-    fitted = stats.fit(kept, blocks)
+    trended = experiment.order == "as-listed" and not simulated
+    fitted = stats.fit(irregular.without_trend(kept, _places(plan, rounds)) if trended else kept, blocks)
     stated = state(experiment.factors, plan, fitted, blocks)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
