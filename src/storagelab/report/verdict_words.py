@@ -159,10 +159,13 @@ def _while_open(findings: Findings) -> str:
     few = [cell_id for cell_id in findings.not_compared if cell_id not in absent]
     parts = []
     if absent:
-        parts.append(f"{_group_name(findings, absent)} {'has' if len(absent) == 1 else 'have'} no run with a time")
+        name = _group_name(findings, absent)
+        parts.append(f"{name} {'have' if len(absent) > 1 or is_plural(name) else 'has'} no run with a time")
     if few:
-        verb = "shares" if len(few) == 1 else "share"
-        parts.append(f"{_group_name(findings, few)} {verb} fewer than two rounds with the fastest of these")
+        name = _group_name(findings, few)
+        parts.append(
+            f"{name} {'share' if len(few) > 1 or is_plural(name) else 'shares'} fewer than two rounds with the fastest of these"
+        )
     return f" Not compared: {'; '.join(parts)}. While that is so, nothing is the fastest of all."
 
 
