@@ -163,9 +163,8 @@ def _while_open(findings: Findings) -> str:
         parts.append(f"{name} {'have' if len(absent) > 1 or is_plural(name) else 'has'} no run with a time")
     if few:
         name = _group_name(findings, few)
-        parts.append(
-            f"{name} {'share' if len(few) > 1 or is_plural(name) else 'shares'} fewer than two rounds with the fastest of these"
-        )
+        verb = "share" if len(few) > 1 or is_plural(name) else "shares"
+        parts.append(f"{name} {verb} fewer than two rounds with the fastest of these")
     return f" Not compared: {'; '.join(parts)}. While that is so, nothing is the fastest of all."
 
 
