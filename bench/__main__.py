@@ -16,7 +16,7 @@ from statistics import median
 
 from bench import faults, fuzz, loads, many_runs, mariadb_load, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
-from storagelab.model import Measurement
+from storagelab.model.measurement import Measurement
 
 ROOT = Path(__file__).parent.parent
 

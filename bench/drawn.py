@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storagelab import irregular, stats
-from storagelab.matrix import expand
-from storagelab.model import Experiment, Factor, Level, Order, Plan
-from storagelab.statements import Statements, state
+from storagelab.findings import irregular, stats
+from storagelab.findings.statements import Statements, state
+from storagelab.model.plan import Experiment, Factor, Level, Order, Plan
+from storagelab.spec.matrix import expand
 
 NOISE = 0.03
 ODD_SHARE, ODD_RATIO = 0.05, 1.3

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 from bench.figures import Figure
-from storagelab import matrix, spec
 from storagelab.errors import StoragelabError
-from storagelab.model import Run
-from storagelab.store import Store
+from storagelab.model.measurement import Run
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
 
 Kind = Literal["simulated", "real"]
 RUNS = 8
@@ -212,7 +212,7 @@ class _Campaign:
             folder.chmod(0o755)
         text = "\n".join(line.strip() for line in _SPECS[kind].format(seed=seed).splitlines())
         (home / "faults.toml").write_text(text, encoding="utf-8")
-        assert len(matrix.expand(spec.load(home / "faults.toml")).runs) == RUNS
+        assert len(matrix.expand(reading.load(home / "faults.toml")).runs) == RUNS
 
     def __str__(self) -> str:
         return f"{self.kind} campaign {self.home.name}"

@@ -23,9 +23,11 @@ from typing import NamedTuple
 
 from bench.figures import Figure
 from bench.mutations import fresh_copy, wrong_spec, wrong_store
-from storagelab import cli, matrix, pool, screen, spec
-from storagelab.characters import escaped
-from storagelab.store import FILE_NAME, Store
+from storagelab import cli, screen
+from storagelab.run import pool
+from storagelab.run.store import FILE_NAME, Store
+from storagelab.spec import matrix, reading
+from storagelab.spec.characters import escaped
 from storagelab.targets import Site
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -241,7 +243,7 @@ def _made(folder: Path, name: str, text: str) -> Path:
     """A small store, made by its runs."""
     file = folder / f"{name}.toml"
     file.write_text(text, encoding="utf-8")
-    experiment = spec.load(file)
+    experiment = reading.load(file)
     place = folder / "sound" / name
     site = Site(experiment=name, identity="0badcafe", spec_folder=folder.resolve())
     with Store.writing(place, experiment) as store:
@@ -257,7 +259,7 @@ class _Quiet:
 
 def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) -> Iterator[Broken]:
     """`typed` specs by processes of their own, `forked` in forks of this one, `damaged` stores in forks."""
-    from storagelab import analysis  # noqa: F401 - loaded once, for all forks
+    from storagelab.findings import analysis  # noqa: F401 - loaded once, for all forks
 
     yield from specs(folder, typed, seed, by_process)
     yield from specs(folder, forked, seed + 1, in_process)

@@ -11,7 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from storagelab import _sim, matrix, spec
+from storagelab import _sim
+from storagelab.spec import matrix, reading
 from storagelab.targets.simulated.scenario import scenario
 
 _SPEC = """
@@ -45,7 +46,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     file = folder / "life-size.toml"
     file.write_text(_SPEC, encoding="utf-8")
-    plan = matrix.expand(spec.load(file))
+    plan = matrix.expand(reading.load(file))
     content = scenario(plan.runs[:1], {cell.cell_id: cell for cell in plan.cells}, folder)
     began, began_cpu = time.perf_counter(), time.process_time()
     text = _sim.Block(json.dumps(content)).run_next()

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import psycopg
 
-from storagelab.model import Cell, Config, MeasureConfig, Measurement, TargetConfig, VolumeConfig, WorkloadConfig
+from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig, WorkloadConfig
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell
 from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.target import PostgresTarget
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from bench import loads
-from storagelab import matrix, spec
-from storagelab.model import Measurement, Run
-from storagelab.store import Store
+from storagelab.model.measurement import Measurement, Run
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
 
 CELLS, REPETITIONS = 1_000, 5
 _SPEC = """
@@ -45,7 +45,7 @@ def report_seconds(folder: Path) -> float:
 
 
 def _fill(file: Path, results: Path, measured: Measurement) -> None:
-    experiment = spec.load(file)
+    experiment = reading.load(file)
     plan = matrix.expand(experiment)
     cells = {cell.cell_id: cell for cell in plan.cells}
     chance = random.Random(1)

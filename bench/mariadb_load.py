@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bench import loads
-from storagelab.model import Config, TargetConfig
+from storagelab.model.config import Config, TargetConfig
 from storagelab.targets.mariadb.connecting import Connection, ask
 from storagelab.targets.mariadb.target import MariaDBTarget
 

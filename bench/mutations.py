@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from storagelab.store import FILE_NAME
+from storagelab.run.store import FILE_NAME
 
 Place = tuple[Any, Any]
 """A dict or list, and the key or position in it."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from statistics import median
 
 from bench import loads
-from storagelab import runner
-from storagelab.model import Cell, Experiment, Plan, PlannedRun, Run
-from storagelab.store import Store
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.run import runner
+from storagelab.run.store import Store
 from storagelab.targets import Site
 
 

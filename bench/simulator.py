@@ -15,10 +15,11 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.figures import Figure
-from storagelab import executors, matrix, spec
-from storagelab.analysis import analyse
-from storagelab.model import Run
-from storagelab.store import Store
+from storagelab.findings.analysis import analyse
+from storagelab.model.measurement import Run
+from storagelab.run import executors
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
 
 ROOT = Path(__file__).parent.parent
 CAMPAIGN = ROOT / "experiments" / "multiple-data-files.toml"
@@ -50,7 +51,7 @@ def figures(folder: Path, times: int = TIMES) -> Iterator[Figure]:
 
 def _campaigns(folder: Path, times: int) -> Iterator[Figure]:
     made = [_campaign(folder / f"campaign-{number}") for number in range(times)]
-    experiment = spec.load(CAMPAIGN)
+    experiment = reading.load(CAMPAIGN)
     with Store.reading(folder / "campaign-0" / experiment.name) as store:
         runs = store.runs()
     findings = [each.findings_s for each in made]
@@ -97,7 +98,7 @@ def _campaign(results: Path) -> _Campaign:
 
 def _python_per_run(folder: Path, runs: tuple[Run, ...]) -> Iterator[Figure]:
     """What of that is Python's own, in ms of CPU time a run: storing it, and judging it with all others."""
-    experiment = spec.load(CAMPAIGN)
+    experiment = reading.load(CAMPAIGN)
     with Store.writing(folder / "stored-again", experiment) as store:
         began = time.process_time()
         for run in runs:

@@ -20,7 +20,7 @@ import numpy as np
 from bench import drawn
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
-from storagelab import stats, verdicts
+from storagelab.findings import stats, verdicts
 
 EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
 POWER_EXPERIMENTS = 2000

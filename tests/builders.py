@@ -16,23 +16,11 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from storagelab.model import (
-    Cell,
-    Check,
-    Config,
-    Experiment,
-    Factor,
-    Level,
-    Measurement,
-    ObserverCost,
-    Plan,
-    PlannedRun,
-    Run,
-    TimeSeries,
-    WaitingTask,
-)
-from storagelab.values import JsonValue
-from storagelab.waits import NO_EVENT, Category, EventTicks, SampledWaits
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check, Measurement, ObserverCost, Run, TimeSeries, WaitingTask
+from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import NO_EVENT, Category, EventTicks, SampledWaits
 
 Levels = Mapping[str, JsonValue]
 ElapsedOf = Callable[[Levels, int], float]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings import (
+from storagelab.findings.model import (
     Caution,
     CellSummary,
     Comparison,
@@ -22,9 +22,9 @@ from storagelab.findings import (
     WaitChange,
     WaitTrend,
 )
-from storagelab.model import Factor, Level
-from storagelab.values import JsonValue
-from storagelab.waits import WaitStat
+from storagelab.model.plan import Factor, Level
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import WaitStat
 
 FILES = "layout.data_files"
 LOG = "layout.log"

@@ -13,7 +13,9 @@ import pytest
 from real_servers import free_port
 
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Config, Measurement, Plan
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, Plan
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.server import Server

@@ -18,7 +18,9 @@ from typing import Any
 
 import psycopg
 
-from storagelab.model import Cell, Config, Measurement
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell
 from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.connecting import connect_private

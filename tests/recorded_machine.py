@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storagelab.disks import Kernel
+from storagelab.machine.disks import Kernel
 
 QUEUE = {
     "scheduler": "[none] mq-deadline kyber",

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from real_servers import site_at
 
-from storagelab.matrix import expand
-from storagelab.model import Experiment, Plan, Run
-from storagelab.pool import make_block, tasks
-from storagelab.spec import parse
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.run.pool import make_block, tasks
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 
 SMALL = """
 name = "small"

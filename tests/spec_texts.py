@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storagelab.errors import SpecError
-from storagelab.matrix import expand
-from storagelab.model import Plan
-from storagelab.spec import parse
+from storagelab.model.plan import Plan
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 
 TARGET = '[target]\nengine = "postgres"\n'
 VOLUMES = '[volumes.a]\npath = "./a"\n[volumes.b]\npath = "./b"\n'

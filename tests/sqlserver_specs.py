@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from storagelab.model import Cell, Config, Plan
+from storagelab.model.config import Config
+from storagelab.model.plan import Cell, Plan
 from storagelab.targets import Site
 from storagelab.targets.sqlserver.attached import ServerFacts
 

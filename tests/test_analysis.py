@@ -19,11 +19,11 @@ from builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.analysis import TREND_WAITS_MAX, analyse
-from storagelab.effects import EFFECT_ROWS_MAX
-from storagelab.findings import Findings
-from storagelab.matrix import expand
-from storagelab.waits import ON_CPU
+from storagelab.findings.analysis import TREND_WAITS_MAX, analyse
+from storagelab.findings.effects import EFFECT_ROWS_MAX
+from storagelab.findings.model import Findings
+from storagelab.model.waits import ON_CPU
+from storagelab.spec.matrix import expand
 
 FILES_AND_LOG = {"layout.data_files": [1, 2, 4, 8, 16], "layout.log": ["a", "b"]}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.analysis import analyse
-from storagelab.findings import Findings
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
 from storagelab.report import best_case_data, charts
 
 FILES = "layout.data_files"

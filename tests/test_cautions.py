@@ -16,11 +16,12 @@ from builders import (
     ten_seconds,
 )
 
-from storagelab.analysis import analyse
-from storagelab.findings import Caution
-from storagelab.matrix import expand
-from storagelab.model import Check, Factor, Level, ObserverCost, Run
-from storagelab.waits import NO_EVENT, EventTicks
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Caution
+from storagelab.model.measurement import Check, ObserverCost, Run
+from storagelab.model.plan import Factor, Level
+from storagelab.model.waits import NO_EVENT, EventTicks
+from storagelab.spec.matrix import expand
 
 FILES = {"layout.data_files": [1, 2, 4, 8]}
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import pytest
 from builders import make_experiment, make_plan, make_runs, ten_seconds
 
-from storagelab.analysis import analyse
-from storagelab.findings import Findings
-from storagelab.model import Run
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import arrange, charts, figure_data, palette, vega
-from storagelab.values import JsonValue
-from storagelab.waits import CountedWait, CountedWaits
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 ROWS, CONNECTIONS = "workload.rows_per_transaction", "workload.connections"

@@ -13,8 +13,9 @@ from builders import make_runs
 from real_servers import left_behind
 
 import storagelab
-from storagelab import cli, matrix, spec
-from storagelab.store import Store
+from storagelab import cli
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
 
 SPEC = """
 name = "files"
@@ -72,7 +73,7 @@ def home(scratch, monkeypatch):
 @pytest.fixture
 def results(home):
     """Results as a campaign would have left them; FABRICATED, as is all of builders."""
-    experiment = spec.load(write_spec(home, repetitions=3))
+    experiment = reading.load(write_spec(home, repetitions=3))
     plan = matrix.expand(experiment)
     with Store.writing(home / "results" / "files", experiment) as store:
         for run in make_runs(experiment, plan):
@@ -127,7 +128,7 @@ def test_a_plan_touches_nothing(typed, home):
 
 
 def test_a_plan_learns_from_what_is_stored(typed, home):
-    experiment = spec.load(write_spec(home, repetitions=3))
+    experiment = reading.load(write_spec(home, repetitions=3))
     plan = matrix.expand(experiment)
     with Store.writing(home / "results" / "files", experiment) as store:
         for run in make_runs(experiment, plan)[:4]:
@@ -143,7 +144,7 @@ def test_a_plan_learns_from_what_is_stored(typed, home):
 
 def test_debris_of_a_killed_run_is_removed_and_said(typed, home):
     file = write_spec(home)
-    identity = cli._site(spec.load(file), Path("results/files")).identity
+    identity = cli._site(reading.load(file), Path("results/files")).identity
     left = home / "a" / f"storagelab-files-{identity}"
     left.mkdir()
     (left / ".storagelab.json").write_text(json.dumps({"made_by": "storagelab", "identity": identity}))
@@ -217,7 +218,7 @@ def test_a_change_of_comments_only_is_accepted(typed, results, home):
 
 
 def test_a_second_storagelab_on_the_same_experiment_is_refused(typed, results, home):
-    with Store.writing(results / "files", spec.load(home / "files.toml")):
+    with Store.writing(results / "files", reading.load(home / "files.toml")):
         code, _, err = typed("run", "files.toml")
     assert code == 2
     assert "another storagelab is running this experiment in results/files" in err

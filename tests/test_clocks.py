@@ -15,9 +15,10 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import left_behind, server_processes, site_at, small
 
-from storagelab import runner
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, PlannedRun, Run
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.run import runner
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.loops import Loop
 from storagelab.targets.private import PrivateServer

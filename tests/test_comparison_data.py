@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.analysis import analyse
-from storagelab.findings import DriveState, Estimate, Findings
-from storagelab.model import Plan
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import DriveState, Estimate, Findings
+from storagelab.model.plan import Plan
 from storagelab.report import arrange, charts, comparison_data
 
 FILES, LOG = "layout.data_files", "layout.log"

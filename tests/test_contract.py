@@ -18,7 +18,9 @@ from tds_server import ServerError
 
 from storagelab import cli
 from storagelab.errors import SpecError
-from storagelab.model import Check, VolumeConfig
+from storagelab.model.config import VolumeConfig
+from storagelab.model.measurement import Check
+from storagelab.model.waits import SampledWaits
 from storagelab.targets import contract
 from storagelab.targets.contract import promises, suite
 from storagelab.targets.contract.probes import engine_of
@@ -27,7 +29,6 @@ from storagelab.targets.contract.suite import target_of, verify
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 from storagelab.targets.sqlserver.target import SqlServerTarget
-from storagelab.waits import SampledWaits
 
 PASSWORD = "tr0ub4dor-and-3"
 ROWS = 400

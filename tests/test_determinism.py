@@ -16,7 +16,7 @@ import pytest
 from simulated_specs import SMALL
 
 from storagelab import _sim, profiles
-from storagelab.store import FILE_NAME
+from storagelab.run.store import FILE_NAME
 
 GOLDEN = Path(__file__).parent / "golden"
 NOT_RESULTS = ("started_at", "finished_at", "wall_s")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machine import RecordedMachine, stat
 
-from storagelab.devices import DeviceCounters, difference, parse_stat
+from storagelab.machine.devices import DeviceCounters, difference, parse_stat
 
 MB = 2**20
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machine import RecordedMachine
 
-from storagelab import disks
-from storagelab.disks import Mount
+from storagelab.machine import disks
+from storagelab.machine.disks import Mount
 
 ROOT = "21 1 4000:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw"
 

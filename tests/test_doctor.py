@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from recorded_machine import RecordedMachine
 
-from storagelab import doctor
-from storagelab.disks import Kernel
-from storagelab.doctor import Ability, abilities
+from storagelab.machine import doctor
+from storagelab.machine.disks import Kernel
+from storagelab.machine.doctor import Ability, abilities
 
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
 
-from storagelab import samples
-from storagelab.analysis import analyse
-from storagelab.drive_states import states, trends
-from storagelab.findings import Estimate, Findings
-from storagelab.model import Run
+from storagelab.findings import samples
+from storagelab.findings.analysis import analyse
+from storagelab.findings.drive_states import states, trends
+from storagelab.findings.model import Estimate, Findings
+from storagelab.model.measurement import Run
 
 FILES = "layout.data_files"
 

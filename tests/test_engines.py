@@ -10,7 +10,7 @@ from recorded_sqlserver import recorded
 from sqlserver_specs import config, plan_of
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets import preflight, sweep
 from storagelab.targets.engines import ENGINES
 from storagelab.targets.sqlserver.engine import durability

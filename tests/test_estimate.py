@@ -7,7 +7,7 @@ from builders import make_experiment, make_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.estimate import estimate
+from storagelab.run.estimate import estimate
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=3))
 FIRST, SECOND = (cell.cell_id for cell in PLAN.cells)

@@ -15,7 +15,7 @@ import pytest
 from real_servers import until
 from some_work import refuse, tell_who
 
-from storagelab.executors import Executor, Here, Processes
+from storagelab.run.executors import Executor, Here, Processes
 
 NAMES = list("abcdefgh")
 

@@ -14,11 +14,12 @@ import jsonschema
 import pytest
 from builders import extension_story, make_experiment, make_measurement, make_plan, make_run, make_runs
 
-from storagelab.analysis import analyse
-from storagelab.model import Check, Experiment, Factor, Level, TimeSeries
+from storagelab.findings.analysis import analyse
+from storagelab.model.measurement import Check, TimeSeries
+from storagelab.model.plan import Experiment, Factor, Level
+from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report.export import export, plain, to_json
 from storagelab.report.secrets import masked
-from storagelab.waits import CountedWait, CountedWaits
 
 FILES, LOG = "layout.data_files", "layout.log"
 SCHEMA = json.loads((resources.files("storagelab.report") / "export.schema.json").read_text("utf-8"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from spec_texts import factor, planned, refusal
 
-from storagelab.factors import is_condition, is_load, sets_load
-from storagelab.model import Factor, Level
+from storagelab.model.plan import Factor, Level
+from storagelab.spec.factors import is_condition, is_load, sets_load
 
 # --- Loads and choices -----------------------------------------------------------------------------------------------
 

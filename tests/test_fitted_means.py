@@ -8,8 +8,8 @@ import random
 import pytest
 from builders import make_experiment, make_plan, make_runs, ten_seconds
 
-from storagelab.analysis import analyse
-from storagelab.findings import Findings
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
 
 
 def analysed(factors, repetitions=5, **how) -> Findings:

@@ -10,7 +10,7 @@ import pytest
 from real_servers import site_at, small
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Config
+from storagelab.model.config import Config
 from storagelab.targets.folders import Folders, Site
 
 

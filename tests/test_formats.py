@@ -9,10 +9,11 @@ import re
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run, make_runs
 
-from storagelab.analysis import analyse
-from storagelab.model import Check, Factor, Level
+from storagelab.findings.analysis import analyse
+from storagelab.model.measurement import Check
+from storagelab.model.plan import Factor, Level
+from storagelab.model.waits import normalise
 from storagelab.report.formats import RUN_COLUMNS, WAIT_COLUMNS, csv_runs, csv_waits, markdown
-from storagelab.waits import normalise
 
 FILES, LOG = "layout.data_files", "layout.log"
 

@@ -8,8 +8,8 @@ import pytest
 from real_servers import site_at
 
 from storagelab.errors import PreflightError, SpecError
-from storagelab.matrix import expand
-from storagelab.spec import load, parse
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import load, parse
 from storagelab.targets import preflight
 from storagelab.targets.simulated.hardware import hardware
 

@@ -8,7 +8,7 @@ import pytest
 from test_cli import home, typed  # noqa: F401 - fixtures
 
 from storagelab import cli
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets import Preflight
 from storagelab.targets.hiding import MASK, hidden
 
@@ -128,7 +128,7 @@ def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):  # noqa:
 
 
 def test_a_dsn_that_changed_is_said_to_have_changed_and_no_more():
-    from storagelab.spec import differences
+    from storagelab.spec.reading import differences
 
     old, new = ({"target": {"dsn": f"postgresql://lab:{word}/db"}} for word in (LEFT, RIGHT))
     assert differences(old, new) == ["target.dsn: is another one"]

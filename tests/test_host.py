@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from recorded_machine import RecordedMachine
 
-from storagelab import host
-from storagelab.disks import Kernel
 from storagelab.errors import PreflightError
+from storagelab.machine import host
+from storagelab.machine.disks import Kernel
 
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 V2 = "30 21 0:4026 / {place} rw - cgroup2 cgroup2 rw,nsdelegate"

@@ -10,7 +10,7 @@ from simulated_specs import planned, small
 
 from storagelab import profiles
 from storagelab.errors import PreflightError
-from storagelab.matrix import expand
+from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 
 ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")

@@ -16,13 +16,13 @@ from builders import make_environment, make_experiment, make_measurement, make_p
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab.analysis import analyse
-from storagelab.model import Check, Run, WaitingTask
+from storagelab.findings.analysis import analyse
+from storagelab.model.measurement import Check, Run, WaitingTask
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.report import arrange, cell_sections, html, markup, page_sections
 from storagelab.report.export import to_json
 from storagelab.report.tables import NINE_COLUMNS
-from storagelab.values import JsonValue
-from storagelab.waits import CountedWaits, SampledWaits
 
 FILES, LOG = "layout.data_files", "layout.log"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes\" 'single' ${x} $title \\"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.analysis import analyse
+from storagelab.findings.analysis import analyse
 from storagelab.report import html
 from storagelab.report.export import to_json
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.analysis import analyse
-from storagelab.findings import Dependence, Findings
-from storagelab.model import Plan, Run
-from storagelab.values import JsonValue
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Dependence, Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Plan
+from storagelab.model.values import JsonValue
 
 FILES, LOG, ROWS, COMPRESSION, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "target.settings.wal_compression",

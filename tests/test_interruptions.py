@@ -17,8 +17,8 @@ from simulated_specs import SMALL
 
 from bench import faults
 from storagelab.errors import StoreError
-from storagelab.model import Run
-from storagelab.store import Store
+from storagelab.model.measurement import Run
+from storagelab.run.store import Store
 
 SPEC = """
 name = "long"

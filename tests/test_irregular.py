@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from storagelab import irregular
+from storagelab.findings import irregular
 
 NOISE = 0.03
 

@@ -8,14 +8,8 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from storagelab.model import (
-    BetweenRunsConfig,
-    Experiment,
-    LayoutConfig,
-    MeasureConfig,
-    ServerConfig,
-    WorkloadConfig,
-)
+from storagelab.model.config import BetweenRunsConfig, LayoutConfig, MeasureConfig, ServerConfig, WorkloadConfig
+from storagelab.model.plan import Experiment
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,8 +6,8 @@ import pytest
 from builders import make_experiment, make_plan, make_runs, ten_seconds
 from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batches_take_longer
 
-from storagelab.analysis import analyse
-from storagelab.findings import Findings
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
 from storagelab.report import best_case_data, render
 from storagelab.report import wording as w
 

@@ -17,7 +17,7 @@ from real_mariadb import DATABASE, PASSWORD, Elsewhere, got, needs_mariadb, plan
 from real_servers import ROWS, left_behind, measure, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets import sweep
 from storagelab.targets.mariadb import attached
 from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse_dsn

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from real_mariadb import DATABASE, Elsewhere, needs_mariadb, running
 from real_servers import site_at, small
 
-from storagelab.model import VolumeConfig
+from storagelab.model.config import VolumeConfig
 from storagelab.targets.folders import Folders
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.layout import Layout

@@ -7,7 +7,7 @@ from real_mariadb import needs_mariadb, running
 from real_servers import measure, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets.mariadb.probe import MariaDBProbe
 
 pytestmark = needs_mariadb

@@ -11,15 +11,16 @@ import pytest
 from real_mariadb import DATABASE, cell_of, got, needs_mariadb, run_in
 from real_servers import ROWS, left_behind, measure, site_at, small
 
-from storagelab import runner
-from storagelab.cautions import UNSAFE_SETTINGS
 from storagelab.errors import RunFailed
-from storagelab.model import PlannedRun, Run
+from storagelab.findings.cautions import UNSAFE_SETTINGS
+from storagelab.model.measurement import Run
+from storagelab.model.plan import PlannedRun
+from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
+from storagelab.run import runner
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.events import GATE
 from storagelab.targets.mariadb.settings import DECIDE_DURABILITY
 from storagelab.targets.mariadb.target import MariaDBTarget
-from storagelab.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
 
 pytestmark = needs_mariadb
 

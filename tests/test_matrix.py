@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storagelab.errors import SpecError
-from storagelab.matrix import MAX_CELLS, expand, shuffled
-from storagelab.model import Experiment, Plan
-from storagelab.spec import parse
+from storagelab.model.plan import Experiment, Plan
+from storagelab.spec.matrix import MAX_CELLS, expand, shuffled
+from storagelab.spec.reading import parse
 
 HEAD = '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[volumes.b]\npath = "."\n[factors]\n'
 

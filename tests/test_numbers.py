@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.findings import Estimate
+from storagelab.findings.model import Estimate
 from storagelab.report import numbers as n
 
 

@@ -8,7 +8,7 @@ import pytest
 from shell import typed
 from simulated_specs import SMALL
 
-from storagelab.store import Store
+from storagelab.run.store import Store
 
 FEW = SMALL.replace("repetitions = 2", "repetitions = 1").replace("500_000", "5_000").replace("[1, 4]", "[1]")
 READ_ONLY_SHM = "unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec \"$@\"' sh"

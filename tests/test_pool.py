@@ -18,10 +18,10 @@ from builders import make_run
 from real_servers import site_at
 from simulated_specs import SMALL, planned, small
 
-from storagelab import executors, pool
 from storagelab.errors import RunFailed
-from storagelab.model import Run
-from storagelab.store import Store
+from storagelab.model.measurement import Run
+from storagelab.run import executors, pool
+from storagelab.run.store import Store
 from storagelab.targets.simulated import block
 from storagelab.targets.simulated.block import STATE_FOLDER
 

@@ -9,15 +9,16 @@ import psycopg
 import pytest
 from real_servers import ROWS, ask, connect, free_port, left_behind, measure, running, site_at, small, until
 
-from storagelab import runner
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Plan, PlannedRun, Run
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.model.waits import normalise
+from storagelab.run import runner
 from storagelab.targets import private, sweep
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.target import PostgresTarget
-from storagelab.waits import normalise
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"

@@ -17,7 +17,7 @@ from real_mariadb import plan_of
 from real_servers import ask, connect, free_port, running, server_folders, site_at, small, until
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.preflight import check

@@ -11,9 +11,10 @@ import pytest
 from real_servers import ROWS, ask, connect, left_behind, measure, site_at, small
 from test_postgres_preflight import mounted, needs_root
 
-from storagelab import runner
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, PlannedRun, Run
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.run import runner
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 

@@ -17,7 +17,7 @@ from real_mariadb import plan_of
 from real_servers import ask, connect, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.model import VolumeConfig
+from storagelab.model.config import VolumeConfig
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import read_back
 from storagelab.targets.postgres.layout import OWNERSHIP, Layout

@@ -12,7 +12,8 @@ import pytest
 from real_servers import left_behind, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Config, Plan
+from storagelab.model.config import Config
+from storagelab.model.plan import Cell, Plan
 from storagelab.targets import Preflight, unprivileged
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import preflight
@@ -192,7 +193,7 @@ def test_too_few_connections_are_refused_with_the_number_needed(scratch):
 
 
 def test_dropping_the_page_cache_without_the_right_to_is_refused_by_key(scratch, monkeypatch):
-    monkeypatch.setattr("storagelab.host.can_drop_page_cache", lambda: False)
+    monkeypatch.setattr("storagelab.machine.host.can_drop_page_cache", lambda: False)
     error = refused(scratch, small(scratch, drop_page_cache=True))
     assert error.key == "between_runs.drop_page_cache"
     assert "set it to false" in error.hint

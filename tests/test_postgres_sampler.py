@@ -14,13 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from storagelab.host import usable_cpus
-from storagelab.model import ObserverCost, TimeSeries
-from storagelab.procfs import keeps_schedstat
+from storagelab.machine.host import usable_cpus
+from storagelab.machine.procfs import keeps_schedstat
+from storagelab.model.measurement import ObserverCost, TimeSeries
+from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.sampler import Sampled, Sampler
 from storagelab.targets.postgres.server import Server
-from storagelab.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
 
 Connection = psycopg.Connection[Any]
 GATE = 42

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from real_servers import ROWS, ask, connect, left_behind, measure, server_folders, site_at, small
 
-from storagelab import runner
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, Measurement, PlannedRun, Run
+from storagelab.model.measurement import Measurement, Run
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.waits import conservation, normalise, wait_table
+from storagelab.run import runner
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.target import PostgresTarget
-from storagelab.waits import conservation, normalise, wait_table
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
 

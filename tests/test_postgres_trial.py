@@ -6,7 +6,7 @@ import pytest
 from real_servers import left_behind, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Plan
+from storagelab.model.plan import Cell, Plan
 from storagelab.targets import try_starting as try_plan
 from storagelab.targets.postgres.server import Server
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storagelab.model import WaitingTask
+from storagelab.model.measurement import WaitingTask
+from storagelab.model.waits import NO_EVENT
 from storagelab.targets.postgres.waiting import LockWait, lock_wait, waiting_tasks
-from storagelab.waits import NO_EVENT
 
 RELATIONS = {1000: ("my_big_table_p3", 3), 1001: ("my_big_table_p3_pkey", 3), 2000: ("my_big_table", None)}
 

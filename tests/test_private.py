@@ -9,7 +9,7 @@ import pytest
 from real_mariadb import needs_mariadb
 from real_servers import ask, connect, left_behind, measure, running, site_at, small
 
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets import private
 from storagelab.targets.mariadb import server as mariadb_server
 from storagelab.targets.mariadb.binaries import find_binaries as find_mariadb

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storagelab.procfs import GONE, RUNNABLE, TaskView, keeps_schedstat
+from storagelab.machine.procfs import GONE, RUNNABLE, TaskView, keeps_schedstat
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc with schedstat is Linux's")
 

@@ -10,9 +10,9 @@ from builders import make_experiment, make_measurement, make_plan, make_run
 from rich.console import Console
 from simulated_specs import planned as planned_of_small
 
-from storagelab.model import Check
-from storagelab.progress import LOG_FILE, RunProgress, result_text
+from storagelab.model.measurement import Check
 from storagelab.report import wording
+from storagelab.run.progress import LOG_FILE, RunProgress, result_text
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from storagelab import cli
-from storagelab.analysis import analyse
 from storagelab.errors import SpecError
-from storagelab.matrix import expand
-from storagelab.pool import run_all
+from storagelab.findings.analysis import analyse
 from storagelab.report import charts, render
 from storagelab.report.wording import headline, sentences
-from storagelab.spec import parse
-from storagelab.store import Store
+from storagelab.run.pool import run_all
+from storagelab.run.store import Store
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 from storagelab.targets import Site
 
 SPEC = """

@@ -13,7 +13,9 @@ from real_mariadb import needs_mariadb, plan_of
 from real_servers import ROWS, left_behind, measure, running, site_at, small
 
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Check, Config, Plan
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.model.plan import Cell, Plan
 from storagelab.targets import mariadb, preflight, remote, sweep
 from storagelab.targets.mariadb import attached as mariadb_attached
 from storagelab.targets.postgres import attached as postgres_attached

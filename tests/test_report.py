@@ -10,8 +10,8 @@ import pytest
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab import report
-from storagelab.analysis import analyse
 from storagelab.errors import StoragelabError
+from storagelab.findings.analysis import analyse
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from simulated_specs import SMALL
 from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 
 from storagelab.errors import SpecError
-from storagelab.rules import config_of
+from storagelab.spec.rules import config_of
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 

@@ -11,12 +11,12 @@ from builders import extension_story, make_experiment, make_measurement, make_pl
 from real_servers import site_at
 from rich.console import Console
 
-from storagelab import runner
 from storagelab.errors import RunFailed
-from storagelab.model import Check, Measurement
-from storagelab.progress import RunProgress
-from storagelab.runner import make_run, pending, run_all
-from storagelab.store import Store
+from storagelab.model.measurement import Check, Measurement
+from storagelab.run import runner
+from storagelab.run.progress import RunProgress
+from storagelab.run.runner import make_run, pending, run_all
+from storagelab.run.store import Store
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=2)
 PLAN = make_plan(EXPERIMENT)

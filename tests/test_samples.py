@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from storagelab import samples
-from storagelab.findings import Point
+from storagelab.findings import samples
+from storagelab.findings.model import Point
 
 
 @given(st.lists(st.floats(0.1, 1e4), min_size=3, max_size=12))

@@ -11,9 +11,9 @@ from builders import make_experiment, make_runs
 from shell import typed
 from simulated_specs import SMALL
 
-from storagelab.matrix import expand
+from storagelab.run.store import Store
 from storagelab.screen import Screen
-from storagelab.store import Store
+from storagelab.spec.matrix import expand
 
 ODD = "1.2.7 \x1b[31mred\x07 \x9b2J \u202eturned \ufffe"
 SPEC = '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n'

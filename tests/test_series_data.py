@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.analysis import analyse
-from storagelab.findings import Findings
-from storagelab.model import Run, TimeSeries
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run, TimeSeries
+from storagelab.model.values import JsonValue
 from storagelab.report import arrange, charts, page_sections, series_data
-from storagelab.values import JsonValue
 
 FILES = "layout.data_files"
 ROWS, IO = series_data.BY_NAME["rows-over-time"], series_data.BY_NAME["io-over-time"]

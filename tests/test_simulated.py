@@ -10,17 +10,17 @@ from real_servers import site_at
 from simulated_specs import ONE_BLOCK, planned, run_once, small
 
 from storagelab import _sim
-from storagelab.analysis import analyse
 from storagelab.errors import PreflightError, SpecError
-from storagelab.matrix import expand
-from storagelab.model import Run
-from storagelab.pool import make_block, tasks
+from storagelab.findings.analysis import analyse
+from storagelab.model.measurement import Run
+from storagelab.model.waits import conservation
 from storagelab.report import render, wording
 from storagelab.report.export import export
+from storagelab.run.pool import make_block, tasks
+from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.measurement import _decoded
-from storagelab.waits import conservation
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,7 @@ def test_memory_can_be_a_factor_with_its_unit():
 
 @pytest.mark.parametrize("file", sorted(Path("experiments").glob("*.toml")), ids=lambda file: file.stem)
 def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
-    from storagelab.spec import load
+    from storagelab.spec.reading import load
 
     experiment = load(file)
     plan = expand(experiment)
@@ -224,7 +224,7 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
 
 
 def test_article_a_is_360_runs_in_nine_blocks():
-    from storagelab.spec import load
+    from storagelab.spec.reading import load
 
     plan = expand(load(Path("experiments/multiple-data-files.toml")))
     assert (len(plan.runs), len({run.block for run in plan.runs})) == (360, 9)

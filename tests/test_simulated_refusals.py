@@ -10,7 +10,8 @@ import pytest
 from real_servers import site_at
 from simulated_specs import SMALL, planned
 
-from storagelab import cli, pool
+from storagelab import cli
+from storagelab.run import pool
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.scenario import scenario
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from builders import make_experiment, make_plan, make_runs
 
-from storagelab.analysis import analyse
+from storagelab.findings.analysis import analyse
 from storagelab.report import charts
 from storagelab.report.slim import NUMBER, said_once, slimmed
 

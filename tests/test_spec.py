@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 
 from storagelab.errors import SpecError
-from storagelab.keys import known_paths
-from storagelab.matrix import expand
-from storagelab.model import Experiment, Plan
-from storagelab.spec import differences, load, parse, resolve_volume_path
+from storagelab.model.plan import Experiment, Plan
+from storagelab.spec.keys import known_paths
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import differences, load, parse, resolve_volume_path
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 

@@ -12,7 +12,7 @@ from sqlserver_specs import config
 from tds_server import Answer, ServerError
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets.sqlserver import connection
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, dsn_of, read_dsn, words
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storagelab.model.waits import CountedWaits, conservation, normalise
 from storagelab.targets.sqlserver.counters import (
     WaitCount,
     counted_waits,
@@ -12,7 +13,6 @@ from storagelab.targets.sqlserver.counters import (
 )
 from storagelab.targets.sqlserver.events import category_of
 from storagelab.targets.steps import difference
-from storagelab.waits import CountedWaits, conservation, normalise
 
 COUNTS = st.dictionaries(
     st.sampled_from(["WRITELOG", "PAGELATCH_UP", "SOS_SCHEDULER_YIELD", "LCK_M_IS"]),

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from fabricated_findings import make_findings
 
-from storagelab.findings import CellSummary
+from storagelab.findings.model import CellSummary
+from storagelab.model.waits import CountedWait, CountedWaits, normalise
 from storagelab.report import wording as w
 from storagelab.report.tables import waits_of
-from storagelab.sqlserver_facts import BENIGN, SHOWN_ALL_THE_SAME
-from storagelab.waits import CountedWait, CountedWaits, normalise
+from storagelab.targets.sqlserver.facts import BENIGN, SHOWN_ALL_THE_SAME
 
 
 def cell_waiting_for(**waited_s: float) -> CellSummary:

@@ -7,10 +7,10 @@ from recorded_sqlserver import recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
 from tds_server import Answer, ServerError
 
-from storagelab import matrix, spec
 from storagelab.errors import PreflightError, SpecError
-from storagelab.rules import config_of
-from storagelab.sqlserver_facts import latch_note
+from storagelab.spec import matrix, reading
+from storagelab.spec.rules import config_of
+from storagelab.targets.sqlserver.facts import latch_note
 from storagelab.targets.sqlserver.preflight import check
 
 
@@ -89,7 +89,7 @@ def test_transactions_that_may_lock_the_whole_table_are_told_of(server):
 def test_the_spec_in_the_documentation_is_one():
     text = (Path(__file__).resolve().parent.parent / "docs" / "sqlserver.md").read_text()
     found = text.split("```toml\n")[1].split("```")[0]
-    assert len(matrix.expand(spec.parse(found, "lab.toml")).cells) == 5 * 2 * 2
+    assert len(matrix.expand(reading.parse(found, "lab.toml")).cells) == 5 * 2 * 2
 
 
 def test_from_2022_on_the_smaller_right_is_enough(server):

@@ -15,11 +15,12 @@ from tsql_parser import SQL_SERVER_2016, TsqlParser, needs_parser
 
 from storagelab import cli
 from storagelab.errors import RunFailed
-from storagelab.model import Cell, Measurement
-from storagelab.runner import _judge
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell
+from storagelab.model.waits import conservation
+from storagelab.run.runner import _judge
 from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.sqlserver.sampler import rows_in
-from storagelab.waits import conservation
 
 GIVEN = "STORAGELAB_TEST_SQLSERVER"
 

@@ -10,9 +10,9 @@ from scipy import integrate
 from scipy import stats as scipy_stats
 
 from bench import drawn
-from storagelab import stats
-from storagelab.samples import ALPHA
-from storagelab.statements import SHARES
+from storagelab.findings import stats
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.statements import SHARES
 
 DRAWS = [(2, 5, 200), (5, 5, 80), (8, 5, 50)]
 

@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from storagelab import stats
+from storagelab.findings import stats
 
 KINDS = ["normal", "lognormal", "outliers", "drift", "one noisy", "half noisy"]
 NOISE = 0.03

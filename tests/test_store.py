@@ -17,8 +17,8 @@ import pytest
 from builders import make_experiment, make_plan, make_run, make_runs
 
 from storagelab.errors import StoreError
-from storagelab.model import Experiment
-from storagelab.store import FILE_NAME, SCHEMA_VERSION, Store, StoreChanged
+from storagelab.model.plan import Experiment
+from storagelab.run.store import FILE_NAME, SCHEMA_VERSION, Store, StoreChanged
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2]}, repetitions=3)
 PLAN = make_plan(EXPERIMENT)

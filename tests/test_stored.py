@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from builders import make_runs
 
-from storagelab import cli, matrix, spec
-from storagelab.store import FILE_NAME, Store
+from storagelab import cli
+from storagelab.run.store import FILE_NAME, Store
+from storagelab.spec import matrix, reading
 
 SPEC = """
 repetitions = 3
@@ -49,7 +50,7 @@ def typed(monkeypatch, capfd, tmp_path):
 def store(tmp_path) -> Path:
     """A store of six runs; FABRICATED, as is all of builders."""
     (tmp_path / "files.toml").write_text(SPEC)
-    experiment = spec.load(tmp_path / "files.toml")
+    experiment = reading.load(tmp_path / "files.toml")
     with Store.writing(tmp_path / "results" / "files", experiment) as opened:
         for run in make_runs(experiment, matrix.expand(experiment)):
             opened.append(run)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from storagelab import studentized
+from storagelab.findings import studentized
 
 
 @pytest.mark.parametrize(("cells", "df"), [(3, 2.0), (4, 7.5), (8, 28.0), (64, 252.0), (1000, 4000.0)])

@@ -9,9 +9,9 @@ from builders import make_experiment, make_plan, make_runs
 from fabricated_findings import FILES, LOG, extension_trend, make_effect, make_findings
 from rich.console import Console
 
-from storagelab.analysis import analyse
 from storagelab.errors import StoragelabError
-from storagelab.findings import Caution
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Caution
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.tables import NINE_COLUMNS
 from storagelab.report.terminal import print_findings, print_plan, print_waits

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from simulated_specs import ONE_BLOCK, run_once
 
-from storagelab.model import TimeSeries
+from storagelab.model.measurement import TimeSeries
 from storagelab.targets.simulated.thinning import LINES_MOST, LOOKS_MOST, POINTS_MOST, kept_looks, thinned
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, parse_bytes, parse_seconds
+from storagelab.spec.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, parse_bytes, parse_seconds
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,16 @@ from simulated_specs import SMALL
 
 from storagelab import _sim, cli, profiles
 from storagelab.errors import SpecError, StoragelabError
-from storagelab.matrix import expand
-from storagelab.model import Cell, Measurement, WaitingTask
-from storagelab.spec import load, parse
+from storagelab.model.measurement import Measurement, WaitingTask
+from storagelab.model.plan import Cell
+from storagelab.model.waits import CountedWait, CountedWaits
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import load, parse
 from storagelab.validation import table, words
 from storagelab.validation.articles import Published, articles, spans
 from storagelab.validation.judging import judge, missing, relative_error, summaries
 from storagelab.validation.parameters import Parameter
 from storagelab.validation.quantities import Made, Missing, Simulated, needed, read_off
-from storagelab.waits import CountedWait, CountedWaits
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "experiments/multiple-data-files.toml"

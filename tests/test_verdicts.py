@@ -10,13 +10,13 @@ from builders import make_experiment, make_plan, make_runs, runs_in_order, ten_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storagelab import stats, verdicts
-from storagelab.analysis import analyse
-from storagelab.findings import Findings
-from storagelab.matrix import expand
-from storagelab.model import DriveConfig
+from storagelab.findings import stats, verdicts
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.config import DriveConfig
+from storagelab.model.values import JsonValue
 from storagelab.report import wording
-from storagelab.values import JsonValue
+from storagelab.spec.matrix import expand
 
 FILES, LOG, BATCH, CONNECTIONS = (
     "layout.data_files", "layout.log", "workload.rows_per_transaction", "workload.connections",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storagelab.wait_classes import in_classes, native_names
-from storagelab.waits import UNINSTRUMENTED, WaitStat
+from storagelab.findings.wait_classes import in_classes, native_names
+from storagelab.model.waits import UNINSTRUMENTED, WaitStat
 
 
 def row(wait_type, category, wait_s, *, signal_s=None, method="sampled", is_wait=True):

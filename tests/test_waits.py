@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.waits import (
+from storagelab.model.waits import (
     NO_EVENT,
     ON_CPU,
     ON_CPU_OR_RUNNABLE,

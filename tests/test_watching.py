@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storagelab.model import WaitingTask
+from storagelab.model.measurement import WaitingTask
 from storagelab.targets.watching import Moments, Pace, Series
 
 counts = st.integers(min_value=0, max_value=10**12).map(float)

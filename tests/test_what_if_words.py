@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from fabricated_findings import FILES, LOG, make_findings
 
-from storagelab.findings import (
-    BestLevels,
-    Dependence,
-    DriveTrend,
-    EffectChange,
-    Estimate,
-    Findings,
-    LevelCost,
-)
+from storagelab.findings.model import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
 from storagelab.report import wording as w
 
 CORES, FORMAT_DRIVES = "server.cores", "between_runs.format_drives"

@@ -14,7 +14,7 @@ from fabricated_findings import (
     make_findings,
 )
 
-from storagelab.findings import Caution, CautionKind, Estimate, Findings, WaitChange
+from storagelab.findings.model import Caution, CautionKind, Estimate, Findings, WaitChange
 from storagelab.report import wording as w
 
 FIVE = {FILES: [1, 2, 4, 8, 16]}

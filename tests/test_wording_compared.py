@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fabricated_findings import FILES, LOG, make_findings
 
-from storagelab.findings import Estimate, Findings
+from storagelab.findings.model import Estimate, Findings
 from storagelab.report import wording as w
 
 

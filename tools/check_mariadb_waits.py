@@ -24,15 +24,15 @@ from pathlib import Path
 from check_wait_estimator import why_not_here
 from kernel_trace import NO_CLASS, Trace, Truth, read_truth
 
-from storagelab.model import Config, LayoutConfig, TargetConfig, WorkloadConfig
+from storagelab.model.config import Config, LayoutConfig, TargetConfig, WorkloadConfig
+from storagelab.model.values import Scalar
+from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import Connection, ask, close
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.sampler import Sampler
 from storagelab.targets.mariadb.server import Server
 from storagelab.targets.mariadb.workload import Workers
-from storagelab.values import Scalar
-from storagelab.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
 
 CONNECTIONS = 16
 SETTINGS: dict[str, Scalar] = {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "2G"}

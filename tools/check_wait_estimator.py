@@ -26,14 +26,14 @@ from typing import Any
 import psycopg
 from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
-from storagelab.model import Config, LayoutConfig, TargetConfig, WorkloadConfig
+from storagelab.model.config import Config, LayoutConfig, TargetConfig, WorkloadConfig
+from storagelab.model.values import Scalar
+from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampled, Sampler
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.workload import Workers
-from storagelab.values import Scalar
-from storagelab.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
 
 MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20

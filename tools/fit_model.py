@@ -37,10 +37,12 @@ import numpy as np
 from fit_writing import write
 from scipy import optimize
 
-from storagelab import _sim, matrix, spec
+from storagelab import _sim
 from storagelab.errors import StoragelabError
-from storagelab.keys import dotted
-from storagelab.model import Cell, Measurement, PlannedRun
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.spec import matrix, reading
+from storagelab.spec.keys import dotted
 from storagelab.targets.simulated.measurement import measurement
 from storagelab.targets.simulated.scenario import scenario
 from storagelab.validation import judging
@@ -100,7 +102,7 @@ class Parameter:
 
 def set_up(arguments: argparse.Namespace) -> Setup:
     """The spec's blocks, as far as the figures to be fitted on need them."""
-    experiment = spec.load(arguments.spec)
+    experiment = reading.load(arguments.spec)
     base = {**experiment.base, "target": {**experiment.base["target"], "scale": arguments.scale}}
     update = {"repetitions": arguments.repetitions, "seed": arguments.seed, "base": base}
     plan = matrix.expand(experiment.model_copy(update=update))

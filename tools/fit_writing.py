@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storagelab.keys import dotted
+from storagelab.spec.keys import dotted
 
 ROOT = Path(__file__).resolve().parents[1]
 COSTS_FILE = ROOT / "crates/sim/src/scenario/server.rs"

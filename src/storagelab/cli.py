@@ -20,11 +20,12 @@ from typing import Annotated, Literal, Self
 import typer
 
 import storagelab
-from storagelab import doctor, host, matrix, pool, profiles, report, runner, screen, spec, stored
+from storagelab import profiles, report, screen
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
-from storagelab.estimate import estimate
-from storagelab.findings import Findings, FitKind
-from storagelab.model import Experiment, Plan, Run
+from storagelab.findings.model import Findings, FitKind
+from storagelab.machine import doctor, host
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
 from storagelab.options import (
     DEFAULT_RESULTS,
     AllowCommandsOption,
@@ -34,13 +35,16 @@ from storagelab.options import (
     ResultsOption,
     SpecArgument,
 )
-from storagelab.progress import LOG_FILE, RunProgress
 from storagelab.report import terminal
 from storagelab.report.abilities import print_abilities
 from storagelab.report.contract_text import print_promises
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.profile_text import print_profile, print_profiles, print_sizing
-from storagelab.store import FILE_NAME, NothingStored, Store, StoreChanged
+from storagelab.run import pool, runner, stored
+from storagelab.run.estimate import estimate
+from storagelab.run.progress import LOG_FILE, RunProgress
+from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
+from storagelab.spec import matrix, reading
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.simulated.sizing import sizing
 from storagelab.targets.uninterrupted import STOPPING
@@ -64,7 +68,7 @@ def plan(
     allow_commands: AllowCommandsOption = False,
 ) -> None:
     """Show what a spec would do: cells, runs, order, disk space, time. Touches nothing."""
-    experiment = spec.load(spec_file)
+    experiment = reading.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     found = _look(experiment, expanded, _site(experiment, folder), allow_commands)
@@ -82,7 +86,7 @@ def run(
     allow_commands: AllowCommandsOption = False,
 ) -> None:
     """Run an experiment, or go on with it; then print the findings and write the report."""
-    experiment = spec.load(spec_file)
+    experiment = reading.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = _site(experiment, folder)
@@ -97,7 +101,7 @@ def run(
             runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
-        changes = spec.differences(error.stored.canonical, experiment.canonical)
+        changes = reading.differences(error.stored.canonical, experiment.canonical)
         raise StoreChanged(error.file, error.stored, changes) from None
     _conclude(experiment, expanded, runs, folder)
     if failed:
@@ -183,7 +187,7 @@ def doctor_(
         return
     volumes: dict[str, Path] = {}
     if spec_file is not None:
-        experiment = spec.load(spec_file)
+        experiment = reading.load(spec_file)
         site = _site(experiment, results / experiment.name)
         for cell in matrix.expand(experiment).cells:
             volumes.update(site.volume_paths(cell.config))
@@ -192,7 +196,7 @@ def doctor_(
 
 def _verify(target: str, spec_file: Path | None) -> None:
     """On the volumes of the spec's first cell, if there is one. Exit code 1 if a promise is broken."""
-    volumes = matrix.expand(spec.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
+    volumes = matrix.expand(reading.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
     folder = spec_file.resolve().parent if spec_file is not None else None
     with _Interruptible():
         promises = contract.verify(contract.target_of(target), volumes, screen.say, spec_folder=folder)
@@ -455,7 +459,7 @@ def _salvaged(
 
 
 def _judged(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], fit: FitKind = "robust") -> Findings:
-    from storagelab import analysis
+    from storagelab.findings import analysis
 
     return analysis.analyse(experiment, expanded, runs, fit)
 

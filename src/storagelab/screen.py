@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from storagelab.characters import escaped
+from storagelab.spec.characters import escaped
 
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _WIDTH = re.compile(r"[1-9][0-9]{1,4}")

@@ -10,11 +10,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from storagelab import small_files
 from storagelab.errors import PreflightError
-from storagelab.keys import choices, dotted
-from storagelab.model import OPERATING_SYSTEM
-from storagelab.values import Frozen, Scalar
+from storagelab.model.config import OPERATING_SYSTEM
+from storagelab.model.values import Frozen, Scalar
+from storagelab.spec import small_files
+from storagelab.spec.keys import choices, dotted
 
 Label = Literal["derived", "published", "fitted"]
 

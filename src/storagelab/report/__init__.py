@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Literal
 
 from storagelab import __version__
-from storagelab.characters import escaped
 from storagelab.errors import StoragelabError
-from storagelab.findings import Findings
-from storagelab.model import Experiment, Plan, Run
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
 from storagelab.report import charts, html
 from storagelab.report.export import to_json
 from storagelab.report.formats import csv_runs, csv_waits, markdown
+from storagelab.spec.characters import escaped
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from storagelab.doctor import Ability
+from storagelab.machine.doctor import Ability
 from storagelab.report.columns import print_paragraph
 
 _MARKS = {"yes": ("yes   ", "green"), "partly": ("partly", "yellow"), "no": ("no    ", "red")}

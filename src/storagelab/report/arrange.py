@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from storagelab.axis import axis_factor
-from storagelab.axis import in_order as levels_in_order
-from storagelab.findings import CellSummary, Findings
-from storagelab.model import Factor
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
 from storagelab.report.names import cell_text, factor_text, level_text, value_text
-from storagelab.values import JsonValue
+from storagelab.spec.axis import axis_factor
+from storagelab.spec.axis import in_order as levels_in_order
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4

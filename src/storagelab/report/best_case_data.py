@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.factors import is_load
-from storagelab.findings import CellSummary, Effect, Findings
+from storagelab.findings.model import CellSummary, Effect, Findings
 from storagelab.report import arrange as arranging
 from storagelab.report import compared, numbers, palette
 from storagelab.report.arrange import Arrangement, in_order
 from storagelab.report.comparison_data import speed_up_text
 from storagelab.report.figure_data import Figure, Row
 from storagelab.report.names import cell_text, phrase, value_text
+from storagelab.spec.factors import is_load
 
 NAME = "best-case"
 _BEST = "the fastest of {}"

@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storagelab.findings import CellSummary, Findings
-from storagelab.model import Run, WaitingTask
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run, WaitingTask
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import Method, TableRow
 from storagelab.report import arrange, compared, numbers, palette, wording
 from storagelab.report.figures import plural, swatch
 from storagelab.report.markup import Child, Column, Markup, fold, table, tag
 from storagelab.report.tables import NINE_COLUMNS, wait_columns, waits_of
-from storagelab.values import JsonValue
-from storagelab.waits import Method, TableRow
 
 MAX_CELLS_SHOWN = 110
 """As many as the largest of the articles' experiments has: each of its cells has its wait table."""

@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import Findings
-from storagelab.model import Run
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
 from storagelab.report import best_case_data, comparison_data, figure_data, palette, raw_io_data, series_data
 from storagelab.report.figure_data import Figure
 from storagelab.report.vega import NARROW, WIDE, Form, Spec, finished, in_lines, to_png, to_svg

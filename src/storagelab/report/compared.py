@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.findings import CellSummary, Findings, Sample
+from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.report import numbers
 
 RAW_IO_COLUMNS: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from storagelab.findings import CellSummary, DriveState, Effect, Findings
+from storagelab.findings.model import CellSummary, DriveState, Effect, Findings
 from storagelab.report import arrange as arranging
 from storagelab.report import numbers, palette
 from storagelab.report.arrange import Arrangement, choose, in_order

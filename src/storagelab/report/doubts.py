@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storagelab.findings import Caution, CautionKind, Findings
+from storagelab.findings.model import Caution, CautionKind, Findings
 from storagelab.report.names import factor_text, group_text, listed, noun
 from storagelab.report.numbers import count, duration, percent, seconds
-from storagelab.sqlserver_facts import latch_note
+from storagelab.targets.sqlserver.facts import latch_note
 
 
 @dataclass(frozen=True)

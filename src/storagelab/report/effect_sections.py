@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.findings import Dependence, Findings
+from storagelab.findings.model import Dependence, Findings
 from storagelab.report import comparison_data, figure_data, numbers, wording
 from storagelab.report.charts import Drawn
 from storagelab.report.figures import block, effect_columns, effect_row, plural

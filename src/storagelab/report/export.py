@@ -11,12 +11,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from storagelab.findings import CellSummary, Comparison, Effect, Estimate, Findings, Sample
-from storagelab.model import Cell, Check, Experiment, Measurement, Plan, Run
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
+from storagelab.model.measurement import Check, Measurement, Run
+from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import WaitStat, conservation, normalise
 from storagelab.report import wording
 from storagelab.report.secrets import masked
-from storagelab.values import JsonValue
-from storagelab.waits import WaitStat, conservation, normalise
 
 SCHEMA = 1
 Json = dict[str, object]

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storagelab.findings import CellSummary, Effect, Findings
+from storagelab.findings.model import CellSummary, Effect, Findings
+from storagelab.findings.wait_classes import in_classes
+from storagelab.model.waits import Category
 from storagelab.report import arrange as arranging
 from storagelab.report import compared, numbers, palette
 from storagelab.report.arrange import Arrangement, choose, in_order
 from storagelab.report.names import cell_text, factor_text, level_text, value_text
-from storagelab.wait_classes import in_classes
-from storagelab.waits import Category
 
 Row = dict[str, str | float | int | bool | None]
 MAX_WAIT_TYPES = 8

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from storagelab.findings import Effect, Findings
+from storagelab.findings.model import Effect, Findings
 from storagelab.report import (
     best_case_data,
     comparison_data,

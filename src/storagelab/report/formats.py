@@ -9,15 +9,16 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from storagelab.findings import CellSummary, Findings
-from storagelab.model import Experiment, Plan, Run
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import conservation, normalise
 from storagelab.report import wording as w
 from storagelab.report.cell_sections import figure_text
 from storagelab.report.names import repetition_text
 from storagelab.report.secrets import masked
 from storagelab.report.tables import cell_columns, cells_shown, wait_columns, waits_of
-from storagelab.values import JsonValue
-from storagelab.waits import conservation, normalise
 
 Fields = dict[str, str | float | bool | None]
 _ALL = 1_000_000

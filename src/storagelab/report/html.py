@@ -15,8 +15,9 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from storagelab.findings import Findings
-from storagelab.model import Experiment, Plan, Run
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
 from storagelab.report import (
     cell_sections,
     charts,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from storagelab.factors import is_load
-from storagelab.findings import CellSummary, Comparison, Findings, LoadVerdict
-from storagelab.model import Factor
+from storagelab.findings.model import CellSummary, Comparison, Findings, LoadVerdict
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
 from storagelab.report import compared
 from storagelab.report.names import are_a_product, cell_text, group_text, is_plural, listed, noun, phrase
 from storagelab.report.numbers import change_estimate, inverse, rows_per_s_estimate, seconds_estimate
-from storagelab.values import JsonValue
+from storagelab.spec.factors import is_load
 
 LOADS_SHOWN = 5
 _JUDGED = ("winner", "best-set", "indistinguishable")

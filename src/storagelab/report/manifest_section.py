@@ -6,8 +6,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from storagelab.findings import Findings
-from storagelab.model import Check, Experiment, Plan, Run
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Check, Run
+from storagelab.model.plan import Experiment, Plan
 from storagelab.report import numbers, wording
 from storagelab.report.cell_sections import figure_text
 from storagelab.report.figures import plural

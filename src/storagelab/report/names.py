@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from storagelab.keys import split_path, without_unit
-from storagelab.model import Factor
-from storagelab.values import JsonValue
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.spec.keys import split_path, without_unit
 
 DATA_FILES = "layout.data_files"
 _FACTOR_NAMES = {

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from storagelab.findings import Estimate
+from storagelab.findings.model import Estimate
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings import CellSummary, Findings
+from storagelab.findings.model import CellSummary, Findings
 from storagelab.report import arrange, compared, numbers, palette, series_data, wait_words, wording
 from storagelab.report.arrange import ends
 from storagelab.report.cell_sections import top_wait

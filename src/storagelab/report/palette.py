@@ -6,7 +6,7 @@ the darkest hues; it finds them by their value, so a colour that changes here ch
 
 from __future__ import annotations
 
-from storagelab.waits import Category
+from storagelab.model.waits import Category
 
 INK, MUTED, GRID, GROUND = "#1f2328", "#59636e", "#dfe3e8", "#ffffff"
 REMAINDER = "#eceff3"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storagelab.findings import CellSummary, Findings
+from storagelab.findings.model import CellSummary, Findings
 from storagelab.report import arrange as arranging
 from storagelab.report import compared, palette
 from storagelab.report.arrange import Arrangement, choose, in_order

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import CellSummary, Findings
-from storagelab.model import Run, TimeSeries
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run, TimeSeries
 from storagelab.report import arrange, numbers, palette
 from storagelab.report.arrange import in_order
 from storagelab.report.figure_data import Figure, Row

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings import CellSummary, Findings, Sample
+from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.model.waits import TableRow, wait_table
 from storagelab.report import compared
 from storagelab.report import wording as w
-from storagelab.sqlserver_facts import BENIGN
-from storagelab.waits import TableRow, wait_table
+from storagelab.targets.sqlserver.facts import BENIGN
 
 TextColumn = tuple[str, list[str]]
 """A heading and its cells."""

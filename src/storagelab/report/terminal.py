@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from storagelab.errors import StoragelabError
-from storagelab.findings import CellSummary, Findings
-from storagelab.model import Cell, Experiment, Plan
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.model.waits import TableRow
 from storagelab.report import compared
 from storagelab.report import wording as w
 from storagelab.report.columns import Column, emit, print_paragraph, print_table
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.tables import CELL_RANKS, WAIT_RANKS, cell_columns, cells_shown, wait_columns, waits_of
-from storagelab.waits import TableRow
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storagelab.findings import CellSummary, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, Estimate, Findings, Sample
 from storagelab.report import best_case_data, compared, comparison_data, numbers, raw_io_data, wording
 from storagelab.report.arrange import notable_cells
 from storagelab.report.cell_sections import cell_anchor, cells_shown

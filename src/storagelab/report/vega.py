@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storagelab.characters import escaped
 from storagelab.report import palette
+from storagelab.spec.characters import escaped
 
 Spec = dict[str, Any]
 """A Vega-Lite v5 specification as a plain dict."""

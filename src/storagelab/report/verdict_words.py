@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from storagelab.findings import CellSummary, Comparison, Estimate, Findings
+from storagelab.findings.model import CellSummary, Comparison, Estimate, Findings
+from storagelab.model.values import JsonValue
 from storagelab.report import compared
 from storagelab.report.load_words import by_load, load_noun, lower_first, one_layout
 from storagelab.report.names import DATA_FILES, are_a_product, cell_text, group_text, is_plural, noun
@@ -27,7 +28,6 @@ from storagelab.report.numbers import (
     significant,
     slower_by,
 )
-from storagelab.values import JsonValue
 
 SLOWER_SHOWN = 3
 

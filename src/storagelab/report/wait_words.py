@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storagelab.findings import CellSummary, Effect, Findings, WaitChange, WaitTrend
-from storagelab.model import WaitingTask
+from storagelab.findings.model import CellSummary, Effect, Findings, WaitChange, WaitTrend
+from storagelab.model.measurement import WaitingTask
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import Method, TableRow
 from storagelab.report import compared
 from storagelab.report.arrange import ends
 from storagelab.report.load_words import load_noun
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
-from storagelab.sqlserver_facts import BENIGN
-from storagelab.values import JsonValue
-from storagelab.waits import Method, TableRow
+from storagelab.targets.sqlserver.facts import BENIGN
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3

@@ -8,12 +8,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from storagelab.findings import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
+from storagelab.findings.model import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
+from storagelab.model.values import JsonValue
 from storagelab.report import compared
 from storagelab.report.load_words import load_noun
 from storagelab.report.names import factor_noun, is_counted, listed, phrase, value_text
 from storagelab.report.numbers import change_estimate, percent, share_estimate, slower_by
-from storagelab.values import JsonValue
 
 SENTENCES_MAX = 3
 _LEVELS_SHOWN = 5

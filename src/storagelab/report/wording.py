@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from storagelab.findings import Comparison, Effect, Findings
+from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report import compared
 from storagelab.report.doubts import caution_sentence
 from storagelab.report.load_words import load_sentences

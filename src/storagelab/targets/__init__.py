@@ -11,10 +11,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from storagelab.doctor import Ability
-from storagelab.model import Cell, Config, Experiment, Measurement, Plan
+from storagelab.machine.doctor import Ability
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
-from storagelab.values import Frozen
 
 Progress = Callable[[int], None]
 """Told how many rows are in, a few times a second."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storagelab.errors import RunFailed
-from storagelab.model import Check
+from storagelab.model.measurement import Check
 from storagelab.targets.loops import Loop
 
 TOLERANCE_S = 0.01

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from storagelab.model import Config, Plan
-from storagelab.values import Frozen
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
+from storagelab.model.values import Frozen
 
 Commit = Literal[
     "each commit is on the disk", "the last second of commits may be lost", "nothing is forced to the disk"

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from storagelab.doctor import Ability
-from storagelab.model import Config, Plan
+from storagelab.machine.doctor import Ability
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, Target, VolumeNeed
 from storagelab.targets.durability import Durability, compared
 from storagelab.targets.mariadb import doctor as mariadb_doctor

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.keys import shown
-from storagelab.model import Config
-from storagelab.values import Frozen
+from storagelab.model.config import Config
+from storagelab.model.values import Frozen
+from storagelab.spec.keys import shown
 
 _MARKER = ".storagelab.json"
 _PATIENCE_S = 2.0

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, unquote
 
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 
 MASK = "********"
 _SHORTEST_PIECE = 4

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from storagelab.errors import RunFailed
-from storagelab.model import Config
+from storagelab.model.config import Config
 from storagelab.targets.hiding import hidden
 from storagelab.targets.uninterrupted import uninterrupted
 

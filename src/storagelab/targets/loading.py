@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 import storagelab
-from storagelab import cpu_time, host
-from storagelab.devices import DeviceCounters
-from storagelab.devices import difference as device_difference
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Check, Config, Measurement
+from storagelab.machine import cpu_time, host
+from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.devices import difference as device_difference
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check, Measurement
+from storagelab.model.plan import Cell
 from storagelab.targets import Progress, Site, remote
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.folders import Folders

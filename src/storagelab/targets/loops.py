@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storagelab.model import WorkloadConfig
-from storagelab.values import Frozen
+from storagelab.model.config import WorkloadConfig
+from storagelab.model.values import Frozen
 
 REPORT_ROWS = 200
 """A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from storagelab.model import Check, ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.measurement import Check, ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.targets.loops import Loop
-from storagelab.waits import CountedWaits, SampledWaits
 
 Taken = TypeVar("Taken", contravariant=True)
 Given = TypeVar("Given", covariant=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from storagelab.values import Frozen
+from storagelab.model.values import Frozen
 
 _CLONE_NEWNS = 0x00020000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_SLAVE = 2, 4, 4096, 16384, 1 << 19

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storagelab.model import Config
+from storagelab.model.config import Config
 from storagelab.targets.folders import Folders
 from storagelab.targets.unprivileged import make_folder
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from storagelab.errors import PreflightError
-from storagelab.keys import shown
-from storagelab.model import Plan
+from storagelab.model.plan import Plan
+from storagelab.model.values import Frozen, Scalar
+from storagelab.spec.keys import shown
 from storagelab.targets.unprivileged import unprivileged
-from storagelab.values import Frozen, Scalar
 
 RUNS_PROGRAM = "has the server run a program"
 LOADS_CODE = "has the server load code"

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.model.config import Config
 from storagelab.targets.folders import Site
 from storagelab.targets.unprivileged import as_server, unprivileged
 

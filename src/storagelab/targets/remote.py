@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from storagelab.model import Check, Config
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
 from storagelab.targets import VolumeNeed
 
 NOTE = "volumes are as you describe them; runs are marked unverified where the server can't confirm it"

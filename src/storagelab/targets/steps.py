@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storagelab import host
 from storagelab.errors import PreflightError
-from storagelab.model import BetweenRunsConfig, Check, Config, ObserverCost, WorkloadConfig
+from storagelab.machine import host
+from storagelab.model.config import BetweenRunsConfig, Config, WorkloadConfig
+from storagelab.model.measurement import Check, ObserverCost
 from storagelab.targets.folders import Site
 from storagelab.targets.loops import Loop
 

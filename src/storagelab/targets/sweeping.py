@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Config, Plan
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
 from storagelab.targets import temporary
 from storagelab.targets.folders import Folders, Site
 from storagelab.targets.steps import places_of

@@ -17,8 +17,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.model.values import Frozen
 from storagelab.targets.passage import Cover, covers, lay, may_lay, shut_to
-from storagelab.values import Frozen
 
 _ACCOUNT = "nobody"
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storagelab import host
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.machine import host
+from storagelab.model.config import Config
 from storagelab.targets import Site, VolumeNeed
 from storagelab.targets.folders import Folders
 from storagelab.targets.unprivileged import check_may_enter

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from storagelab.model import ObserverCost, TimeSeries, WaitingTask
-from storagelab.procfs import GONE, RUNNABLE
-from storagelab.waits import Category, EventTicks
+from storagelab.machine.procfs import GONE, RUNNABLE
+from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.waits import Category, EventTicks
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2

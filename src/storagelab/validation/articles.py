@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from storagelab.errors import SpecError
-from storagelab.values import Frozen, JsonValue
+from storagelab.model.values import Frozen, JsonValue
 
 Quantity = Literal[
     "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "counter", "explained",

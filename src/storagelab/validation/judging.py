@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from storagelab import samples
-from storagelab.findings import Estimate
+from storagelab.findings import samples
+from storagelab.findings.model import Estimate
+from storagelab.model.values import Frozen, JsonValue
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.quantities import Simulated
-from storagelab.values import Frozen, JsonValue
 
 Verdict = Literal["within", "outside", "not simulated yet"]
 

@@ -17,16 +17,19 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from storagelab import _sim, matrix, pool, profiles, runner, spec
+from storagelab import _sim, profiles
 from storagelab.errors import PreflightError, SpecError
-from storagelab.model import Cell, Experiment, Measurement, Plan, PlannedRun
-from storagelab.progress import RunProgress
-from storagelab.store import Store
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
+from storagelab.model.values import Frozen
+from storagelab.run import pool, runner
+from storagelab.run.progress import RunProgress
+from storagelab.run.store import Store
+from storagelab.spec import matrix, reading
 from storagelab.targets import Preflight, Site, preflight, temporary
 from storagelab.validation.articles import Article, Published
 from storagelab.validation.judging import Row, judge, missing
 from storagelab.validation.quantities import Made, Missing, needed, read_off
-from storagelab.values import Frozen
 
 
 class Asked(NamedTuple):
@@ -110,7 +113,7 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
         raise SpecError("is no folder", file=asked.experiments, hint=hint)
     if not file.exists():
         return Absent(article, f"there is no spec {article.spec} yet")
-    experiment = _as_asked(spec.load(file), asked)
+    experiment = _as_asked(reading.load(file), asked)
     expanded = matrix.expand(experiment)
     if not expanded.simulated:
         return Absent(article, f"the spec {article.spec} is not simulated")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from storagelab import _sim, profiles
+from storagelab.model.values import Frozen, Scalar
 from storagelab.profiles import Figure, Label
-from storagelab.values import Frozen, Scalar
 
 
 class Parameter(Frozen):

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storagelab import stats
-from storagelab.model import Cell, Measurement
+from storagelab.findings import stats
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import NS, CountedWaits, WaitStat, conservation, mean_of_runs, normalise, wait_table
 from storagelab.validation.articles import Levels, Published
-from storagelab.values import JsonValue
-from storagelab.waits import NS, CountedWaits, WaitStat, conservation, mean_of_runs, normalise, wait_table
 
 _QUANTUM_S = 0.004
 

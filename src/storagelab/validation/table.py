@@ -12,13 +12,13 @@ from rich.console import Console
 
 import storagelab
 from storagelab.errors import StoragelabError
+from storagelab.model.values import Frozen
 from storagelab.report.columns import Column, print_paragraph, print_table
 from storagelab.validation import words
 from storagelab.validation.articles import Article, spans
 from storagelab.validation.judging import Row, Summary, summaries
 from storagelab.validation.making import Simulations
 from storagelab.validation.parameters import Parameter
-from storagelab.values import Frozen
 
 FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"

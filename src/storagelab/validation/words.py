@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings import Estimate
+from storagelab.findings.model import Estimate
+from storagelab.model.values import JsonValue
 from storagelab.report import numbers
 from storagelab.validation.articles import Published
 from storagelab.validation.judging import Row
-from storagelab.values import JsonValue
 
 _MOST_DIGITS = 6
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from storagelab.errors import SpecError
-from storagelab.model import TargetConfig
-from storagelab.values import Scalar
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Scalar
 
 ENGINES = {
     "mysql": "mariadb", "mariadb": "mariadb", "postgres": "postgres", "postgresql": "postgres",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from storagelab.model import Cell, Measurement
-from storagelab.values import Frozen
-from storagelab.waits import conservation, normalise
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell
+from storagelab.model.values import Frozen
+from storagelab.model.waits import conservation, normalise
 
 State = Literal["pass", "fail", "open"]
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25

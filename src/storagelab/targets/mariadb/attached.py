@@ -10,12 +10,12 @@ from pathlib import Path
 import pymysql
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.model.config import Config
+from storagelab.model.values import Frozen, Scalar
 from storagelab.targets import remote
 from storagelab.targets.mariadb.binaries import OLDEST
 from storagelab.targets.mariadb.connecting import Connection, ask, key_of, words_of
 from storagelab.targets.mariadb.settings import setting_name, settings_text
-from storagelab.values import Frozen, Scalar
 
 OLDEST_MYSQL = (8, 0)
 SPARE_CONNECTIONS = 4

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.model.config import Config
+from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 from storagelab.targets.programs import BIN_DIR, asked_folder, version_said
-from storagelab.values import Frozen
 
 OLDEST = (10, 11)
 """Older releases lack RANDOM_BYTES and the place of each data file in the catalogue, and are out of support."""

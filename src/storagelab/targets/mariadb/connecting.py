@@ -18,9 +18,9 @@ import pymysql
 from pymysql.connections import Connection as PyMySQLConnection
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Frozen
 from storagelab.targets.hiding import hidden
-from storagelab.values import Frozen
 
 Connection: TypeAlias = PyMySQLConnection
 Rows = list[tuple[Any, ...]]

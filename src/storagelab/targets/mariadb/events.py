@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storagelab.waits import NO_EVENT, Category
+from storagelab.model.waits import NO_EVENT, Category
 
 IDLE = "idle"
 """The session waits for its client: it has not begun, or it is done."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model import Check, Config
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
 from storagelab.targets.folders import Folders
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
 from storagelab.targets.mariadb.procedures import TABLE, procedure

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config, Plan
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
+from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
@@ -22,7 +24,6 @@ from storagelab.targets.volumes import (
     check_server_may_enter,
     volume_needs,
 )
-from storagelab.units import parse_bytes
 
 # What a row takes on disk, measured on 10.11 and rounded up: half-full pages included.
 _RANDOM_ROW_BYTES = 300

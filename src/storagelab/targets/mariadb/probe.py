@@ -5,9 +5,9 @@ from __future__ import annotations
 import pymysql
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Scalar
 from storagelab.targets.mariadb.connecting import Rows, ask, attach, close, identifier, key_of, words_of
-from storagelab.values import Scalar
 
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
 _INVENTORY = f"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.model import WorkloadConfig
+from storagelab.model.config import WorkloadConfig
 
 TABLE = "my_big_table"
 PROGRESS = "storagelab_rows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.model import Check
+from storagelab.model.measurement import Check
 from storagelab.targets.mariadb.connecting import Connection, ask
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import setting_name

@@ -3,7 +3,7 @@
 MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So all worker
 sessions are also looked at many times a second: the kernel for each one's state, the server for its wait or, where it
 names none, for what it is doing. What a session spent on a CPU and in its queue over the whole run the kernel knows
-exactly. `storagelab.waits` makes wait statistics of the three.
+exactly. `storagelab.model.waits` makes wait statistics of the three.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storagelab.host import usable_cpus
-from storagelab.model import ObserverCost, TimeSeries, WaitingTask
-from storagelab.procfs import GONE, RUNNABLE, TaskView
+from storagelab.machine.host import usable_cpus
+from storagelab.machine.procfs import GONE, RUNNABLE, TaskView
+from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.waits import NO_EVENT, NS, CountedWait, CountedWaits, EventTicks
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 from storagelab.targets.mariadb.events import (
     COMMIT,
@@ -29,7 +30,6 @@ from storagelab.targets.mariadb.procedures import PROGRESS
 from storagelab.targets.mariadb.waiting import Sighting, waiting_tasks
 from storagelab.targets.watch import Looks, Watch
 from storagelab.targets.watching import Moments, Pace, Series, Tallies
-from storagelab.waits import NO_EVENT, NS, CountedWait, CountedWaits, EventTicks
 
 BUDGET = 0.02
 """Share of one core that the sampler and its session may take; above it samples get rarer."""

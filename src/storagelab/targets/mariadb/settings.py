@@ -10,14 +10,14 @@ from functools import cache
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.model.config import Config
+from storagelab.model.values import Scalar
 from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.targets.programs import environment, installation
 from storagelab.targets.unprivileged import as_server, give_to_server
-from storagelab.values import Scalar
 
 SPARE_CONNECTIONS = 8
 """Beside the workload's: storagelab's own."""

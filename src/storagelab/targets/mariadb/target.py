@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pymysql
 
-from storagelab import cpu_time
-from storagelab.devices import DeviceCounters
 from storagelab.errors import PreflightError
-from storagelab.model import Check, Config
+from storagelab.machine import cpu_time
+from storagelab.machine.devices import DeviceCounters
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
 from storagelab.targets import Site, remote
 from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget

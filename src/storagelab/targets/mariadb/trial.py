@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from storagelab.model import Plan
+from storagelab.model.plan import Plan
 from storagelab.targets.folders import Site
 from storagelab.targets.mariadb.binaries import Binaries, binaries_for
 from storagelab.targets.mariadb.server import Server

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from storagelab.model import WaitingTask
+from storagelab.model.measurement import WaitingTask
+from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED
 from storagelab.targets.mariadb.events import event_of
-from storagelab.waits import NO_EVENT, UNINSTRUMENTED
 
 
 class Sighting(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pymysql
 
 from storagelab.errors import RunFailed
-from storagelab.model import WorkloadConfig
+from storagelab.model.config import WorkloadConfig
 from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import psycopg
 
-from storagelab.disks import parse_mounts
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.machine.disks import parse_mounts
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Frozen
 from storagelab.targets import remote
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
-from storagelab.values import Frozen
 
 Connection = psycopg.Connection[Any]
 SPARE_CONNECTIONS = 4

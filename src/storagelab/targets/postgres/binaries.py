@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.model.config import Config
+from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 from storagelab.targets.programs import BIN_DIR, asked_folder, version_said
-from storagelab.values import Frozen
 
 OLDEST_MAJOR = 14
 """Older servers lack pg_stat_wal, and are out of support."""

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets.hiding import hidden
 
 Connection = psycopg.Connection[Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storagelab.doctor import Ability
 from storagelab.errors import PreflightError
+from storagelab.machine.doctor import Ability
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.unprivileged import unprivileged
 

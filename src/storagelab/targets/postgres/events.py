@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storagelab.waits import NO_EVENT, Category
+from storagelab.model.waits import NO_EVENT, Category
 
 IDLE = "Client:ClientRead"
 """The session waits for its client: it has not begun, or it is done."""

@@ -15,7 +15,8 @@ import psycopg
 from psycopg import sql
 
 from storagelab.errors import PreflightError
-from storagelab.model import Check, Config
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
 from storagelab.targets.folders import Folders
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.steps import check_places, check_same

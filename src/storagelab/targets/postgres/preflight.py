@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Sequence
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config, Plan
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
+from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.postgres import attached, connecting, server, settings
@@ -16,7 +18,6 @@ from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_sett
 from storagelab.targets.steps import by_server, check_connections
 from storagelab.targets.unprivileged import unprivileged
 from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
-from storagelab.units import parse_bytes
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
 _RANDOM_ROW_BYTES = 270

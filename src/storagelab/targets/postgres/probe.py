@@ -6,9 +6,9 @@ import psycopg
 from psycopg import sql
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Scalar
 from storagelab.targets.postgres import connecting
-from storagelab.values import Scalar
 
 _INVENTORY = """
 SELECT 'schema ' || nspname || ' (' || oid || ')' FROM pg_namespace

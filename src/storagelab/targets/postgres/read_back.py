@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from storagelab.model import Check
+from storagelab.model.measurement import Check
 from storagelab.targets.postgres.layout import TABLE, Layout
 
 Connection = psycopg.Connection[Any]

@@ -2,7 +2,7 @@
 
 PostgreSQL shows only what a session waits for now. So all worker sessions are looked at many times a second; each look
 asks the kernel for each session's state first, then the server for its wait. What a session spent on a CPU and in its
-queue over the whole run the kernel knows exactly. `storagelab.waits` makes wait statistics of the two.
+queue over the whole run the kernel knows exactly. `storagelab.model.waits` makes wait statistics of the two.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from storagelab.host import usable_cpus
-from storagelab.model import ObserverCost, TimeSeries, WaitingTask
-from storagelab.procfs import GONE, STOPPED, SchedStat, Switches, TaskView
+from storagelab.machine.host import usable_cpus
+from storagelab.machine.procfs import GONE, STOPPED, SchedStat, Switches, TaskView
+from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.waits import NO_EVENT, NS, EventTicks, SampledWaits
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
 from storagelab.targets.watch import Looks, Watch
 from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series, Tallies
-from storagelab.waits import NO_EVENT, NS, EventTicks, SampledWaits
 
 BUDGET = 0.035
 """Share of one core that the sampler and its session may take; above it samples get rarer."""

@@ -17,6 +17,7 @@ import psycopg
 from psycopg.pq import PGconn, Ping
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.values import Scalar
 from storagelab.targets import temporary
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
@@ -24,7 +25,6 @@ from storagelab.targets.postgres.settings import OWN, settings_text
 from storagelab.targets.private import PrivateServer, Refusal, runs_with
 from storagelab.targets.programs import environment, installation
 from storagelab.targets.unprivileged import as_server, give_to_server, make_folder
-from storagelab.values import Scalar
 
 USER = "storagelab"
 PORT = 5432

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.model import Config
+from storagelab.model.config import Config
+from storagelab.model.values import Scalar
 from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.values import Scalar
 
 SPARE_CONNECTIONS = 8
 """Beside the workload's: storagelab's own, and those that PostgreSQL keeps for superusers."""

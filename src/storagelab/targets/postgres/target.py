@@ -9,11 +9,13 @@ from typing import Any
 
 import psycopg
 
-from storagelab import cpu_time
-from storagelab.devices import DeviceCounters
 from storagelab.errors import PreflightError
-from storagelab.model import Check, Config
-from storagelab.procfs import TaskView
+from storagelab.machine import cpu_time
+from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.procfs import TaskView
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.model.values import Scalar
 from storagelab.targets import Site, remote
 from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
@@ -29,7 +31,6 @@ from storagelab.targets.postgres.server import Server, check_settings
 from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
 from storagelab.targets.steps import Counters, first_line
-from storagelab.values import Scalar
 
 Connection = psycopg.Connection[Any]
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from storagelab.model import WaitingTask
+from storagelab.model.measurement import WaitingTask
+from storagelab.model.waits import NO_EVENT
 from storagelab.targets.postgres.events import event_of
-from storagelab.waits import NO_EVENT
 
 Relations = Mapping[int, tuple[str, int | None]]
 """oid -> (name of the relation, number of the data file it is in, from 1)."""

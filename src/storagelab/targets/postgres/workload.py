@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
-from storagelab.model import WorkloadConfig
+from storagelab.model.config import WorkloadConfig
 from storagelab.targets.loops import Loop, rows_per_report
 
 Connection = psycopg.Connection[Any]

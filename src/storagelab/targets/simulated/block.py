@@ -17,7 +17,9 @@ from pathlib import Path
 import storagelab
 from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Config, Measurement, PlannedRun
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, PlannedRun
 from storagelab.targets import Progress, Site, Target
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.measurement import measurement

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import storagelab
-from storagelab.model import Config, VolumeConfig
+from storagelab.model.config import Config, VolumeConfig
 from storagelab.targets.simulated.scenario import scale_of
 
 

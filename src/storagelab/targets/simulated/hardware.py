@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from storagelab import profiles
 from storagelab.errors import PreflightError
-from storagelab.model import OPERATING_SYSTEM, Config, DriveConfig, VolumeConfig
+from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, VolumeConfig
 from storagelab.profiles import DiskProfile, FlashProfile, Profile
 
 T = TypeVar("T", str, int)

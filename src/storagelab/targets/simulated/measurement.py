@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from storagelab.model import Cell, Measurement, TimeSeries, WaitingTask
+from storagelab.model.measurement import Measurement, TimeSeries, WaitingTask
+from storagelab.model.plan import Cell
+from storagelab.model.waits import NS, Category, CountedWait, CountedWaits
 from storagelab.targets.simulated import thinning
 from storagelab.targets.simulated.scenario import scale_of
-from storagelab.waits import NS, Category, CountedWait, CountedWaits
 
 _CATEGORIES: dict[str, Category] = {
     "PAGEIOLATCH_EX": "data-read", "PAGEIOLATCH_SH": "data-read", "WRITELOG": "commit", "LOGBUFFER": "log-buffer",

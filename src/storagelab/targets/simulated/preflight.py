@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from storagelab import _sim, host
+from storagelab import _sim
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Plan, PlannedRun
+from storagelab.machine import host
+from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.targets import Preflight, Site
 from storagelab.targets.simulated.host_ram import check_host_ram
 from storagelab.targets.simulated.raw_io import raw_scenario

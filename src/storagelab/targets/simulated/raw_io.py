@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from storagelab import _sim
-from storagelab.model import RAW_IO, Cell, Config, Measurement, PlannedRun
+from storagelab.model.config import Config
+from storagelab.model.measurement import RAW_IO, Measurement
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.waits import NS
 from storagelab.targets.simulated.hardware import hardware
 from storagelab.targets.simulated.measurement import device_counters
 from storagelab.targets.simulated.scenario import scale_of
-from storagelab.waits import NS
 
 
 def raw_scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path) -> dict[str, object]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from storagelab import _sim
 from storagelab.errors import PreflightError
-from storagelab.model import Cell, Config, PlannedRun
+from storagelab.model.config import Config
+from storagelab.model.plan import Cell, PlannedRun
 from storagelab.targets.simulated.hardware import hardware
 
 DEFAULT_SCALE = 64

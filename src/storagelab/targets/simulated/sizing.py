@@ -10,8 +10,8 @@ import json
 
 from storagelab import _sim
 from storagelab.errors import PreflightError
+from storagelab.model.values import Frozen
 from storagelab.profiles import FlashProfile, Profile
-from storagelab.values import Frozen
 
 _SCALE = 64
 _DURATION_S = 64.0

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from storagelab.model import TimeSeries
+from storagelab.model.measurement import TimeSeries
 
 POINTS_MOST = 100
 LOOKS_MOST = 30

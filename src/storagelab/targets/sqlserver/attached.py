@@ -6,11 +6,11 @@ import contextlib
 from typing import Any
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
-from storagelab.sqlserver_facts import MAJOR_2022, NAMES
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Frozen
 from storagelab.targets.sqlserver.connection import DriverError, Session, key_of
+from storagelab.targets.sqlserver.facts import MAJOR_2022, NAMES
 from storagelab.targets.sqlserver.settings import ServerState
-from storagelab.values import Frozen
 
 OLDEST_MAJOR = 13
 """SQL Server 2016: older ones keep no wait statistics by session."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
 from storagelab.targets.hiding import hidden
 
 try:

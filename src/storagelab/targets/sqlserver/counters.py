@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from storagelab.model.waits import CountedWait
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import Row, Session
 from storagelab.targets.sqlserver.events import GATE, category_of
-from storagelab.waits import CountedWait
 
 Counters = dict[str, dict[str, float]]
 _NS_PER_MS = 1_000_000

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from storagelab.doctor import Ability
-from storagelab.model import Config, Plan
+from storagelab.machine.doctor import Ability
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
+from storagelab.model.values import Scalar
 from storagelab.targets import Preflight, Site, Target
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.sqlserver.settings import database_options
 from storagelab.targets.trial import Kind
-from storagelab.values import Scalar
 
 DRIVER = "pymssql"
 

@@ -6,7 +6,7 @@ categories in the documentation of sys.query_store_wait_stats, narrowed to what 
 
 from __future__ import annotations
 
-from storagelab.waits import Category
+from storagelab.model.waits import Category
 
 SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
 GATE = "LCK_M_IS"

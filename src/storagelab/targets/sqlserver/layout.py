@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config
+from storagelab.model.config import Config
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import Session

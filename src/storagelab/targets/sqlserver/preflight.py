@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.model import Config, Plan
-from storagelab.sqlserver_facts import MAJOR_2017, latch_note
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.hiding import hidden
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
+from storagelab.targets.sqlserver.facts import MAJOR_2017, latch_note
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 from storagelab.targets.steps import by_server
 

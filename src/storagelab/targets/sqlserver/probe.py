@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from storagelab.errors import PreflightError
-from storagelab.model import TargetConfig
+from storagelab.model.config import TargetConfig
+from storagelab.model.values import Scalar
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, connect, key_of, words
 from storagelab.targets.sqlserver.layout import exists
-from storagelab.values import Scalar
 
 INVENTORY = """
 SELECT N'database ' + name + N' (' + CAST(database_id AS nvarchar(10)) + N', made ' +

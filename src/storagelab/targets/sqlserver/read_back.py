@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storagelab.model import Check, Config
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts, read_state
 from storagelab.targets.sqlserver.connection import Session

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storagelab.model import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words
 from storagelab.targets.sqlserver.counters import read_files

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.sqlserver_facts import MAJOR_2019
-from storagelab.values import Scalar
+from storagelab.model.values import Scalar
+from storagelab.targets.sqlserver.facts import MAJOR_2019
 
 ON_OFF = ("ON", "OFF")
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import storagelab
-from storagelab import host
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model import Cell, Check, Config, Measurement
-from storagelab.sqlserver_facts import MAJOR_2019
+from storagelab.machine import host
+from storagelab.model.config import Config
+from storagelab.model.measurement import Check, Measurement
+from storagelab.model.plan import Cell
+from storagelab.model.waits import CountedWaits
 from storagelab.targets import Progress, Site
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.hiding import hidden
@@ -26,11 +28,11 @@ from storagelab.targets.sqlserver.connection import (
     key_of,
     words,
 )
+from storagelab.targets.sqlserver.facts import MAJOR_2019
 from storagelab.targets.sqlserver.layout import Layout, drop
 from storagelab.targets.sqlserver.sampler import Sampler, Watched
 from storagelab.targets.sqlserver.workload import NOW_US, Workers
 from storagelab.targets.steps import check_reads, check_watching, difference, reads_made
-from storagelab.waits import CountedWaits
 
 _OWN_SESSIONS = 8
 _END_ALL = "ALTER DATABASE {name} SET SINGLE_USER WITH ROLLBACK IMMEDIATE"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from storagelab.model import WaitingTask
+from storagelab.model.measurement import WaitingTask
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import Row, Session
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
-from storagelab.model import WorkloadConfig
+from storagelab.model.config import WorkloadConfig
 from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words

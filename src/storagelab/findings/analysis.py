@@ -1,0 +1,386 @@
+"""Runs -> Findings: what the experiment says, and how surely. Pure; the words are report's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from storagelab.findings import drive_states, irregular, samples, stats, verdicts
+from storagelab.findings.cautions import cautions_of
+from storagelab.findings.effects import combinations, key
+from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.model import (
+    CellSummary,
+    Compared,
+    Estimate,
+    Findings,
+    FitKind,
+    Point,
+    Sample,
+    WaitChange,
+    WaitTrend,
+)
+from storagelab.findings.statements import state
+from storagelab.findings.wait_classes import in_classes, native_names
+from storagelab.model.measurement import RAW_IO, Measurement, Run
+from storagelab.model.plan import Cell, Experiment, Factor, Plan
+from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
+from storagelab.spec.axis import axis_factor, in_order, is_numeric
+
+WAIT_CHANGES_MAX = 8
+TREND_PANELS_MAX = 12
+TREND_WAITS_MAX = 8
+
+
+def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Findings:
+    """All findings of an experiment from the runs stored so far: of each cell and repetition the latest usable attempt.
+
+    Failed runs are counted, and nothing else of them is used; runs of the burn-in are not judged. With the robust fit, odd
+    runs of quiet cells are left out of means and verdicts, and named.
+    """
+    used = usable_runs(plan, runs)
+    summaries = tuple(_summaries(plan, runs, used))
+    provenance = next((cell.provenance for cell in summaries if cell.provenance is not None), None)
+    # What is simulated has a seed for each run, and no drift from one block to the next: its world is made anew.
+    simulated = provenance == "simulated"
+    in_stretches = experiment.order == "cell-by-cell" and not simulated
+    compared = _compared(plan)
+    rounds, log_s = _log_s(plan, used, compared)
+    odd = irregular.outliers(log_s)
+    left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
+    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
+    kept = irregular.without(log_s, left_out)
+    trended = experiment.order == "as-listed" and not simulated
+    fitted = stats.fit(irregular.without_trend(kept, _places(plan, rounds)) if trended else kept, blocks)
+    stated = state(experiment.factors, plan, fitted, blocks)
+    judged = stated.judged
+    summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
+    # Names of waits of different engines never meet, so there what is waited for is compared.
+    several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
+    compared_cells = tuple(_summaries(plan, runs, used, by_class=True)) if several_engines else summaries
+    if in_stretches:
+        summaries, compared_cells = (
+            tuple(map(without_intervals, cells)) for cells in (summaries, compared_cells)
+        )  # fmt: skip
+    by_id = {cell.cell_id: cell for cell in compared_cells}
+    extremes = None if judged.fastest is None or judged.worst is None else (by_id[judged.fastest], by_id[judged.worst])
+    left_out_ids = tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out)
+    return Findings(
+        experiment=experiment.name,
+        question=experiment.question,
+        provenance=provenance,
+        order=experiment.order,
+        factors=experiment.factors,
+        runs_planned=len(plan.runs),
+        runs_stored=len({(run.cell_id, run.repetition) for run in runs}),
+        verdict=judged.verdict,
+        best=judged.best,
+        tied=judged.tied,
+        worst=judged.worst,
+        fastest=judged.fastest,
+        not_compared=judged.not_compared,
+        at_most_slower=judged.at_most_slower,
+        fit=fit,
+        left_out=left_out_ids,
+        cells=summaries,
+        comparisons=judged.comparisons,
+        loads=judged.loads,
+        effects=stated.effects,
+        wait_changes=() if extremes is None else _wait_changes(*extremes),
+        wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
+        cautions=cautions_of(
+            Evidence(experiment, plan, tuple(runs), used, summaries, rounds, tuple(odd), left_out_ids)
+        ),
+        compared=compared,
+        dependences=stated.dependences,
+        speed_ups=stated.speed_ups,
+        drive_trends=tuple(
+            drive_states.trends(
+                (run for runs_of_cell in used.values() for run in runs_of_cell.values()),
+                experiment.order == "randomised",
+            )
+        ),
+        wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
+    )
+
+
+def _places(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
+    """The place in the order of each cell's runs, as cells x rounds."""
+    row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
+    column = {repetition: index for index, repetition in enumerate(rounds)}
+    places = np.zeros((len(plan.cells), len(rounds)))
+    for run in plan.runs:
+        if run.repetition in column:
+            places[row[run.cell_id], column[run.repetition]] = run.sequence
+    return places
+
+
+def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
+    """For each cell the stretch of time in which it was compared with others: only within one may cells be judged."""
+    if in_stretches:
+        return range(len(plan.cells))
+    return (0,) * len(plan.cells) if simulated else blocks_of(plan)
+
+
+def _with_fitted_means(
+    cells: Sequence[CellSummary], fitted: stats.Fit, judged: verdicts.Judged, compared: Compared
+) -> Iterator[CellSummary]:
+    """The cells with the means that they are compared by, instead of arithmetic ones that one odd run can turn round."""
+    picked_from = _picked_from(cells, judged)
+    for index, cell in enumerate(cells):
+        if cell.elapsed_s is None or cell.rows_per_s is None:
+            yield cell
+            continue
+        time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
+        # Of raw I/O all runs last as long as they were told to; what is compared is the time of a request.
+        rows = cell.rows or 1.0
+        of_run = time if compared == "elapsed" else _times(time, rows)
+        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(rows, of_run))}
+        if compared != "time-per-request":
+            update["elapsed_s"] = _fitted(cell.elapsed_s, of_run)
+        yield cell.model_copy(update=update)
+
+
+def _fitted(sample: Sample, mean: Estimate) -> Sample:
+    return sample.model_copy(update={"mean": mean, "arithmetic": sample.mean})
+
+
+def _picked_from(cells: Sequence[CellSummary], judged: verdicts.Judged) -> dict[str, int]:
+    """Of each cell that is the fastest of several, of how many."""
+    if judged.loads:
+        return {load.fastest: len(load.cells) for load in judged.loads if load.fastest is not None}
+    measured = sum(cell.elapsed_s is not None for cell in cells)
+    return {judged.fastest: max(1, measured)} if judged.fastest is not None else {}
+
+
+def _times(estimate: Estimate, factor: float) -> Estimate:
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return Estimate(value=estimate.value * factor, low=low, high=high)
+
+
+def _over(rows: float, estimate: Estimate) -> Estimate:
+    """`rows` over a time."""
+    low, high = (None if end is None else rows / end for end in (estimate.high, estimate.low))
+    return Estimate(value=rows / estimate.value, low=low, high=high)
+
+
+def without_intervals(cell: CellSummary) -> CellSummary:
+    """The same, its runs made in one stretch of time: what they scatter by says nothing of how far off their mean is."""
+    names = ("elapsed_s", "rows_per_s", "checkpoint_s")
+    samples_ = {name: None if (one := getattr(cell, name)) is None else _bare_sample(one) for name in names}
+    return cell.model_copy(
+        update={
+            **samples_,
+            "raw_io": {name: _bare_sample(one) for name, one in cell.raw_io.items()},
+            "wait_shares": {name: Estimate(value=one.value) for name, one in cell.wait_shares.items()},
+            "drive_states": tuple(
+                one.model_copy(update={"mean": Estimate(value=one.mean.value)}) for one in cell.drive_states
+            ),
+        }
+    )
+
+
+def _bare_sample(sample: Sample) -> Sample:
+    arithmetic = None if sample.arithmetic is None else Estimate(value=sample.arithmetic.value)
+    return sample.model_copy(update={"mean": Estimate(value=sample.mean.value), "arithmetic": arithmetic})
+
+
+def _compared(plan: Plan) -> Compared:
+    if any(cell.config.target.raw_io for cell in plan.cells):
+        return "time-per-request"
+    return "elapsed" if len({cell.config.workload.rows for cell in plan.cells}) < 2 else "time-per-row"
+
+
+def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
+    """cell_id -> repetition -> the latest attempt that has figures; every cell of the plan is there, in its order."""
+    used: dict[str, dict[int, Run]] = {cell.cell_id: {} for cell in plan.cells}
+    for run in sorted(runs, key=lambda run: (run.repetition, run.attempt)):
+        if run.usable and not run.burn_in and run.cell_id in used:
+            used[run.cell_id][run.repetition] = run
+    return used
+
+
+def _measured(runs: Mapping[int, Run]) -> Iterator[tuple[int, Measurement]]:
+    for repetition, run in runs.items():
+        if run.measurement is not None:
+            yield repetition, run.measurement
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _summaries(
+    plan: Plan, runs: Sequence[Run], used: Mapping[str, Mapping[int, Run]], *, by_class: bool = False
+) -> Iterator[CellSummary]:
+    """With `by_class` the waits of each run are joined by what is waited for."""
+    planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
+    failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
+    for cell in plan.cells:
+        yield _summary(cell, planned[cell.cell_id], failed[cell.cell_id], used[cell.cell_id], by_class=by_class)
+
+
+def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, by_class: bool) -> CellSummary:
+    measured = list(_measured(runs))
+    raw_waits = [measurement.waits for _, measurement in measured if measurement.waits is not None]
+    explained = [share for raw in raw_waits if (share := conservation(raw).explained) is not None]
+    rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
+    available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
+    return CellSummary(
+        cell_id=cell.cell_id,
+        levels=cell.levels,
+        provenance=measured[0][1].provenance if measured else None,
+        runs_planned=planned,
+        runs_ok=sum(run.status == "ok" for run in runs.values()),
+        runs_unverified=sum(run.status == "unverified" for run in runs.values()),
+        runs_failed=failed,
+        connections=cell.config.workload.connections,
+        data_files=cell.config.layout.data_files,
+        elapsed_s=samples.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured]),
+        rows_per_s=samples.summarise(
+            [Point(repetition=r, value=m.rows / m.elapsed_s) for r, m in measured if m.elapsed_s > 0]
+        ),
+        rows=_mean([float(m.rows) for _, m in measured]),
+        checkpoint_s=samples.summarise(
+            [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
+        ),
+        raw_io=_raw_io(measured),
+        waits=mean_of_runs(rows) if rows else (),
+        waits_asked=cell.config.measure.waits,
+        wait_shares=_wait_shares(rows, available_s),
+        available_s=_mean(available_s),
+        explained=_mean(explained),
+        drive_states=tuple(drive_states.states([measurement for _, measurement in measured])),
+    )
+
+
+def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
+    """Of each counter of raw I/O its runs, where there are any."""
+    points: dict[str, list[Point]] = defaultdict(list)
+    for repetition, measurement in measured:
+        for name, value in measurement.counters.get(RAW_IO, {}).items():
+            points[name].append(Point(repetition=repetition, value=value))
+    return {name: sample for name, found in points.items() if (sample := samples.summarise(found)) is not None}
+
+
+def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:
+    """Each wait type's share of a run's connection time, over the runs; a type that a run didn't see counts as 0 there."""
+    of_type: dict[str, list[float]] = {}
+    for number, (rows, available) in enumerate(zip(runs, available_s, strict=True)):
+        for row in rows if available > 0 else ():
+            of_type.setdefault(row.wait_type, [0.0] * len(runs))[number] = row.wait_s / available
+    return {wait_type: samples.mean_estimate(shares) for wait_type, shares in of_type.items()}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _log_s(
+    plan: Plan, used: Mapping[str, Mapping[int, Run]], compared: Compared
+) -> tuple[tuple[int, ...], stats.Matrix]:
+    """The rounds, and log elapsed, of the run or per row, as cells x rounds.
+
+    A round is a repetition: within a block of the plan it is complete, and close in time. Over blocks it is neither,
+    so cells of different blocks may not be tested against each other.
+    """
+    rounds = sorted({repetition for runs in used.values() for repetition in runs})
+    column = {repetition: index for index, repetition in enumerate(rounds)}
+    log_s = np.full((len(plan.cells), len(rounds)), np.nan)
+    for row, cell in enumerate(plan.cells):
+        for repetition, measurement in _measured(used[cell.cell_id]):
+            share = 1 if compared == "elapsed" else max(measurement.rows, 1)
+            log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
+    return tuple(rounds), log_s
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _wait_changes(best: CellSummary, worst: CellSummary) -> tuple[WaitChange, ...]:
+    """The waits, and CPU, whose share of connections x elapsed differs most between two cells."""
+    if not best.available_s or not worst.available_s:
+        return ()
+    of_best, of_worst = _by_type(best), _by_type(worst)
+    changes = []
+    for wait_type in {**of_best, **of_worst}:
+        row = of_best.get(wait_type) or of_worst[wait_type]
+        best_s, worst_s = _seconds(of_best.get(wait_type)), _seconds(of_worst.get(wait_type))
+        changes.append(
+            WaitChange(
+                wait_type=wait_type,
+                analogue=row.analogue,
+                category=row.category,
+                best_s=best_s,
+                worst_s=worst_s,
+                best_share=best_s / best.available_s,
+                worst_share=worst_s / worst.available_s,
+            )
+        )
+    changes.sort(key=lambda change: (-abs(change.worst_share - change.best_share), change.wait_type))
+    return tuple(changes[:WAIT_CHANGES_MAX])
+
+
+def _by_type(cell: CellSummary) -> dict[str, WaitStat]:
+    return {row.wait_type: row for row in cell.waits}
+
+
+def _seconds(row: WaitStat | None) -> float:
+    return 0.0 if row is None else row.wait_s
+
+
+def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
+    """How shares move along the ordered factor: the same waits, in the same order, at all combinations of others."""
+    factor = axis_factor([factor for factor in factors if is_numeric(factor)])
+    if factor is None:
+        return
+    levels = tuple(in_order(factor))
+    at = {key(cell.levels): cell for cell in cells}
+    wait_types = _largest_waits(cells)
+    for others in itertools.islice(combinations(cells, factor), TREND_PANELS_MAX):
+        along = [at.get(key({**others, factor.name: level})) for level in levels]
+        for wait in wait_types:
+            estimates = tuple(_share_in(cell, wait.wait_type) for cell in along)
+            yield WaitTrend(
+                wait_type=wait.wait_type,
+                analogue=wait.analogue,
+                category=wait.category,
+                factor=factor.name,
+                at=others,
+                levels=levels,
+                shares=tuple(None if estimate is None else estimate.value for estimate in estimates),
+                estimates=estimates,
+            )
+
+
+def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
+    """None where the cell has no wait statistics; 0 where it has, and the wait was not seen."""
+    return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
+
+
+def _largest_waits(cells: Sequence[CellSummary]) -> list[WaitStat]:
+    """The wait types, and CPU, that reach the largest shares anywhere, by category and then by share.
+
+    Waits for allocation come first: they are small beside the log's, and yet the reason why one asks for more files.
+    """
+    peak: dict[str, tuple[float, WaitStat]] = {}
+    for cell in cells:
+        for row in cell.waits if cell.available_s else ():
+            share = row.wait_s / (cell.available_s or 1.0)
+            if share > peak.get(row.wait_type, (0.0, row))[0]:
+                peak[row.wait_type] = (share, row)
+    largest = sorted(peak.values(), key=lambda item: (item[1].category != "allocation", -item[0], item[1].wait_type))[
+        :TREND_WAITS_MAX
+    ]
+    of_category: dict[str, float] = defaultdict(float)
+    for share, row in largest:
+        of_category[row.category] = max(of_category[row.category], share)
+    largest.sort(key=lambda item: (-of_category[item[1].category], item[1].category, -item[0], item[1].wait_type))
+    return [row for _, row in largest]

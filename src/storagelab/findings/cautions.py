@@ -1,0 +1,474 @@
+"""Doubts about the measurement itself, as values. Pure; worded in report.
+
+Each check below looks at one thing that can mislead a reader and yields cautions with the figures that say so. A "note"
+tells what the result holds for; a "caution" tells why to trust it less.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+from storagelab.findings import irregular
+from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.irregular import Outlier
+from storagelab.findings.model import Caution
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Plan
+from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.spec.factors import is_condition, sets_load
+
+REPETITIONS_SOUND = 5
+REPETITIONS_LEAST = 3
+SHORT_RUN_S = 2.0
+WAIT_PASSES_LEAST = 100
+DRIFT_LEAST = 0.02
+DRIFT_P_VALUE = 0.01
+OBSERVER_CORE_SHARE_MOST = 0.04
+EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
+OTHERS_SHARE_MOST = 0.10
+OTHERS_RUNS_MOST = 0.10
+"""A run may be disturbed now and then; more than a tenth of them is a busy machine."""
+CPU_SHARE_MOST = 0.9
+_OFF = {"off", "false", "0"}
+UNSAFE_SETTINGS = {
+    "fsync": _OFF, "synchronous_commit": _OFF, "full_page_writes": _OFF,
+    "innodb_flush_log_at_trx_commit": {"0", "2"}, "innodb_doublewrite": {*_OFF, "detect_only"},
+    "innodb_flush_method": {"nosync"},
+}  # fmt: skip
+"""Each with the values under which a crash can lose or corrupt something. MariaDB's 2 writes the log at each commit, and
+syncs it once a second only."""
+DELAYED_DURABILITY = "delayed_durability_desc"
+"""SQL Server's: commits need not wait for the log where it is forced, or allowed and asked for."""
+UNVERIFIED_MOST = 10
+
+
+def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
+    """Every doubt, those that weigh more first, else in the order of the checks."""
+    found = [caution for check in CHECKS for caution in check(evidence)]
+    return tuple(sorted(found, key=lambda caution: caution.severity == "note"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs that are not there, or not as asked
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def failed_runs(evidence: Evidence) -> Iterator[Caution]:
+    """figures: failed (attempts), unrecovered (runs without a usable attempt), planned, reason (the most frequent)."""
+    failed = [run for run in evidence.runs if not run.usable]
+    if failed:
+        reasons = Counter(run.reason for run in failed)
+        lost = {(r.cell_id, r.repetition) for r in failed if r.repetition not in evidence.used.get(r.cell_id, {})}
+        yield evidence.caution(
+            "failed-runs", (run.cell_id for run in failed), failed=len(failed), unrecovered=len(lost),
+            planned=len(evidence.plan.runs), reason=reasons.most_common(1)[0][0],
+        )  # fmt: skip
+
+
+def missing_runs(evidence: Evidence) -> Iterator[Caution]:
+    """figures: missing, stored, planned."""
+    stored = {(run.cell_id, run.repetition) for run in evidence.runs}
+    missing = [run for run in evidence.plan.runs if (run.cell_id, run.repetition) not in stored]
+    if missing:
+        planned = len(evidence.plan.runs)
+        yield evidence.caution(
+            "missing-runs", (run.cell_id for run in missing), missing=len(missing), stored=planned - len(missing),
+            planned=planned,
+        )  # fmt: skip
+
+
+def unverified(evidence: Evidence) -> Iterator[Caution]:
+    """One for each thing that was not got as asked. figures: what, asked, got, read_from, runs, reason."""
+    cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    reasons: dict[tuple[str, str, str, str], str] = {}
+    for cell_id, run, measurement in evidence.measurements():
+        whats = [(check.name, check.asked, check.got, check.read_from) for check in measurement.unverified]
+        if run.status == "unverified" and not whats:
+            whats = [(run.reason, "", "", "")]
+        for what in whats:
+            cells[what].append(cell_id)
+            reasons.setdefault(what, run.reason)
+    for what in list(cells)[:UNVERIFIED_MOST]:
+        name, asked, got, read_from = what
+        yield evidence.caution(
+            "unverified", cells[what], what=name, asked=asked, got=got, read_from=read_from, runs=len(cells[what]),
+            reason=reasons[what],
+        )  # fmt: skip
+
+
+def few_repetitions(evidence: Evidence) -> Iterator[Caution]:
+    """figures: repetitions (the fewest of a cell that has any), sound (how many are enough for a sound verdict)."""
+    counts = {cell_id: len(runs) for cell_id, runs in evidence.used.items() if runs}
+    if not counts or min(counts.values()) >= REPETITIONS_SOUND:
+        return
+    fewest = min(counts.values())
+    poor = [cell_id for cell_id, count in counts.items() if count == fewest]
+    yield evidence.caution(
+        "single-repetition" if fewest == 1 else "few-repetitions", poor, note=fewest >= REPETITIONS_LEAST,
+        repetitions=fewest, sound=REPETITIONS_SOUND,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Times that can't be trusted as they stand
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def short_runs(evidence: Evidence) -> Iterator[Caution]:
+    """figures: shortest_s (the smallest median of a cell), limit_s."""
+    medians = {cell.cell_id: cell.elapsed_s.median for cell in evidence.cells if cell.elapsed_s is not None}
+    short = {cell_id: median for cell_id, median in medians.items() if median < SHORT_RUN_S}
+    if short:
+        yield evidence.caution("short-runs", short, shortest_s=min(short.values()), limit_s=SHORT_RUN_S)
+
+
+def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
+    """One for each cell. figures of its farthest run: repetition, elapsed_s, expected_s, ratio, deviation_sd; runs;
+    left_out (how many of them no mean and no verdict rests on: 0 or 1)."""
+    of_cell: dict[int, list[Outlier]] = defaultdict(list)
+    for outlier in evidence.odd:
+        of_cell[outlier.cell].append(outlier)
+    for cell, found in of_cell.items():
+        worst = max(found, key=lambda outlier: abs(outlier.deviation))
+        cell_id, repetition = evidence.plan.cells[cell].cell_id, evidence.rounds[worst.round]
+        measurement = evidence.used[cell_id][repetition].measurement
+        elapsed_s = measurement.elapsed_s if measurement is not None else math.nan
+        yield evidence.caution(
+            "outlier", [cell_id], repetition=repetition,
+            elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
+            runs=len(found), left_out=int((cell_id, repetition) in evidence.left_out),
+        )  # fmt: skip
+
+
+def run_in_blocks(evidence: Evidence) -> Iterator[Caution]:
+    """figures: factors ("layout.data, drive": those that changed from block to block only), blocks.
+
+    None of a simulation: there, no block knows of the ones before it.
+    """
+    blocks = blocks_of(evidence.plan)
+    if len(set(blocks)) > 1 and not _simulated(evidence):
+        held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
+        yield evidence.caution("blocks", (), factors=", ".join(held), blocks=len(set(blocks)))
+
+
+def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
+    """Whether a factor changes, and never within a block."""
+    levels: dict[int, set[str]] = defaultdict(set)
+    for block, cell in zip(blocks, plan.cells, strict=True):
+        levels[block].add(repr(cell.levels.get(factor)))
+    return all(len(values) == 1 for values in levels.values()) and len(set().union(*levels.values())) > 1
+
+
+def _simulated(evidence: Evidence) -> bool:
+    return next((cell.provenance for cell in evidence.cells if cell.provenance is not None), None) == "simulated"
+
+
+def changing(evidence: Evidence) -> Iterator[Caution]:
+    """Times drifted, or jumped, whatever ran. figures: change (0.05 = 5 % slower at the end), p_value, order, blocks; of a
+    jump also run (the first one after it, from 1), runs. A note in a random order of one block: its rounds absorb it."""
+    at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
+    left_out = set(evidence.left_out)
+    rows = [
+        (math.log(max(m.elapsed_s, 1e-9)), at[cell_id], float(run.sequence))
+        for cell_id, run, m in evidence.measurements()
+        if (cell_id, run.repetition) not in left_out
+    ]
+    if len(rows) < 6:
+        return
+    log_s, cells, sequence = zip(*rows, strict=True)
+    order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
+    drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
+    step = irregular.step(log_s, cells, sequence)
+    note = order == "randomised" and blocks == 1
+    drifted = drift is not None and drift.p_value < DRIFT_P_VALUE and abs(drift.change) > DRIFT_LEAST
+    jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
+    if step is not None and jumped and not (drifted and drift is not None and drift.explained >= step.explained):
+        run = 1 + sum(place <= step.after for place in sequence)
+        yield evidence.caution(
+            "step", at, note=note, change=step.change, p_value=step.p_value, run=run, runs=len(rows), order=order,
+            blocks=blocks,
+        )  # fmt: skip
+    elif drift is not None and drifted:
+        yield evidence.caution(
+            "drift", at, note=note, change=drift.change, p_value=drift.p_value, order=order, blocks=blocks
+        )
+
+
+def _longest_block(evidence: Evidence) -> float:
+    """From its first run to its last, in places of the order."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for run in evidence.plan.runs:
+        places[run.block].append(run.sequence)
+    return float(max(max(of_block) - min(of_block) for of_block in places.values()))
+
+
+def not_randomised(evidence: Evidence) -> Iterator[Caution]:
+    """What another order than a random one does to the answer. figures: order, provenance.
+
+    None where the drives start anew before every run: then no run knows of the one before.
+    """
+    order = evidence.experiment.order
+    fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
+    if order == "randomised" or len(evidence.plan.cells) < 2 or (_simulated(evidence) and fresh):
+        return
+    provenance = "simulated" if _simulated(evidence) else "measured"
+    yield evidence.caution("order", (), note=order == "as-listed", order=order, provenance=provenance)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What observing costs, and what it can't see
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def observer_cost(evidence: Evidence) -> Iterator[Caution]:
+    """figures: core_share (sampler and its session, of one core, over all runs), sampler_core_share, limit."""
+    cost_s: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for cell_id, _, m in evidence.measurements():
+        if m.observer is not None and m.elapsed_s > 0:
+            cost_s[cell_id].append((m.observer.sampler_cpu_s, m.observer.session_cpu_s or 0.0, m.elapsed_s))
+    every = [cost for costs in cost_s.values() for cost in costs]
+    if not every or _core_share(every) <= OBSERVER_CORE_SHARE_MOST:
+        return
+    dear = [cell_id for cell_id, costs in cost_s.items() if _core_share(costs) > OBSERVER_CORE_SHARE_MOST]
+    yield evidence.caution(
+        "observer-cost", dear, core_share=_core_share(every), limit=OBSERVER_CORE_SHARE_MOST,
+        sampler_core_share=sum(sampler for sampler, _, _ in every) / sum(elapsed for _, _, elapsed in every),
+    )  # fmt: skip
+
+
+def _core_share(costs: list[tuple[float, float, float]]) -> float:
+    return sum(sampler + session for sampler, session, _ in costs) / sum(elapsed for _, _, elapsed in costs)
+
+
+def few_wait_samples(evidence: Evidence) -> Iterator[Caution]:
+    """figures: passes (the smallest median of a cell), limit."""
+    passes: dict[str, float] = {}
+    for cell_id, measurements in _by_cell(evidence).items():
+        sampled = [
+            m.waits.passes for m in measurements if isinstance(m.waits, SampledWaits) or (m.waits and m.waits.passes)
+        ]
+        if sampled and (median := statistics.median(sampled)) < WAIT_PASSES_LEAST:
+            passes[cell_id] = median
+    if passes:
+        yield evidence.caution("few-wait-samples", passes, passes=min(passes.values()), limit=WAIT_PASSES_LEAST)
+
+
+def unexplained_time(evidence: Evidence) -> Iterator[Caution]:
+    """figures: lowest, highest (mean share of connections x elapsed explained in a cell outside the limits), limits."""
+    explained = {cell.cell_id: cell.explained for cell in evidence.cells if cell.explained is not None}
+    outside = {id_: share for id_, share in explained.items() if not EXPLAINED_LEAST <= share <= EXPLAINED_MOST}
+    if outside:
+        yield evidence.caution(
+            "conservation", outside, lowest=min(outside.values()), highest=max(outside.values()),
+            limit_low=EXPLAINED_LEAST, limit_high=EXPLAINED_MOST,
+        )  # fmt: skip
+
+
+def no_split(evidence: Evidence) -> Iterator[Caution]:
+    """Waits without Resource and Signal. figures: runs, reason (the most frequent)."""
+    reasons: Counter[str] = Counter()
+    cells = set()
+    for cell_id, _, m in evidence.measurements():
+        if m.waits is not None and not _has_split(m):
+            cells.add(cell_id)
+            reasons[m.waits.no_split_reason] += 1
+    if reasons:
+        yield evidence.caution("no-split", cells, note=True, runs=reasons.total(), reason=reasons.most_common(1)[0][0])
+
+
+def _has_split(measurement: Measurement) -> bool:
+    waits = measurement.waits
+    if isinstance(waits, CountedWaits) and any(row.signal_ns is not None for row in waits.rows):
+        return waits.cpu_s is not None
+    return waits is not None and waits.cpu_s is not None and (waits.runqueue_s is not None or not waits.passes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The machine and the server
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def busy_machine(evidence: Evidence) -> Iterator[Caution]:
+    """Others, or the hypervisor, took CPU time from the runs. figures: others_share (of all CPUs' time, the highest of a
+    run), limit, runs, checked.
+
+    A load average would not do: it can't tell others from the server under test. The share is of the time that the same
+    counters hold, as they are read over somewhat more than the run.
+    """
+    shares: dict[str, float] = {}
+    checked = runs = 0
+    for cell_id, _, m in evidence.measurements():
+        spent = m.counters.get("cpu", {})
+        all_s = sum(spent.get(name, 0.0) for name in ("busy_s", "idle_s", "iowait_s", "steal_s"))
+        if "others_s" not in spent or all_s <= 0:
+            continue
+        checked += 1
+        share = (spent["others_s"] + spent.get("steal_s", 0.0)) / all_s
+        if share > OTHERS_SHARE_MOST:
+            runs += 1
+            shares[cell_id] = max(share, shares.get(cell_id, 0.0))
+    if runs > OTHERS_RUNS_MOST * checked:
+        yield evidence.caution(
+            "busy-machine", shares, others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, runs=runs,
+            checked=checked,
+        )  # fmt: skip
+
+
+def cpu_saturated(evidence: Evidence) -> Iterator[Caution]:
+    """Storage is not what limits. figures: cpu_share (of all CPUs, the highest median of a cell), cpu_count, limit."""
+    shares: dict[str, float] = {}
+    cpu_count = 0.0
+    for cell_id, measurements in _by_cell(evidence).items():
+        of_runs = []
+        for m in measurements:
+            cpus = _number(_table(m.environment, "host").get("cpu_count"))
+            if cpus and m.waits is not None and m.waits.cpu_s is not None and m.elapsed_s > 0:
+                cpu_count = cpus
+                of_runs.append(m.waits.cpu_s / m.elapsed_s / cpus)
+        if of_runs and (median := statistics.median(of_runs)) > CPU_SHARE_MOST:
+            shares[cell_id] = median
+    if shares:
+        yield evidence.caution(
+            "cpu-saturated", shares, note=True, cpu_share=max(shares.values()), cpu_count=int(cpu_count),
+            limit=CPU_SHARE_MOST,
+        )  # fmt: skip
+
+
+def virtual_disks(evidence: Evidence) -> Iterator[Caution]:
+    """One for each reason. figures: volumes ("a, b"), reason, device_model."""
+    volumes: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for _, _, m in evidence.measurements():
+        for name, volume in _volumes(m):
+            if volume.get("virtual") is True:
+                volumes[_text(volume, "virtual_reason"), _text(volume, "device_model")].add(name)
+    for (reason, model), names in volumes.items():
+        yield evidence.caution(
+            "virtual-disk", (), note=True, volumes=", ".join(sorted(names)), reason=reason, device_model=model
+        )
+
+
+def durability_off(evidence: Evidence) -> Iterator[Caution]:
+    """One for each setting. figures: setting, value."""
+    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for cell_id, _, m in evidence.measurements():
+        settings = _table(_table(m.environment, "server"), "settings")
+        for setting, unsafe in UNSAFE_SETTINGS.items():
+            if (value := _lowered(settings, setting)) in unsafe:
+                cells[setting, "off" if value == "false" else value].add(cell_id)
+        # Replayed after a crash, a binary log makes commits as safe as it is itself.
+        if _lowered(settings, "log_bin") in {"on", "1"} and (synced := _lowered(settings, "sync_binlog")) not in {
+            "",
+            "1",
+        }:
+            cells["sync_binlog", synced].add(cell_id)
+        if _text(settings, DELAYED_DURABILITY).upper() == "FORCED":
+            cells["delayed_durability", "forced"].add(cell_id)
+    for (setting, value), of_cells in cells.items():
+        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value=value)
+
+
+def shared_devices(evidence: Evidence) -> Iterator[Caution]:
+    """Volumes on one device, between which place can't matter. figures: volumes ("a, b"), device."""
+    volumes: dict[str, set[str]] = defaultdict(set)
+    for _, _, m in evidence.measurements():
+        for name, volume in _volumes(m):
+            if device := _text(volume, "device"):
+                volumes[device].add(name)
+    for device, names in volumes.items():
+        if len(names) > 1:
+            yield evidence.caution("shared-device", (), note=True, volumes=", ".join(sorted(names)), device=device)
+
+
+def allocation_latches(evidence: Evidence) -> Iterator[Caution]:
+    """One for each version of SQL Server on which numbers of data files are compared. figures: major."""
+    engine = "sqlserver"
+    of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == engine]
+    if len({config.layout.data_files for config in of_engine}) < 2:
+        return
+    servers = [_table(m.environment, "server") for _, _, m in evidence.measurements()]
+    versions = {_text(server, "version").partition(".")[0] for server in servers if server.get("engine") == engine}
+    for major in sorted(version for version in versions if version.isdigit()):
+        yield evidence.caution("allocation-latches", (), note=True, major=int(major))
+
+
+def different_loads(evidence: Evidence) -> Iterator[Caution]:
+    """Cells that are held against each other do different work: a factor sets layout and load at once.
+
+    Where factors are of the conditions alone, each condition has its own verdict. figures: factors ("storage, drive"), loads.
+    """
+    factors = evidence.experiment.factors
+    own = [factor.name for factor in factors if is_condition(factor)]
+    groups: dict[str, set[tuple[str, float | None]]] = defaultdict(set)
+    for cell in evidence.plan.cells:
+        work = cell.config.workload
+        if work.block_bytes is None:
+            groups[repr([cell.levels[name] for name in own])].add((work.kind, work.read_fraction))
+    loads = max(map(len, groups.values()), default=0)
+    if loads > 1:
+        both = [factor.name for factor in factors if factor.name not in own and sets_load(factor)]
+        yield evidence.caution("different-loads", (), factors=", ".join(both), loads=loads)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading the evidence
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _by_cell(evidence: Evidence) -> dict[str, list[Measurement]]:
+    found: dict[str, list[Measurement]] = defaultdict(list)
+    for cell_id, _, measurement in evidence.measurements():
+        found[cell_id].append(measurement)
+    return found
+
+
+def _volumes(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, object]]]:
+    volumes = _table(measurement.environment, "volumes")
+    for name in volumes:
+        yield name, _table(volumes, name)
+
+
+def _table(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """The table under `key`, empty if it isn't there: what an environment holds depends on what could be read."""
+    value = mapping.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(mapping: Mapping[str, object], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _lowered(settings: Mapping[str, object], name: str) -> str:
+    """A setting as the server shows it, in small letters; "" where it does not."""
+    return str(settings.get(name, "")).lower()
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
+    failed_runs,
+    missing_runs,
+    unverified,
+    few_repetitions,
+    short_runs,
+    outlying_runs,
+    run_in_blocks,
+    not_randomised,
+    changing,
+    observer_cost,
+    few_wait_samples,
+    unexplained_time,
+    no_split,
+    busy_machine,
+    cpu_saturated,
+    virtual_disks,
+    durability_off,
+    shared_devices,
+    allocation_latches,
+    different_loads,
+)

@@ -1,0 +1,52 @@
+"""All that is stored of an experiment, and what was made of it: what doubts are looked for in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from storagelab.findings.irregular import Outlier
+from storagelab.findings.model import Caution, CautionKind, CellSummary
+from storagelab.model.measurement import Measurement, Run
+from storagelab.model.plan import Experiment, Plan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is stored of an experiment, and what was made of it.
+
+    `used` = cell_id -> repetition -> run with figures. `cells` are its summaries. `odd` = runs that stand apart, by their
+    places in the plan's cells and in `rounds`; `left_out` = those, by cell and repetition, that nothing is judged by.
+    """
+
+    experiment: Experiment
+    plan: Plan
+    runs: tuple[Run, ...]
+    used: Mapping[str, Mapping[int, Run]]
+    cells: tuple[CellSummary, ...]
+    rounds: tuple[int, ...]
+    odd: tuple[Outlier, ...]
+    left_out: tuple[tuple[str, int], ...]
+
+    def measurements(self) -> Iterator[tuple[str, Run, Measurement]]:
+        for cell_id, runs in self.used.items():
+            for run in runs.values():
+                if run.measurement is not None:
+                    yield cell_id, run, run.measurement
+
+    def caution(
+        self, kind: CautionKind, cells: Iterable[str], *, note: bool = False, **figures: str | int | float
+    ) -> Caution:
+        """A caution about `cells`, in the plan's order; about none by name if it concerns all of them."""
+        meant = set(cells)
+        named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
+        return Caution(
+            kind=kind, severity="note" if note else "caution",
+            cells=() if len(named) == len(self.plan.cells) else named, figures=figures,
+        )  # fmt: skip
+
+
+def blocks_of(plan: Plan) -> tuple[int, ...]:
+    """The block that each cell of the plan is run in."""
+    block = {run.cell_id: run.block for run in plan.runs}
+    return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)

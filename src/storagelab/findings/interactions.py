@@ -1,0 +1,278 @@
+"""How the best level and the effect of one factor depend on another: what-if questions, answered by the runs. Pure.
+
+    does the best number of data files follow the cores?
+    does 128 files against 8 cost less on a drive that is formatted before every layout?
+
+Two factors are looked at together, and cells are averaged over all others: a row for each pair of levels, the same
+combinations of the others in each. Rows are judged like cells (`stats`), all comparisons of a pair of factors as one
+family, so that picking the largest finds nothing in runs that hold nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from storagelab.findings import stats
+from storagelab.findings.model import BestLevels, Dependence, Effect, EffectChange, Estimate, LevelCost
+from storagelab.model.plan import Cell, Factor
+from storagelab.model.values import JsonValue
+from storagelab.spec.axis import axis_factor, in_order
+from storagelab.spec.factors import is_condition
+
+ROWS_MAX = 400
+"""Pairs of factors with more pairs of levels are left out: nobody asks them, and they would take seconds."""
+FACTORS_MAX = 6
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Two factors together
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Rows of `fit` for each level of `factor` (along) at each of `within`: row = place of `at` x levels + level.
+
+    `across` = levels of `factor` at one level of `within` were run in different blocks, so nothing may be tested.
+    """
+
+    factor: Factor
+    within: Factor
+    levels: list[JsonValue]
+    at: list[JsonValue]
+    averaged: tuple[str, ...]
+    fit: stats.Fit
+    across: bool
+
+    def row(self, level: int, at: int) -> int:
+        return at * len(self.levels) + level
+
+    def rows_at(self, at: int) -> list[int]:
+        return [self.row(level, at) for level in range(len(self.levels))]
+
+
+def _grid(
+    factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
+) -> _Grid | None:
+    """None where fewer than two levels of each stand together, with all else the same, in every combination."""
+    if len(factor.levels) * len(within.levels) > ROWS_MAX:
+        return None
+    known: dict[tuple[str, str], dict[str, int]] = {}
+    for index, cell in enumerate(cells):
+        if not math.isnan(fitted.cells[index]):
+            rest = {name: value for name, value in cell.levels.items() if name not in (factor.name, within.name)}
+            pair = _key(cell.levels[factor.name]), _key(cell.levels[within.name])
+            known.setdefault(pair, {})[_key(rest)] = index
+    there = {key for _, key in known}
+    at = [value for value in in_order(within) if _key(value) in there]
+    at_keys = [_key(value) for value in at]
+    levels = [value for value in in_order(factor) if all((_key(value), key) in known for key in at_keys)]
+    if len(levels) < 2 or len(at) < 2:
+        return None
+    found = [known[_key(level), key] for key in at_keys for level in levels]
+    common = [rest for rest in found[0] if all(rest in row for row in found)]
+    if not common:
+        return None
+    groups = [[row[rest] for rest in common] for row in found]
+    of_row = [tuple(blocks[cell] for cell in group) for group in groups]
+    number = {of: place for place, of in enumerate(dict.fromkeys(of_row))}
+    width = len(levels)
+    return _Grid(
+        factor, within, levels, at,
+        averaged=tuple(name for name in cells[0].levels if name not in (factor.name, within.name)),
+        fit=stats.collapse(fitted, groups, [number[of] for of in of_row]),
+        across=any(len(set(of_row[start : start + width])) > 1 for start in range(0, len(of_row), width)),
+    )  # fmt: skip
+
+
+def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def dependences(
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+) -> Iterator[Dependence]:
+    """One for each pair of factors that can be tested: of the axis within the other, or of the one with more levels.
+
+    The pairs share the error `alpha`.
+
+    A load is no choice: it is what the other depends on, and of two loads only effects are looked at.
+    """
+    varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
+    axis = axis_factor(varied)
+    alpha /= max(1, math.comb(len(varied), 2))
+    for pair in itertools.combinations(varied, 2):
+        factor, within = sorted(pair, key=lambda one: (is_condition(one), one is not axis, -len(one.levels)))
+        grid = _grid(factor, within, cells, fitted, blocks)
+        if grid is not None and not grid.across and grid.fit.df >= 1:
+            best, cost = ((), None) if is_condition(factor) else _best(grid, alpha)
+            change = _change(grid, alpha) if best or is_condition(factor) else None
+            if best or change is not None:
+                yield Dependence(
+                    factor=factor.name, within=within.name, best=best, cost=cost, change=change, averaged=grid.averaged
+                )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The best level
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
+    """Best levels at each level of the other factor, none if some can't be tested; and the dearest mistake."""
+    found: list[BestLevels] = []
+    fastest: list[int] = []
+    differences: list[list[stats.Difference | None]] = []
+    for at, value in enumerate(grid.at):
+        rows = grid.rows_at(at)
+        first = _fastest(grid.fit, rows)
+        against = stats.compare_with_best(_only(grid.fit, rows), rows[first], alpha=alpha)
+        judged = [against[row] for row in rows]
+        if all(one is None or one.p_value is None for one in judged):
+            return (), None
+        tied = [level for level, one in enumerate(judged) if one is not None and not _slower(one)]
+        found.append(BestLevels(at=value, levels=tuple(grid.levels[level] for level in (first, *tied))))
+        fastest.append(first)
+        differences.append(judged)
+    return tuple(found), _dearest(grid, fastest, differences)
+
+
+def _fastest(fitted: stats.Fit, rows: Sequence[int]) -> int:
+    return int(np.argmin(fitted.cells[list(rows)]))
+
+
+def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
+    """The same fit, all other rows without runs; the family stays that of all rows, as `cells` are kept."""
+    log_s = np.full_like(fitted.log_s, np.nan)
+    log_s[list(rows)] = fitted.log_s[list(rows)]
+    return replace(fitted, log_s=log_s)
+
+
+def _slower(difference: stats.Difference) -> bool:
+    return difference.distinguishable and difference.ratio.value > 1
+
+
+def _dearest(
+    grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[stats.Difference | None]]
+) -> LevelCost | None:
+    """The largest told-apart cost of taking, at one level of the other factor, what is best at another."""
+    costs = [
+        (one.ratio.value, at, elsewhere, one.ratio)
+        for at, judged in enumerate(differences)
+        for elsewhere in range(len(grid.at))
+        if (one := judged[fastest[elsewhere]]) is not None and _slower(one)
+    ]
+    if not costs:
+        return None
+    _, at, elsewhere, ratio = max(costs, key=lambda cost: cost[0])
+    return LevelCost(
+        at=grid.at[at], taken_from=grid.at[elsewhere], level=grid.levels[fastest[elsewhere]],
+        best=grid.levels[fastest[at]], ratio=ratio,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The effect
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _change(grid: _Grid, alpha: float) -> EffectChange | None:
+    """The step of `factor` whose effect changes most between two levels of `within`, if any does for sure.
+
+    Steps are those between an end and any other level, of which the overall best is looked at; all count in the family.
+    """
+    last = len(grid.levels) - 1
+    best = int(np.argmin([grid.fit.cells[[grid.row(level, at) for at in range(len(grid.at))]].mean()
+                          for level in range(len(grid.levels))]))  # fmt: skip
+    family = max(1, 2 * len(grid.levels) - 3) * math.comb(len(grid.at), 2)
+    steps = dict.fromkeys([(0, last), (0, best), (best, last)])
+    found = [
+        change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
+    ]
+    return max(found, key=lambda change: (_turns(change), change.difference.value), default=None)
+
+
+def _turns(change: EffectChange) -> bool:
+    """Whether a step that costs time for sure at one level does not at the other: the more telling kind of change."""
+    return (change.high.low or 0) > 1 >= (change.low.low or 0)
+
+
+def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:
+    pairs = [(grid.row(level, at), grid.row(baseline, at)) for at in range(len(grid.at))]
+    steps = _as_rows(grid.fit, pairs)
+    every = list(itertools.combinations(range(len(pairs)), 2))
+    ordered = [(one, other) if steps.cells[one] >= steps.cells[other] else (other, one) for one, other in every]
+    judged = stats.effects(steps, [[pair] for pair in ordered], family, alpha)
+    told = [
+        (one.ratio.value, pair, one.ratio) for pair, one in zip(ordered, judged, strict=True) if one and _slower(one)
+    ]
+    if not told:
+        return None
+    _, (high, low), difference = max(told, key=lambda row: row[0])
+    at_high, at_low = stats.effects(grid.fit, [[pairs[high]], [pairs[low]]], family, alpha)
+    assert at_high is not None
+    assert at_low is not None
+    return EffectChange(
+        level=grid.levels[level], baseline=grid.levels[baseline], low_at=grid.at[low], low=at_low.ratio,
+        high_at=grid.at[high], high=at_high.ratio, difference=difference,
+    )  # fmt: skip
+
+
+def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
+    """A fit whose rows are log ratios of two rows each, as noisy as these two together.
+
+    Each ratio is of one block and one round, so that ratios of different blocks may be held against each other.
+    """
+    one, other = ([pair[side] for pair in pairs] for side in (0, 1))
+    return replace(
+        fitted,
+        log_s=fitted.log_s[one] - fitted.log_s[other],
+        cells=fitted.cells[one] - fitted.cells[other],
+        residuals=fitted.residuals[one] - fitted.residuals[other],
+        own=fitted.own[one] + fitted.own[other],
+        variance=fitted.variance[one] + fitted.variance[other],
+        luck=np.full(len(pairs), np.nan),
+        peers=fitted.peers[one],
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Along the axis
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def speed_ups(
+    factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
+) -> Iterator[Effect]:
+    """Each level of each other factor against its first at every level of the axis, what else there is averaged.
+
+    One family over all factors. Levels in different blocks are given untested.
+    """
+    axis = axis_factor(factors)
+    grids = [
+        (factor, grid)
+        for factor in factors[:FACTORS_MAX]
+        if axis is not None and factor is not axis and len(factor.levels) > 1
+        and (grid := _grid(factor, axis, cells, fitted, blocks)) is not None
+        and factor.levels[0].value in grid.levels
+    ]  # fmt: skip
+    family = max(1, sum((len(grid.levels) - 1) * len(grid.at) for _, grid in grids))
+    for factor, grid in grids:
+        baseline = factor.levels[0].value
+        first = grid.levels.index(baseline)
+        places = [(level, at) for level in range(len(grid.levels)) if level != first for at in range(len(grid.at))]
+        pairs = [[(grid.row(level, at), grid.row(first, at))] for level, at in places]
+        for (level, at), found in zip(places, stats.effects(grid.fit, pairs, family, alpha), strict=True):
+            if found is not None:
+                yield Effect(
+                    factor=factor.name, level=grid.levels[level], baseline=baseline,
+                    at={grid.within.name: grid.at[at]},
+                    ratio=Estimate(value=found.ratio.value) if grid.across else found.ratio, pairs=found.pairs,
+                    distinguishable=found.distinguishable and not grid.across, across_blocks=grid.across,
+                )  # fmt: skip

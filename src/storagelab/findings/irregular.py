@@ -1,0 +1,237 @@
+"""What makes times doubtful: odd runs, and a machine or drive that changed along the way. Pure.
+
+Matrices are those of `stats`: natural logarithms of times, a row for each cell and a column for each round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.stats import VARIANCE_FLOOR, Matrix
+from storagelab.findings.studentized import t_point
+
+OUTLIER_DEVIATION = 3.5
+OUTLIER_CHANGE = 0.05
+MEDIAN_EFFICIENCY = 0.37
+"""What a median of absolute deviations knows of a normal spread, against all of the sample (Hampel 1974)."""
+Places = NDArray[np.intp]
+
+QUIET_SD = 1.1
+"""A cell whose other runs scatter up to so many times the typical is a quiet one with an odd run; above it, a noisy one."""
+ODD_SHARE_MOST = 0.15
+"""Where more of the runs are odd, they are how this machine is."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Odd runs
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A run far from what its cell and round let expect: `ratio` = its time over that, `deviation` in robust sds.
+
+    `disturbed`: it took too long, and is the only such run of its cell, whose others are as quiet as any. Then something
+    that is not the cell's struck once; otherwise the cell itself is noisy.
+    """
+
+    cell: int
+    round: int
+    ratio: float
+    deviation: float
+    disturbed: bool
+
+
+def outliers(log_s: Matrix) -> list[Outlier]:
+    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would reach.
+
+    The last grows with the number of runs, so that of 20 clean experiments about one is accused. Cells of fewer than
+    four runs are not judged, nor experiments of fewer than twelve: a median of three is one of them.
+    """
+    runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
+    judged = runs_of_cell >= 4
+    if judged.sum() < 2 or runs_of_cell[judged].sum() < 12:
+        return []
+    rounds_at = np.flatnonzero((~np.isnan(log_s[judged])).any(axis=0))
+    residuals = log_s[judged][:, rounds_at]
+    for _ in range(4):
+        residuals = residuals - np.nanmedian(residuals, axis=1, keepdims=True)
+        residuals = residuals - np.nanmedian(residuals, axis=0, keepdims=True)
+    count = int((~np.isnan(residuals)).sum())
+    free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
+    # Medians pass through as many residuals as they have parameters; those zeros say nothing of the spread.
+    sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
+    sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
+    chance = t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
+    limit = max(max(OUTLIER_DEVIATION, chance) * sd, math.log1p(OUTLIER_CHANGE))
+    found = np.argwhere(np.abs(np.nan_to_num(residuals)) > limit)
+    of_cell = Counter(int(row) for row, _ in found)
+    rare = len(found) <= max(2, ODD_SHARE_MOST * count)
+    cells_at = np.flatnonzero(judged)
+
+    def disturbed(row: int, column: int) -> bool:
+        lone = rare and of_cell[row] == 1 and residuals[row, column] > 0
+        return lone and _quiet(np.delete(residuals[row], column), sd)
+
+    return [
+        Outlier(
+            cell=int(cells_at[row]), round=int(rounds_at[column]), ratio=math.exp(residuals[row, column]),
+            deviation=float(residuals[row, column] / sd), disturbed=bool(disturbed(int(row), int(column))),
+        )
+        for row, column in found
+    ]  # fmt: skip
+
+
+def _quiet(residuals: Matrix, sd: float) -> bool:
+    # Cells that agree to the last digit, as simulated ones may, have no scatter to be told by.
+    return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
+
+
+def without(log_s: Matrix, runs: Sequence[Outlier]) -> Matrix:
+    """The same times without those of `runs`."""
+    left = log_s.copy()
+    for run in runs:
+        left[run.cell, run.round] = np.nan
+    return left
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Change along the way
+# ---------------------------------------------------------------------------------------------------------------------
+
+PERMUTATIONS = 199
+STEP_T_LEAST = 2.5
+"""Steps below so many standard errors are not worth the permutations: chance makes larger ones in most experiments."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How times moved in a straight line: `change` = relative change from the first run to the last, of all or of a block."""
+
+    change: float
+    p_value: float
+    explained: float
+    """Share of the runs' scatter within cells."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A jump of times: all runs after the place `after` in the order differ by `change` from those up to it."""
+
+    after: float
+    change: float
+    p_value: float
+    explained: float
+
+
+def drift(
+    log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float], length: float | None = None
+) -> Drift | None:
+    """The straight trend of times on place in the order, each cell measured against itself; None if it can't be told.
+
+    The slope is that within cells; the change is that over the whole order, also where each cell saw a part of it only, or
+    over the `length` of a block, where each block begins anew.
+    Rounds are NOT taken out here: a drift is what they absorb.
+    """
+    times, at = _centred(log_s, cells), _centred(sequence, cells)
+    df = len(times) - len(set(cells)) - 1
+    spread, total = float(at @ at), float(times @ times)
+    if df < 3 or spread <= 0:
+        return None
+    slope = float(at @ times) / spread
+    rest = max(total - slope**2 * spread, 0.0) / df
+    standard_error = math.sqrt(max(rest, VARIANCE_FLOOR) / spread)
+    return Drift(
+        change=math.expm1(slope * (max(sequence) - min(sequence) if length is None else length)),
+        p_value=float(2 * special.stdtr(df, -abs(slope) / standard_error)),
+        explained=slope**2 * spread / max(total, VARIANCE_FLOOR),
+    )
+
+
+def without_trend(log_s: Matrix, places: Matrix) -> Matrix:
+    """The same times less their straight trend on `places` in the order, each cell measured against itself.
+
+    Where every round has its cells in the same order, those that come late in it are off by the trend of a part of a round.
+    """
+    there = ~np.isnan(log_s)
+    runs = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    at, times = (
+        np.where(there, values - np.where(there, values, 0.0).sum(axis=1, keepdims=True) / runs, 0.0)
+        for values in (places, log_s)
+    )
+    spread = float((at**2).sum())
+    slope = float((at * times).sum()) / spread if spread > 0 else 0.0
+    middle = float(places[there].mean()) if there.any() else 0.0
+    return np.asarray(log_s - slope * (places - middle))
+
+
+def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Step | None:
+    """The place at which times changed most; None if none is large enough to be asked about.
+
+    Every place is tried, each cell measured against itself. The p-value is that of the largest, by permutation of each
+    cell's runs among themselves (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109).
+    A change between two cells that were run one after the other can't be seen.
+    """
+    order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
+    times = _centred(log_s, cells)[order]
+    _, of_cell = np.unique(np.asarray(cells)[order], return_inverse=True)
+    df = len(times) - int(of_cell.max(initial=0)) - 2
+    total = float(times @ times)
+    if df < 3 or total <= len(times) * VARIANCE_FLOOR:
+        return None
+    weights = _weights(of_cell)
+    places, explained = _largest_step(times, weights)
+    rest = max(total - explained, VARIANCE_FLOOR) / df
+    if math.sqrt(explained / rest) < STEP_T_LEAST:
+        return None
+    random = np.random.default_rng(len(times))
+    by_cell = np.argsort(of_cell, kind="stable")
+    as_large = 0
+    for _ in range(PERMUTATIONS):
+        drawn = np.empty_like(times)
+        drawn[by_cell] = times[np.lexsort((random.random(len(times)), of_cell))]
+        as_large += _largest_step(drawn, weights)[1] >= explained
+    # After the place, the sum of what lies above the cells' means, over the runs that it is a mean of.
+    height = float(times[places + 1 :].sum() / weights[places])
+    return Step(
+        after=float(np.asarray(sequence, dtype=float)[order][places]), change=math.expm1(height),
+        p_value=(1 + as_large) / (1 + PERMUTATIONS), explained=explained / total,
+    )  # fmt: skip
+
+
+def _weights(of_cell: Places) -> Matrix:
+    """For each place in the order the sum over cells of n p (1 - p), p = the share of the cell's n runs after it."""
+    runs = np.bincount(of_cell)
+    done = np.zeros((len(runs),))
+    weight = np.zeros(len(of_cell))
+    now = 0.0
+    for place, cell in enumerate(of_cell):
+        now -= done[cell] * (runs[cell] - done[cell]) / runs[cell]
+        done[cell] += 1
+        now += done[cell] * (runs[cell] - done[cell]) / runs[cell]
+        weight[place] = now
+    return weight
+
+
+def _largest_step(times: Matrix, weights: Matrix) -> tuple[int, float]:
+    """The place after which a step explains most of the scatter, and the sum of squares that it explains."""
+    up_to = np.cumsum(times)
+    explained = np.where(weights > 1e-9, up_to**2 / np.maximum(weights, 1e-9), 0.0)
+    place = int(np.argmax(explained))
+    return place, float(explained[place])
+
+
+def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
+    """`values` less the mean of their group."""
+    flat = np.asarray(values, dtype=float)
+    _, at = np.unique(np.asarray(groups), return_inverse=True)
+    means = np.bincount(at, weights=flat) / np.bincount(at)
+    return np.asarray(flat - means[at])

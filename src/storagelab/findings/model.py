@@ -1,0 +1,341 @@
+"""What analysis concludes, as values. No sentence stands here: the words are report's.
+
+Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
+Where cells insert different numbers of rows they are of elapsed time per row (`Findings.compared`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from storagelab.model.measurement import Provenance
+from storagelab.model.plan import Factor, Order
+from storagelab.model.values import Frozen, JsonValue
+from storagelab.model.waits import Category, WaitStat
+
+
+class Estimate(Frozen):
+    """A figure with its interval at `confidence`. `low` and `high` are None where too few runs allow none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    confidence: float = 0.95
+
+
+class Point(Frozen):
+    """One run's value, by repetition."""
+
+    repetition: int
+    value: float
+
+
+class Sample(Frozen):
+    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
+    None for a single run.
+
+    `mean` of times, and of rates, is the geometric one, of the runs that verdicts rest on, free of what the rounds that
+    the cell missed were like: so the mean that is shown is the one that cells are compared by. Of all else it is the
+    arithmetic mean of the points.
+    """
+
+    mean: Estimate
+    median: float
+    sd: float | None
+    minimum: float
+    maximum: float
+    points: tuple[Point, ...]
+    arithmetic: Estimate | None = Field(None, description="the arithmetic mean of all points, where `mean` is another")
+
+
+class DriveState(Frozen):
+    """What a drive did in the runs of a cell, where it tells: `quantity` over a run, mean of the runs."""
+
+    drive: str
+    quantity: Literal["write_amplification", "utilisation"]
+    mean: Estimate
+
+
+class CellSummary(Frozen):
+    """One cell over its repetitions. Samples are None while the cell has no usable run."""
+
+    cell_id: str
+    levels: dict[str, JsonValue]
+    provenance: Provenance | None
+    runs_planned: int
+    runs_ok: int
+    runs_unverified: int
+    runs_failed: int
+    connections: int
+    data_files: int
+    elapsed_s: Sample | None = None
+    rows_per_s: Sample | None = None
+    rows: float | None = Field(None, description="of the mean run")
+    checkpoint_s: Sample | None = None
+    raw_io: dict[str, Sample] = Field(default_factory=dict, description="what runs of raw I/O came to, by its counter")
+    waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
+    waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
+    wait_shares: dict[str, Estimate] = Field(
+        default_factory=dict, description="wait type -> share of connections x elapsed (0..1), mean over the runs"
+    )
+    available_s: float | None = Field(None, description="connections x elapsed of the mean run")
+    explained: float | None = Field(None, description="share of it that waits + CPU account for")
+    drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
+
+
+class Comparison(Frozen):
+    """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons.
+
+    Of several loads the best cell is that of the same load. In an experiment run in blocks it is that of its block; the
+    best of a block stands against the best of all `across_blocks`: untested, as a drift between blocks would look the same.
+    """
+
+    cell_id: str
+    best_cell_id: str
+    ratio: Estimate
+    p_value: float | None = Field(None, description="adjusted for all comparisons made")
+    distinguishable: bool
+    across_blocks: bool = False
+
+
+class Effect(Frozen):
+    """What one level of a factor does against the factor's baseline (its first listed level).
+
+    `at` fixes other factors; empty = over all cells where both levels stand with the rest equal. `ratio` of elapsed
+    times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval.
+    """
+
+    factor: str
+    level: JsonValue
+    baseline: JsonValue
+    at: dict[str, JsonValue] = Field(default_factory=dict)
+    ratio: Estimate
+    pairs: int
+    distinguishable: bool
+    across_blocks: bool = False
+
+
+class BestLevels(Frozen):
+    """The levels of a factor that are best while another stands at `at`: the fastest first, then those not told apart."""
+
+    at: JsonValue
+    levels: tuple[JsonValue, ...]
+
+
+class LevelCost(Frozen):
+    """What it costs, while the other factor stands at `at`, to take the level that is `best` elsewhere (at `taken_from`)."""
+
+    at: JsonValue
+    taken_from: JsonValue
+    level: JsonValue
+    best: JsonValue
+    ratio: Estimate
+
+
+class EffectChange(Frozen):
+    """How one and the same step, `baseline` to `level`, differs between two levels of another factor: told apart.
+
+    `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low.
+    """
+
+    level: JsonValue
+    baseline: JsonValue
+    low_at: JsonValue
+    low: Estimate
+    high_at: JsonValue
+    high: Estimate
+    difference: Estimate
+
+
+class Dependence(Frozen):
+    """How the best level, and the effect, of `factor` depend on `within`; all other factors averaged.
+
+    `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
+    hold together at 95 %. `cost` is the dearest mistake that is told apart from none, `change` the largest change of an
+    effect. `averaged` names the factors that are averaged over. Of a factor that is a load no level is best: then `best`
+    is empty, and what may depend is its effect.
+    """
+
+    factor: str
+    within: str
+    best: tuple[BestLevels, ...] = ()
+    cost: LevelCost | None = None
+    change: EffectChange | None = None
+    averaged: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether no level is among the best both here and there, for some two levels of `within`."""
+        sets = [{repr(level) for level in row.levels} for row in self.best]
+        return any(not one & other for index, one in enumerate(sets) for other in sets[:index])
+
+    @property
+    def in_common(self) -> tuple[JsonValue, ...]:
+        """The levels that are among the best everywhere, by the order of the first."""
+        if not self.best:
+            return ()
+        first, *rest = self.best
+        return tuple(level for level in first.levels if all(repr(level) in map(repr, row.levels) for row in rest))
+
+
+class DriveTrend(Frozen):
+    """How a drive changed from the first runs on one formatting to the last; `blocks` = formattings looked at.
+
+    `rank_correlation` of the quantity with the place in the order; `with_time` of the quantity with the time, both of
+    single runs and within blocks.
+    """
+
+    drive: str
+    quantity: Literal["write_amplification", "utilisation"]
+    first: Estimate
+    last: Estimate
+    rank_correlation: float
+    with_time: float
+    blocks: int
+    randomised: bool
+
+
+class WaitChange(Frozen):
+    """One wait type in the best and the worst cell: seconds of the mean run, shares of connections x elapsed (0..1)."""
+
+    wait_type: str
+    analogue: str
+    category: Category
+    best_s: float
+    worst_s: float
+    best_share: float
+    worst_share: float
+
+
+class WaitTrend(Frozen):
+    """A wait type's share of connections x elapsed (0..1) along an ordered factor, other factors fixed as in `at`."""
+
+    wait_type: str
+    analogue: str
+    category: Category
+    factor: str
+    at: dict[str, JsonValue]
+    levels: tuple[JsonValue, ...]
+    shares: tuple[float | None, ...]
+    estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
+
+
+FitKind = Literal["robust", "least-squares"]
+Compared = Literal["elapsed", "time-per-row", "time-per-request"]
+Verdict = Literal[
+    "winner", "best-set", "indistinguishable", "by-load", "one-layout", "too-few-runs", "untested", "single-cell"
+]  # fmt: skip
+
+
+class LoadVerdict(Frozen):
+    """What is concluded of the layouts under one load or other condition, `load` = its factors' levels: the other fields are
+    as those of `Findings`, of its own `cells`."""
+
+    load: dict[str, JsonValue]
+    cells: tuple[str, ...]
+    verdict: Verdict
+    best: tuple[str, ...]
+    tied: tuple[str, ...]
+    fastest: str | None = None
+    worst: str | None = None
+    not_compared: tuple[str, ...] = ()
+    at_most_slower: float | None = None
+
+
+CautionKind = Literal[
+    "failed-runs",
+    "missing-runs",
+    "unverified",
+    "single-repetition",
+    "few-repetitions",
+    "short-runs",
+    "outlier",
+    "blocks",
+    "drift",
+    "step",
+    "order",
+    "observer-cost",
+    "conservation",
+    "no-split",
+    "few-wait-samples",
+    "busy-machine",
+    "cpu-saturated",
+    "virtual-disk",
+    "durability-off",
+    "shared-device",
+    "allocation-latches",
+    "different-loads",
+]
+
+
+class Caution(Frozen):
+    """A doubt about the measurement itself. `figures` holds what the wording needs, units last in names."""
+
+    kind: CautionKind
+    severity: Literal["note", "caution"]
+    cells: tuple[str, ...] = Field((), description="cell_ids it concerns; empty = the whole experiment")
+    figures: dict[str, str | int | float] = Field(default_factory=dict)
+
+
+class Findings(Frozen):
+    """All that is concluded of one experiment.
+
+    `best` is a set: the fastest cell's id first, then those that can't be told apart from it, which `tied` lists
+    again; both are empty while there is no verdict. `fastest` and `worst` have the smallest and the largest time,
+    verdict or not; they are what `wait_changes` compares.
+    `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
+    "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" =
+    runs enough, but each cell's were made in a stretch of time of its own, so that nothing can be tested.
+    `not_compared` = cells that share too few rounds with the fastest: they are neither tied nor slower, and while there is
+    one, nothing is the winner. `at_most_slower` = the ratio that the time of the nominally fastest over that of the truly
+    fastest does not exceed, at 95 %; None where nothing is tied with it, or not all can be compared.
+    Where the load, or another condition, is varied too, layouts are compared under each by itself, and `loads` has a verdict
+    for each: "by-load" = see there; `best` and `tied` then hold those of all loads, and `fastest` and `worst` are the ends
+    under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
+    Cells of different blocks are never told apart: the best set then holds the best of each block.
+    `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
+    for raw I/O, whose runs all last as long as they were told to.
+    """
+
+    experiment: str
+    question: str
+    provenance: Provenance | None
+    order: Order = "randomised"
+    factors: tuple[Factor, ...]
+    runs_planned: int
+    runs_stored: int
+    verdict: Verdict
+    best: tuple[str, ...]
+    tied: tuple[str, ...]
+    worst: str | None
+    fastest: str | None = None
+    cells: tuple[CellSummary, ...]
+    comparisons: tuple[Comparison, ...]
+    effects: tuple[Effect, ...]
+    wait_changes: tuple[WaitChange, ...]
+    wait_trends: tuple[WaitTrend, ...]
+    cautions: tuple[Caution, ...]
+    compared: Compared = "elapsed"
+    not_compared: tuple[str, ...] = ()
+    at_most_slower: float | None = None
+    fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
+    left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
+    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty where there is one load only")
+    dependences: tuple[Dependence, ...] = ()
+    speed_ups: tuple[Effect, ...] = Field(
+        (), description="a factor's levels at each level of the axis: `at` has it alone"
+    )
+    drive_trends: tuple[DriveTrend, ...] = ()
+    wait_names: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",
+    )
+
+    def cell(self, cell_id: str) -> CellSummary:
+        return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    def load_of(self, cell_id: str) -> LoadVerdict | None:
+        """The load that a cell bore; None where all bore the same."""
+        return next((load for load in self.loads if cell_id in load.cells), None)

@@ -1,0 +1,59 @@
+"""Runs of one cell, or any few values, -> estimates with intervals. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from storagelab.findings.model import Estimate, Point, Sample
+from storagelab.findings.studentized import t_point
+
+CONFIDENCE = 0.95
+ALPHA = 1 - CONFIDENCE
+VALUES_LEAST = 3
+"""Below it an interval says more of Student's t than of the runs: of two values it is 13 standard errors wide."""
+
+
+def mean_estimate(values: Sequence[float]) -> Estimate:
+    """The mean with its 95 % t interval; without one below three values."""
+    mean = statistics.fmean(values)
+    if len(values) < VALUES_LEAST:
+        return Estimate(value=mean)
+    half = t_point(len(values) - 1, ALPHA) * sd(values) / math.sqrt(len(values))
+    return Estimate(value=mean, low=mean - half, high=mean + half, confidence=CONFIDENCE)
+
+
+def positive_mean_estimate(values: Sequence[float]) -> Estimate:
+    """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be either.
+
+    It is the t interval of the logarithm of the mean, whose standard error is that of the mean over the mean (delta
+    method): mean / f to mean * f. At a few per cent of scatter it is the usual t interval to the digit shown. None
+    below three values.
+    """
+    plain = mean_estimate(values)
+    if plain.high is None or plain.value <= 0:
+        return Estimate(value=plain.value)
+    factor = math.exp((plain.high - plain.value) / plain.value)
+    return Estimate(value=plain.value, low=plain.value / factor, high=plain.value * factor, confidence=CONFIDENCE)
+
+
+def sd(values: Sequence[float]) -> float:
+    """The standard deviation of a sample. `statistics.stdev` is exact in fractions, and a tenth of a large report's time."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def summarise(points: Sequence[Point]) -> Sample | None:
+    """A quantity over the runs of a cell; None without runs."""
+    values = [point.value for point in points]
+    if not values:
+        return None
+    return Sample(
+        mean=positive_mean_estimate(values),
+        median=statistics.median(values),
+        sd=sd(values) if len(values) > 1 else None,
+        minimum=min(values),
+        maximum=max(values),
+        points=tuple(points),
+    )

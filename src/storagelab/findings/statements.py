@@ -1,0 +1,92 @@
+"""Everything that a report states of layouts, and the one promise for all of it. Pure.
+
+Of 20 experiments in which nothing differs, at most about one has a report that states any difference. That is the promise
+for a whole report, not for each of its sentences. It is kept in two steps:
+
+1. All statements are tried at levels that add up to 5 %. Most of it is the verdict's, which needs it most.
+2. If any holds, the experiment is not one without a difference. Then each kind of statement is made at 5 %.
+
+So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
+effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
+nothing held in the first, they reach as far as no difference. What the two steps come to in drawn experiments: docs/a-a.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from storagelab.findings import interactions, stats, verdicts
+from storagelab.findings.effects import effects_at, main_effects
+from storagelab.findings.model import Dependence, Effect, Estimate
+from storagelab.findings.samples import ALPHA
+from storagelab.model.plan import Factor, Plan
+
+SHARES = {"verdict": 0.8, "effects": 0.12, "effects-at": 0.02, "speed-ups": 0.03, "dependences": 0.03}
+"""Of the error of the first step."""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The fields of `Findings` by these names, the verdict's in `judged`."""
+
+    judged: verdicts.Judged
+    effects: tuple[Effect, ...]
+    dependences: tuple[Dependence, ...]
+    speed_ups: tuple[Effect, ...]
+
+    @property
+    def name_a_difference(self) -> bool:
+        return any(self.differences())
+
+    def differences(self) -> Iterator[bool]:
+        """For each statement whether it says that something differs."""
+        yield from (row.distinguishable for row in self.judged.comparisons)
+        yield from (row.distinguishable for row in (*self.effects, *self.speed_ups))
+        for dependence in self.dependences:
+            yield dependence.differs or dependence.cost is not None or dependence.change is not None
+
+
+def state(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int]) -> Statements:
+    """All statements of an experiment; `blocks` = the block of each cell."""
+    strict = _at(factors, plan, fitted, blocks, {kind: ALPHA * share for kind, share in SHARES.items()})
+    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, ALPHA))
+    return full if strict.name_a_difference else _without_a_difference(strict, full)
+
+
+def _without_a_difference(strict: Statements, full: Statements) -> Statements:
+    """What the strict statements say, with the intervals of the full ones."""
+    comparisons = tuple(
+        one.model_copy(update={"ratio": _reaching_one(other.ratio)})
+        for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)
+    )
+    return Statements(
+        judged=replace(strict.judged, comparisons=comparisons),
+        effects=_reaching_none(strict.effects, full.effects),
+        dependences=strict.dependences,
+        speed_ups=_reaching_none(strict.speed_ups, full.speed_ups),
+    )
+
+
+def _reaching_none(strict: Sequence[Effect], full: Sequence[Effect]) -> tuple[Effect, ...]:
+    return tuple(
+        one.model_copy(update={"ratio": _reaching_one(other.ratio)}) for one, other in zip(strict, full, strict=True)
+    )
+
+
+def _reaching_one(ratio: Estimate) -> Estimate:
+    if ratio.low is None or ratio.high is None:
+        return ratio
+    return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})
+
+
+def _at(
+    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], alpha: Mapping[str, float]
+) -> Statements:
+    given = (factors, plan.cells, fitted, blocks)
+    return Statements(
+        judged=verdicts.judge(factors, plan, fitted, blocks, alpha["verdict"]),
+        effects=(*main_effects(*given, alpha["effects"]), *effects_at(*given, alpha["effects-at"])),
+        dependences=tuple(interactions.dependences(*given, alpha["dependences"])),
+        speed_ups=tuple(interactions.speed_ups(*given, alpha["speed-ups"])),
+    )

@@ -1,0 +1,416 @@
+"""Samples -> estimates: what may honestly be said of times measured in complete rounds. Pure.
+
+`log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds per row), one row per cell and one
+column per round (repetition), NaN where a run is missing or left out. Cells of a round ran near each other in time, so
+that the pairs within a round share its luck, and their ratios are free of it.
+
+The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
+misleads:
+
+1. The difference exceeds a simultaneous critical value (`studentized`) times a moderated standard error. Moderation
+   shrinks each cell's variance towards the typical cell's, the more, the more alike the cells are (Smyth 2004, "Linear
+   models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3). Alike cells so share their
+   degrees of freedom. The critical value of comparisons with the best is Tukey's studentized range over all cells, as
+   the best cell is picked by looking at the data.
+2. The difference passes Welch's t test, which knows nothing but the variances of the cells it compares (Welch 1947,
+   Biometrika 34), at a level that falls slowly with the number of cells. So one noisy cell passes neither for a slow nor
+   for a quiet one.
+
+Nothing is said of a cell with fewer than two rounds in common with the best, nor may anything be said of two cells of
+different blocks: no pair of runs sees how the machine changed from one block to the next. How often experiments without
+any difference name a loser all the same, and how often a real difference is found: docs/a-a.md, drawn by
+`make bench ARGS="--only statistics"`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from storagelab.findings.model import Estimate
+from storagelab.findings.samples import ALPHA, CONFIDENCE, VALUES_LEAST
+from storagelab.findings.studentized import MANY, Family, bonferroni, maximum_point, t_point, t_tail, tukey
+
+Matrix = NDArray[np.float64]
+Pairs = Sequence[tuple[int, int]]
+
+VARIANCE_FLOOR = 1e-14
+"""Of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
+NOISY_P_VALUE = 0.01
+"""A cell noisier than chance lets one in so many typical cells be has an interval from its own scatter alone."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells and rounds together
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    """log_s = cell + round + residual by least squares, and how noisy each cell is.
+
+    `cells` is NaN for a cell without runs. Variances are of one run: `own` from the cell's runs alone, NaN where they say
+    nothing; `variance` moderated towards `typical`, which counts `prior_df` degrees of freedom on top of the cell's own;
+    `luck` that of the rounds of the cell's block, the residuals' share in it included. `peers` = measured cells of its
+    block. `df` = degrees of freedom of all residuals; below 1 no test is possible.
+    """
+
+    log_s: Matrix
+    cells: Matrix
+    residuals: Matrix
+    own: Matrix
+    variance: Matrix
+    luck: Matrix
+    peers: Matrix
+    typical: float
+    prior_df: float
+    df: int
+
+    @property
+    def runs(self) -> Matrix:
+        """Runs of each cell."""
+        return np.asarray((~np.isnan(self.log_s)).sum(axis=1), dtype=float)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
+
+    Neither is there where fewer than two rounds are common. A test at a stricter level than 5 % has its p-value scaled
+    to it, and an interval that is as much wider. `pairs` = how many ratios of one round it rests on.
+    """
+
+    ratio: Estimate
+    p_value: float | None
+    pairs: int
+
+    @property
+    def distinguishable(self) -> bool:
+        return self.p_value is not None and self.p_value < ALPHA
+
+
+def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
+    """Cells and rounds of `log_s`, fitted together so that a missing run biases no cell.
+
+    `blocks` = the block of each cell; none = one for all. Each block has rounds of its own, as the n-th rounds of two
+    blocks were far apart in time.
+    """
+    of_cell = np.asarray(blocks or [0] * len(log_s))
+    cells, luck, peers = np.full(len(log_s), np.nan), np.full(len(log_s), np.nan), np.zeros(len(log_s))
+    residuals = np.full(log_s.shape, np.nan)
+    df = 0
+    for block in np.unique(of_cell):
+        rows = np.flatnonzero(of_cell == block)
+        cells[rows], rounds, residuals[rows] = _cells_and_rounds(log_s[rows])
+        measured, made = int((~np.isnan(cells[rows])).sum()), int((~np.isnan(rounds)).sum())
+        peers[rows] = measured
+        if made > 1:
+            luck[rows] = np.nanvar(rounds, ddof=1)
+        df += int((~np.isnan(log_s[rows])).sum()) - measured - made + 1 if measured else 0
+    own = _own_variances(residuals, peers)
+    variance, typical, prior_df = _moderated(own, (~np.isnan(residuals)).sum(axis=1) - 1.0)
+    return Fit(log_s, cells, residuals, own, variance, luck, peers, typical, prior_df, df)
+
+
+def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
+    """A fit whose rows are averages over `groups` of cells (geometric means of times), free of what rounds brought.
+
+    Its noise is that of the averages, so that what hits all cells of a group at once is not taken for chance.
+    """
+    return fit(np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups]), blocks)
+
+
+def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Cells and rounds of one block, the rounds about zero, and the residuals that they leave."""
+    there = ~np.isnan(log_s)
+    filled = np.where(there, log_s, 0.0)
+    runs_of_cell, runs_of_round = there.sum(axis=1), there.sum(axis=0)
+    cells, rounds = np.zeros(log_s.shape[0]), np.zeros(log_s.shape[1])
+    # Alternating least squares: exact after one turn when no run is missing.
+    for _ in range(500):
+        before = cells
+        cells = (filled - there * rounds).sum(axis=1) / np.maximum(runs_of_cell, 1)
+        rounds = (filled - there * cells[:, None]).sum(axis=0) / np.maximum(runs_of_round, 1)
+        rounds -= rounds[runs_of_round > 0].mean() if there.any() else 0.0
+        if np.abs(cells - before).max(initial=0.0) < 1e-12:
+            break
+    residuals = np.where(there, log_s - cells[:, None] - rounds, np.nan)
+    return np.where(runs_of_cell > 0, cells, np.nan), np.where(runs_of_round > 0, rounds, np.nan), residuals
+
+
+def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
+    """Each cell's variance from its own residuals; NaN of fewer than two runs, or where no other cell shares its rounds.
+
+    Taking the rounds out took one cell's worth of scatter with it.
+    """
+    df = (~np.isnan(residuals)).sum(axis=1) - 1
+    known = (df > 0) & (peers > 1)
+    kept = 1 - 1 / np.maximum(peers, 2)
+    sums = np.nansum(residuals**2, axis=1) / np.maximum(df, 1) / kept
+    return np.where(known, np.maximum(sums, VARIANCE_FLOOR), np.nan)
+
+
+def _moderated(own: Matrix, df: Matrix) -> tuple[Matrix, float, float]:
+    """Each cell's variance, shrunk towards the typical one; that one; the degrees of freedom that shrinking is worth."""
+    known = ~np.isnan(own)
+    if not known.any():
+        return own, math.nan, MANY
+    own, df = own[known], df[known]
+    logs = np.log(own) - special.digamma(df / 2) + np.log(df / 2)
+    spread = np.var(logs, ddof=1) - np.mean(special.polygamma(1, df / 2)) if len(own) > 1 else 0.0
+    if spread <= 1e-4:
+        prior_df, typical = MANY, float(np.average(own, weights=df))
+    else:
+        prior_df = 2 * _inverse_trigamma(float(spread))
+        typical = math.exp(np.mean(logs) + special.digamma(prior_df / 2) - math.log(prior_df / 2))
+    variance = np.full(len(known), typical)
+    variance[known] = (prior_df * typical + df * own) / (prior_df + df)
+    return variance, typical, prior_df
+
+
+def _inverse_trigamma(value: float) -> float:
+    """x with trigamma(x) = value, by Newton's method on 1/trigamma, which is convex (Smyth 2004, appendix)."""
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(special.polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+        x += step
+        if abs(step) < 1e-9 * x:
+            break
+    return x
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One cell
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
+    """The geometric mean time of a cell, free of what rounds it missed, with its 95 % interval; none below three runs.
+
+    Its variance is that of the rounds' luck, which all cells share, and of the cell's own scatter (degrees of freedom by
+    Satterthwaite 1946). A cell that was picked as the fastest of `picked_from` is faster here than in the long run; its
+    interval reaches as much further up as the fastest of so many equal cells can be too fast (Bonferroni).
+    """
+    value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
+    if runs < VALUES_LEAST or math.isnan(fitted.luck[cell]):
+        return Estimate(value=math.exp(value))
+    variance, df = _variance_of_one(fitted, cell)
+    of_rounds, of_cell = float(fitted.luck[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
+    total_df = (of_rounds + of_cell) ** 2 / max(of_rounds**2 / (runs - 1) + of_cell**2 / df, 1e-300)
+    down = t_point(round(max(total_df, 1.0), 1), ALPHA) * math.sqrt(of_rounds + of_cell)
+    picked = t_point(round(df, 1), ALPHA / picked_from) ** 2 - t_point(round(df, 1), ALPHA) ** 2
+    up = math.hypot(down, math.sqrt(picked * of_cell))
+    return Estimate(value=math.exp(value), low=_exp(value - down), high=_exp(value + up), confidence=CONFIDENCE)
+
+
+def _variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
+    """The variance of a run of a cell beside its round's luck, and its degrees of freedom."""
+    own, own_df = float(fitted.own[cell]), float(fitted.runs[cell] - 1)
+    if math.isnan(own):
+        return 0.0, own_df
+    if special.fdtrc(own_df, MANY, own / fitted.typical) < NOISY_P_VALUE:
+        return own, own_df
+    return float(fitted.variance[cell]), min(fitted.prior_df + own_df, float(max(fitted.df, 1)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Verdicts
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def fastest(fitted: Fit) -> int | None:
+    """Index of the cell with the smallest round-adjusted time; one with a single run only if no other has more."""
+    runs = fitted.runs
+    eligible = runs >= min(2, runs.max(initial=0))
+    return int(np.argmin(np.where(eligible & (runs > 0), fitted.cells, np.inf))) if runs.any() else None
+
+
+def compare_with_best(
+    fitted: Fit, best: int, among: Collection[int] | None = None, families: int = 1, alpha: float = ALPHA
+) -> list[Difference | None]:
+    """Each cell's time over the best cell's, None for the best itself and for cells without runs.
+
+    Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That covers as well a
+    best cell for each block: within blocks cells are never further apart than over all of them. Where cells are compared
+    in several `families`, each with a best of its own, they hold together over all of these (Bonferroni); `among` are
+    then the cells of this one, and all others get None.
+    """
+    among = range(len(fitted.cells)) if among is None else among
+    family = tukey(int((~np.isnan(fitted.cells[sorted(among)])).sum()), families)
+    with_best = _with_best(fitted, best)
+    return [
+        None if cell == best or math.isnan(fitted.cells[cell]) or cell not in among
+        else with_best.difference(cell, family, alpha)
+        for cell in range(len(fitted.cells))
+    ]  # fmt: skip
+
+
+def at_most_slower(fitted: Fit, best: int, among: Collection[int], families: int = 1) -> float | None:
+    """The ratio that the best cell's time over that of the truly fastest of `among` does not exceed, at 95 %.
+
+    Hsu's multiple comparisons with the best (1984, Annals of Statistics 12), its upper bound for the cell that looks
+    best. None where a cell of `among` can't be compared with it.
+    """
+    with_best = _with_best(fitted, best)
+    others = [cell for cell in among if cell != best]
+    if not all(with_best.testable[cell] for cell in others):
+        return None
+    alpha = ALPHA / families
+    caution = tukey(len(among), families).caution
+    bounds = [0.0]
+    for cell in others:
+        moderated, own = with_best.moderated(cell), with_best.own(cell)
+        point = maximum_point(len(others), round(moderated.df, 1), alpha)
+        # One-sided, as the maximum is: t_point takes both sides.
+        cautious = t_point(round(own.df, 1), 2 * alpha / caution)
+        bounds.append(max(point * moderated.error, cautious * own.error) - with_best.log_ratios[cell])
+    return _exp(max(bounds))
+
+
+@dataclass(frozen=True)
+class _WithBest:
+    """Every cell against the best: mean log ratio over the `common` rounds, and what it may be off by."""
+
+    log_ratios: Matrix
+    common: Matrix
+    testable: Matrix
+    moderated_errors: Matrix
+    moderated_df: Matrix
+    own_errors: Matrix
+    own_df: Matrix
+
+    def moderated(self, cell: int) -> _Error:
+        return _Error(float(self.moderated_errors[cell]), float(self.moderated_df[cell]))
+
+    def own(self, cell: int) -> _Error:
+        return _Error(float(self.own_errors[cell]), float(self.own_df[cell]))
+
+    def difference(self, cell: int, family: Family, alpha: float) -> Difference | None:
+        common = int(self.common[cell])
+        if not common:
+            return None
+        value = float(self.log_ratios[cell])
+        if not self.testable[cell]:
+            return Difference(Estimate(value=math.exp(value)), None, common)
+        return _judged(value, common, [self.moderated(cell)], self.own(cell), family, alpha)
+
+
+def _with_best(fitted: Fit, best: int) -> _WithBest:
+    """All at once, as a report may hold a thousand cells."""
+    differences = fitted.log_s - fitted.log_s[best]
+    there = ~np.isnan(differences)
+    common = there.sum(axis=1).astype(float)
+    rounds = np.maximum(common, 1)
+    own = np.where(np.isnan(fitted.own), fitted.typical, fitted.own)
+    df, correlation = np.maximum(fitted.runs - 1, 1), 1 / np.maximum(fitted.peers - 1, 1)
+    variance = own + own[best]
+    # As `_welch` has it, for a pair.
+    spread = own**2 / df + own[best] ** 2 / df[best] + 2 * correlation**2 * own * own[best] / np.sqrt(df * df[best])
+    return _WithBest(
+        log_ratios=np.where(there, differences, 0.0).sum(axis=1) / rounds,
+        common=common,
+        testable=(common >= 2) & (fitted.df >= 1),
+        moderated_errors=np.sqrt((fitted.variance + fitted.variance[best]) / rounds),
+        moderated_df=np.minimum(fitted.prior_df + rounds - 1, fitted.df),
+        own_errors=np.sqrt(variance / rounds),
+        own_df=variance**2 / spread,
+    )
+
+
+def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float = ALPHA) -> list[Difference | None]:
+    """What sets each level of a factor apart from the baseline: the geometric mean of all ratios of one round.
+
+    `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that are equal in all else. Each
+    pair's log ratios are averaged over its rounds, then over pairs. Where there are several pairs, levels are also
+    compared as a whole, with the noise of their averages in each round, so that what hits all cells of a level at once
+    counts as noise too. Bonferroni over `comparisons`. None for a level of which no pair has a round in common.
+    """
+    family = bonferroni(comparisons)
+    whole = None
+    if any(len(pairs) > 1 for pairs in levels):
+        baseline = sorted({other for pairs in levels for _, other in pairs})
+        rows = [baseline, *([one for one, _ in pairs] for pairs in levels)]
+        whole = fit(np.array([_average(fitted.residuals[cells]) for cells in rows]))
+    return [
+        _of_a_level(fitted, pairs, whole, number, family, alpha) if pairs else None
+        for number, pairs in enumerate(levels, start=1)
+    ]
+
+
+def _average(rows: Matrix) -> Matrix:
+    """Mean over `rows` in each round, NaN in rounds where all are missing."""
+    there = ~np.isnan(rows)
+    count = there.sum(axis=0)
+    return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _exp(value: float) -> float:
+    """e^value, or the largest number that there is about."""
+    return math.exp(min(value, 700.0))
+
+
+@dataclass(frozen=True)
+class _Error:
+    """A standard error and its degrees of freedom."""
+
+    error: float
+    df: float
+
+
+def _of_a_level(
+    fitted: Fit, pairs: Pairs, whole: Fit | None, number: int, family: Family, alpha: float
+) -> Difference | None:
+    """`whole` = the fit of the levels as a whole, the baseline first and this one at `number`."""
+    log_ratios = np.array([fitted.log_s[one] - fitted.log_s[other] for one, other in pairs])
+    common = (~np.isnan(log_ratios)).sum(axis=1)
+    kept = [pair for pair, rounds in zip(pairs, common, strict=True) if rounds]
+    if not kept:
+        return None
+    value, total = float(np.nanmean(log_ratios[common > 0], axis=1).mean()), int(common.sum())
+    rounds = int((~np.isnan(log_ratios)).any(axis=0).sum())
+    if rounds < 2 or fitted.df < 1 or (whole is not None and whole.df < 1):
+        return Difference(Estimate(value=math.exp(value)), None, total)
+    cells = [cell for pair in kept for cell in pair]
+    of_pair = [count for count in common if count for _ in range(2)]
+    variances = sum(float(fitted.variance[cell]) / count for cell, count in zip(cells, of_pair, strict=True))
+    errors = [_Error(math.sqrt(variances) / len(kept), min(fitted.prior_df + rounds - 1, float(fitted.df)))]
+    if whole is not None:
+        of_levels = float(whole.variance[number] + whole.variance[0]) / rounds
+        errors.append(_Error(math.sqrt(of_levels), min(whole.prior_df + rounds - 1, float(whole.df))))
+    own = _welch(fitted, cells, of_pair, len(kept))
+    return _judged(value, total, errors, own, family, alpha)
+
+
+def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int) -> _Error:
+    """The standard error of a mean over `pairs` of differences, from the own variances of their `cells`, each over so many
+    rounds as `counts` says.
+
+    Degrees of freedom by Satterthwaite; as rounds were taken out, the residuals of two of n cells correlate by -1/(n - 1).
+    """
+    own = np.where(np.isnan(fitted.own[list(cells)]), fitted.typical, fitted.own[list(cells)])
+    parts = own / np.asarray(counts) / pairs**2
+    df = np.maximum(fitted.runs[list(cells)] - 1.0, 1.0)
+    correlation = 1 / np.maximum(fitted.peers[list(cells)] - 1, 1) ** 2
+    scaled = parts / np.sqrt(df)
+    spread = float((scaled**2 * (1 - correlation)).sum() + (scaled * np.sqrt(correlation)).sum() ** 2)
+    return _Error(math.sqrt(float(parts.sum())), float(parts.sum()) ** 2 / spread)
+
+
+def _judged(
+    value: float, pairs: int, errors: Sequence[_Error], own: _Error, family: Family, alpha: float
+) -> Difference:
+    """A mean log ratio, held against each of `errors` as one of the family, and cautiously against the own one."""
+    cautious = round(own.df, 1)
+    half = t_point(cautious, alpha / family.caution) * own.error
+    p_value = min(1.0, t_tail(value / own.error, cautious) * family.caution)
+    for one in errors:
+        half = max(half, family.point(one.df, alpha) * one.error)
+        p_value = max(p_value, family.tail(abs(value) / one.error, round(one.df, 1)))
+    ratio = Estimate(value=math.exp(value), low=_exp(value - half), high=_exp(value + half), confidence=CONFIDENCE)
+    return Difference(ratio, min(1.0, p_value * ALPHA / alpha), pairs)

@@ -1,0 +1,222 @@
+"""Which layout is fastest, as values: the best set of all cells or, where the load is varied too, of each load. Pure.
+
+Whatever layouts are tried under and nobody chooses counts as a load here: what happens between runs, too. A load is
+borne and not chosen: that a run with fewer reads ends sooner is no advice. So cells are held against the fastest under
+the same load only. The cells of a load are one family of comparisons, and the loads share the error, so that all
+intervals of comparisons hold together.
+
+What was not tested is not tied. A cell that shares fewer than two rounds with the fastest is `not_compared`: it is neither
+among the best nor slower, and while there is one, no cell is the winner.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from storagelab.findings import stats
+from storagelab.findings.model import Comparison, Estimate, LoadVerdict, Verdict
+from storagelab.findings.samples import ALPHA
+from storagelab.model.plan import Cell, Factor, Plan
+from storagelab.model.values import JsonValue
+from storagelab.spec.factors import is_condition
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The fields of `Findings` by these names."""
+
+    verdict: Verdict
+    best: tuple[str, ...]
+    tied: tuple[str, ...]
+    fastest: str | None
+    worst: str | None
+    comparisons: tuple[Comparison, ...]
+    not_compared: tuple[str, ...] = ()
+    at_most_slower: float | None = None
+    loads: tuple[LoadVerdict, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """What is judged: the runs' fit, a row for each cell of the plan, the cells' blocks, and how many `families` of
+    comparisons, one for each load of several layouts, share the error `alpha`."""
+
+    plan: Plan
+    fitted: stats.Fit
+    blocks: Sequence[int]
+    families: int
+    alpha: float
+
+    def cell_id(self, cell: int | None) -> str | None:
+        return None if cell is None else self.plan.cells[cell].cell_id
+
+
+def judge(
+    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], alpha: float = ALPHA
+) -> Judged:
+    """The verdict over all cells, and where there are several loads that of each."""
+    loads = list(_loads(factors, plan.cells))
+    samples = _Samples(plan, fitted, blocks, max(1, sum(len(cells) > 1 for _, cells in loads)), alpha)
+    judged = [_judge(samples, cells) for _, cells in loads]
+    if len(loads) == 1:
+        return judged[0]
+    verdict = _of_all([one.verdict for one in judged], testable=_testable(fitted, blocks))
+    fastest, worst = _ends(samples, [cells for _, cells in loads])
+    return Judged(
+        verdict=verdict,
+        best=tuple(cell_id for one in judged for cell_id in one.best) if verdict == "by-load" else (),
+        tied=tuple(cell_id for one in judged for cell_id in one.tied),
+        fastest=samples.cell_id(fastest),
+        worst=samples.cell_id(worst),
+        comparisons=_in_order(row for one in judged for row in one.comparisons),
+        not_compared=tuple(cell_id for one in judged for cell_id in one.not_compared),
+        loads=tuple(
+            LoadVerdict(
+                load=load, cells=tuple(plan.cells[cell].cell_id for cell in cells), verdict=one.verdict, best=one.best,
+                tied=one.tied, fastest=one.fastest, worst=one.worst, not_compared=one.not_compared,
+                at_most_slower=one.at_most_slower,
+            )
+            for (load, cells), one in zip(loads, judged, strict=True)
+        ),
+    )  # fmt: skip
+
+
+def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
+    if all(verdict == "single-cell" for verdict in verdicts):
+        return "one-layout" if testable else "too-few-runs"
+    for silent in ("untested", "too-few-runs"):
+        if all(verdict in ("single-cell", "too-few-runs", silent) for verdict in verdicts) and silent in verdicts:
+            return silent
+    return "by-load"
+
+
+def _testable(fitted: stats.Fit, blocks: Sequence[int]) -> bool:
+    """Whether effects of loads can be tested, or are there untested, each in a block of its own."""
+    return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
+
+
+def _loads(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
+    """Each combination of levels of the factors that are loads, with its cells, in the order of the cells."""
+    names = [factor.name for factor in factors if len(factor.levels) > 1 and is_condition(factor)]
+    found: dict[str, tuple[dict[str, JsonValue], list[int]]] = {}
+    for index, cell in enumerate(cells):
+        load = {name: cell.levels[name] for name in names}
+        found.setdefault(json.dumps(load), (load, []))[1].append(index)
+    yield from found.values()
+
+
+def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None, int | None]:
+    """The fastest and the slowest cell of the load under which they are furthest apart; of one layout, of all its loads."""
+    if all(len(cells) == 1 for cells in loads):
+        loads = [[cell for cells in loads for cell in cells]]
+    ends = [(_fastest_of(samples.fitted, cells), _worst_of(samples.fitted, cells)) for cells in loads]
+    times = samples.fitted.cells
+
+    def apart(pair: tuple[int | None, int | None]) -> float:
+        fastest, worst = pair
+        known = (fastest is not None) + (worst is not None)
+        return known - 2.0 if fastest is None or worst is None else float(times[worst] - times[fastest])
+
+    return max(ends, key=apart)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells that may be compared
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
+    """The verdict over `cells`, all under one load."""
+    fastest, worst = _fastest_of(samples.fitted, cells), _worst_of(samples.fitted, cells)
+    comparisons = _comparisons(samples, fastest, cells)
+    best = samples.cell_id(fastest)
+    judged = {row.cell_id for row in comparisons if row.p_value is not None or row.across_blocks}
+    not_compared = tuple(
+        cell_id for cell in cells if (cell_id := samples.plan.cells[cell].cell_id) not in judged and cell_id != best
+    )
+    repeated = bool((samples.fitted.runs[list(cells)] > 1).any())
+    verdict = _verdict(len(cells), comparisons, repeated=repeated, complete=not not_compared)
+    if verdict in ("too-few-runs", "untested", "single-cell"):
+        of_one = (best,) if verdict == "single-cell" and best is not None else ()
+        return Judged(verdict, of_one, (), best, samples.cell_id(worst), comparisons)
+    tied = tuple(row.cell_id for row in comparisons if row.cell_id in judged and not row.distinguishable)
+    compared = [cell for cell in cells if samples.plan.cells[cell].cell_id not in not_compared]
+    alone = len({samples.blocks[cell] for cell in compared}) == 1
+    return Judged(
+        verdict=verdict,
+        best=(*((best,) if best is not None else ()), *tied),
+        tied=tied,
+        fastest=best,
+        worst=samples.cell_id(worst),
+        comparisons=comparisons,
+        not_compared=not_compared,
+        at_most_slower=stats.at_most_slower(samples.fitted, fastest, compared, samples.families)
+        if fastest is not None and alone and tied else None,
+    )  # fmt: skip
+
+
+def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:
+    """Every other cell against the best, or that of its own block, fastest first; none where nothing is measured."""
+    if best is None:
+        return ()
+    plan, fitted, family = samples.plan, samples.fitted, frozenset(cells)
+    rows: list[Comparison] = []
+    for block in dict.fromkeys(samples.blocks[cell] for cell in cells):
+        inside = [cell for cell in cells if samples.blocks[cell] == block]
+        first = best if best in inside else _fastest_of(fitted, inside)
+        if first is None:
+            continue
+        differences = stats.compare_with_best(fitted, first, family, samples.families, samples.alpha)
+        rows += [_comparison(plan, index, first, row) for index in inside if (row := differences[index]) is not None]
+        if first != best:
+            ratio = Estimate(value=math.exp(fitted.cells[first] - fitted.cells[best]))
+            rows.append(
+                Comparison(
+                    cell_id=plan.cells[first].cell_id, best_cell_id=plan.cells[best].cell_id, ratio=ratio,
+                    distinguishable=False, across_blocks=True,
+                )
+            )  # fmt: skip
+    return _in_order(rows)
+
+
+def _in_order(rows: Iterable[Comparison]) -> tuple[Comparison, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.ratio.value, row.cell_id)))
+
+
+def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) -> Comparison:
+    return Comparison(
+        cell_id=plan.cells[cell].cell_id,
+        best_cell_id=plan.cells[best].cell_id,
+        ratio=difference.ratio,
+        p_value=difference.p_value,
+        # With runs missing, the common rounds may say the opposite of all rounds: then it isn't slower for sure.
+        distinguishable=difference.distinguishable and difference.ratio.value > 1,
+    )
+
+
+def _fastest_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
+    log_s = np.full_like(fitted.log_s, np.nan)
+    log_s[list(cells)] = fitted.log_s[list(cells)]
+    return stats.fastest(replace(fitted, log_s=log_s))
+
+
+def _worst_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
+    there = [cell for cell in cells if not np.isnan(fitted.cells[cell])]
+    return max(there, key=lambda cell: float(fitted.cells[cell])) if len(there) > 1 else None
+
+
+def _verdict(cells: int, comparisons: Sequence[Comparison], *, repeated: bool, complete: bool) -> Verdict:
+    if cells == 1:
+        return "single-cell"
+    if not any(row.p_value is not None for row in comparisons):
+        # Runs enough, but each cell's in a stretch of time of its own.
+        return "untested" if repeated and any(row.across_blocks for row in comparisons) else "too-few-runs"
+    slower = sum(row.distinguishable for row in comparisons)
+    if slower == 0:
+        return "indistinguishable"
+    return "winner" if slower == len(comparisons) and complete else "best-set"

@@ -1,0 +1,1 @@
+"""This machine: what it is, what its kernel counts, and what it can measure."""

@@ -1,0 +1,140 @@
+"""What the kernel counts of the disks under each volume, and the arithmetic of such counters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from storagelab.machine.disks import (
+    HERE,
+    Kernel,
+    block_devices_of,
+    device_stack,
+    mount_of,
+    mounts_here,
+    node_of,
+    whole_disks,
+)
+
+SECTOR_BYTES = 512
+"""The kernel counts sectors of 512 bytes, whatever the drive's own are (Documentation/admin-guide/iostats.rst)."""
+
+_MS = 1e-3
+_COUNTER_RANGE = 2**32
+
+
+def parse_stat(text: str) -> dict[str, float]:
+    """Cumulative counters in the text of a block device's `stat` file; older kernels don't have all of them."""
+    fields = [int(field) for field in text.split()]
+    if len(fields) < 11:
+        return {}
+    counters = {
+        "reads": float(fields[0]),
+        "read_bytes": float(fields[2] * SECTOR_BYTES),
+        "read_time_s": fields[3] * _MS,
+        "writes": float(fields[4]),
+        "write_bytes": float(fields[6] * SECTOR_BYTES),
+        "write_time_s": fields[7] * _MS,
+        "busy_s": fields[9] * _MS,
+    }
+    if len(fields) >= 15:
+        counters |= {"discards": float(fields[11]), "discard_bytes": float(fields[13] * SECTOR_BYTES)}
+    if len(fields) >= 17:
+        counters |= {"flushes": float(fields[15]), "flush_time_s": fields[16] * _MS}
+    return counters
+
+
+class DeviceCounters:
+    """What the disks under each volume have done since they came up; cheap enough to read once a second.
+
+    Keys of `read()`: `volume.NAME.` + reads, read_bytes, read_time_s, writes, write_bytes, write_time_s, busy_s,
+    discards, discard_bytes, flushes, flush_time_s. They are of the *whole disks*, as the kernel counts flushes only
+    there, and summed over them where a volume has several (busy_s too: up to the number of disks x elapsed). Times are
+    summed over requests in flight, so they may exceed the time that passed. Where the file system sits on a part or a
+    pile of disks (a partition, md, device-mapper, loop) also file_system_ + reads, read_bytes, writes, write_bytes: its
+    own share. Volumes on one disk get the same figures; a volume without a disk gets none.
+    """
+
+    def __init__(self, volumes: Mapping[str, Path], kernel: Kernel = HERE) -> None:
+        self._fds: dict[str, int] = {}
+        self._disks: dict[str, tuple[str, ...]] = {}
+        self._own: dict[str, tuple[str, ...]] = {}
+        mounts = mounts_here(kernel)
+        for volume, path in volumes.items():
+            mount = mount_of(path, mounts)
+            own = block_devices_of(mount, kernel) if mount else ()
+            disks = whole_disks(device_stack(own, kernel), kernel)
+            self._disks[volume] = disks
+            self._own[volume] = () if set(own) <= set(disks) else own
+            for name in {*disks, *self._own[volume]} - self._fds.keys():
+                self._open(name, kernel)
+
+    def _open(self, name: str, kernel: Kernel) -> None:
+        try:
+            self._fds[name] = os.open(node_of(name, kernel) / "stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+
+    def read(self) -> dict[str, float]:
+        """Counters of this moment; a device that went away has none."""
+        by_device = {name: self._read_device(fd) for name, fd in self._fds.items()}
+        counters: dict[str, float] = {}
+        for volume, disks in self._disks.items():
+            for name, value in _sum([by_device.get(disk, {}) for disk in disks]).items():
+                counters[f"volume.{volume}.{name}"] = value
+            own = _sum([by_device.get(device, {}) for device in self._own[volume]])
+            for name in ("reads", "read_bytes", "writes", "write_bytes"):
+                if name in own:
+                    counters[f"volume.{volume}.file_system_{name}"] = own[name]
+        return counters
+
+    @staticmethod
+    def _read_device(fd: int) -> dict[str, float]:
+        try:
+            return parse_stat(os.pread(fd, 512, 0).decode())
+        except OSError:
+            return {}
+
+    def close(self) -> None:
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+    def __enter__(self) -> DeviceCounters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
+    """Sum of the counters that every part has; a sum that misses a disk would be a wrong figure, not a smaller one."""
+    if not parts:
+        return {}
+    return {name: sum(part[name] for part in parts) for name in parts[0] if all(name in part for part in parts)}
+
+
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What was counted between two reads of `DeviceCounters`; only keys that both have.
+
+    Counts wrap at 2**32 on 32-bit kernels, and times in milliseconds do so on every kernel. A counter that fell from
+    the lower half of its range was reset (the device came anew): nothing can be said of it, so it is left out.
+    """
+    changes: dict[str, float] = {}
+    for name in after:
+        if name not in before:
+            continue
+        change = after[name] - before[name]
+        if change < 0:
+            end = _COUNTER_RANGE * _unit_of(name)
+            if before[name] < end / 2 or change + end < 0:
+                continue
+            change += end
+        changes[name] = change
+    return changes
+
+
+def _unit_of(name: str) -> float:
+    if name.endswith("_bytes"):
+        return SECTOR_BYTES
+    return _MS if name.endswith("_s") else 1.0

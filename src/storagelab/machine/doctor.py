@@ -1,0 +1,341 @@
+"""What this machine can and can't measure, and how to mend it.
+
+Each ability is asked by one small probe that really tries where trying leaves nothing behind. A probe that breaks says
+so in its own row and never costs the others theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from storagelab.machine import host
+from storagelab.machine.devices import DeviceCounters
+from storagelab.machine.disks import HERE, Kernel, mounts_here, nearest_existing, read_text
+from storagelab.machine.procfs import TaskView
+from storagelab.model.values import Frozen
+
+State = Literal["yes", "no", "partly"]
+
+RESULTS = "results folder"
+ROOMY_BYTES = 4 * 2**30
+LEAST_BYTES = 1 * 2**30
+SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
+OLDEST_SQLITE = (3, 37, 0)
+"""The first with STRICT tables, which the schema uses."""
+BUSY_SHARE_OF_CPUS = 0.25
+"""Load of others, per CPU, from which a run's times are no longer its own (FEASIBILITY: load 1 of 2 CPUs cost 15 %)."""
+FILES_PER_CONNECTION = 4
+"""Descriptors that watching one connection takes: its socket, two files of /proc, and one to spare."""
+_PROBE_LIMIT_S = 5.0
+
+
+class Ability(Frozen):
+    """One thing this machine can do, can't, or can in part. `mend` says how it could; "" where nothing is wrong."""
+
+    name: str
+    state: State
+    detail: str
+    mend: str = ""
+
+
+Probe = Callable[[], Ability | Iterable[Ability]]
+
+
+def abilities(volumes: Mapping[str, Path] | None, results_dir: Path, kernel: Kernel = HERE) -> tuple[Ability, ...]:
+    """All abilities, in the order to read them: waits, server, counters, places, quiet, limits, tools.
+
+    `volumes` maps names to folders; None or empty = the private server's own place, beside the results.
+    """
+    places = {**{f"volume {name}": path for name, path in (volumes or {}).items()}, RESULTS: results_dir}
+    probes: dict[str, Probe] = {
+        "waits: resource and signal": lambda: wait_split(kernel),
+        "waits: other users' processes": lambda: hidden_processes(kernel),
+        "page cache drop": lambda: page_cache(kernel),
+        "device counters": lambda: device_counters(places, kernel),
+        "places": lambda: [place(name, path, kernel) for name, path in places.items()],
+        "drives": lambda: drives(places, kernel),
+        "quiet": lambda: quiet(host.load_1min(), host.usable_cpus(kernel)),
+        "clock": lambda: clock(kernel),
+        "CPU frequency": lambda: cpu_frequency(kernel),
+        "open files": open_files,
+        "processes": processes,
+        "shared memory": lambda: shared_memory(Path("/dev/shm")),  # noqa: S108 - looked at, never written
+        "results file": lambda: sqlite(sqlite3.sqlite_version_info),
+        "optional tools": optional_tools,
+    }
+    return tuple(ability for name, probe in probes.items() for ability in attempt(name, probe))
+
+
+def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
+    """What the probe found; a row that says why, if it broke."""
+    try:
+        found = probe()
+        return (found,) if isinstance(found, Ability) else tuple(found)
+    except Exception as error:  # noqa: BLE001 - whatever breaks here is news about this machine, and the rest still counts
+        return (_partly(name, f"could not be checked: {type(error).__name__}: {error}"),)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waits and the server
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def wait_split(kernel: Kernel = HERE) -> Ability:
+    """Can the CPU and run-queue time of *other* processes of ours be read? A child that runs for a moment tells."""
+    name = "waits: resource and signal"
+    if not (kernel.proc / "self").exists():
+        return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
+    with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
+        view = TaskView(child.pid)
+        try:
+            deadline = time.monotonic() + _PROBE_LIMIT_S
+            while not (sched := view.sched()) or sched.cpu_ns == 0:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.005)
+            state = view.state()
+        finally:
+            view.close()
+            child.kill()
+    if sched and sched.cpu_ns > 0 and state:
+        return _yes(name, "/proc/PID/schedstat and stat of other processes can be read")
+    return _no(
+        name,
+        "/proc/PID/schedstat of other processes can't be read or stays 0: Resource and Signal stay empty",
+        "use a kernel with CONFIG_SCHED_INFO, and run in the server's PID namespace",
+    )
+
+
+def hidden_processes(kernel: Kernel = HERE) -> Ability:
+    """Is /proc mounted so that processes of other users are hidden? It matters for a server run by another user."""
+    name = "waits: other users' processes"
+    mounts = [mount for mount in mounts_here(kernel) if mount.mount_point == "/proc"]
+    options = [option for mount in mounts[-1:] for option in mount.all_options]
+    shown = {"hidepid=0", "hidepid=off"}
+    hidden = [option for option in options if option.startswith("hidepid=") and option not in shown]
+    if not mounts:
+        return _no(name, "no /proc is mounted", "use Linux")
+    if hidden and os.geteuid() != 0:
+        return _partly(
+            name,
+            f"/proc is mounted with {hidden[0]}: another user's server has no Resource and Signal",
+            "run storagelab as the server's user, or as root: mount -o remount,hidepid=0 /proc",
+        )
+    return _yes(name, "processes of all users can be seen")
+
+
+def page_cache(kernel: Kernel = HERE) -> Ability:
+    """May the page cache be dropped between runs? Asked by rights only: a doctor doesn't slow the machine down."""
+    if host.can_drop_page_cache(kernel):
+        return _yes("page cache drop", "between_runs.drop_page_cache can be used")
+    return _no(
+        "page cache drop",
+        "this user may not drop the page cache, so reads may come from memory",
+        "run as root, outside an unprivileged container, if between_runs.drop_page_cache is wanted",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Places and drives
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Ability:
+    """For which places does the kernel count reads and writes of the disks below?"""
+    name = "device counters"
+    with DeviceCounters(places, kernel) as counters:
+        counted = counters.read()
+    without = [place for place in places if f"volume.{place}.writes" not in counted]
+    if not without:
+        return _yes(name, f"the kernel counts the I/O of {_listed(places)}")
+    lacking = _no if len(without) == len(places) else _partly
+    return lacking(
+        name,
+        f"no disk is seen under {_listed(without)}: its I/O is not counted",
+        "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys",
+    )
+
+
+def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
+    """File system and free space of one folder; a results folder yet to be made is judged by the one above it."""
+    found = host.describe_volume(path, kernel)
+    folder = path if path.exists() or name != RESULTS else nearest_existing(path)
+    free = host.free_bytes(path)
+    detail = f"{found['filesystem'] or 'unknown file system'}, {_gib(free)} free, at {found['path']}"
+    if reason := host.why_not_writable(folder, kernel):
+        mend = f"mkdir -p {path}" if not path.exists() else "mend its rights, or name another folder"
+        return _no(name, f"{found['path']} {reason}", mend)
+    if free < LEAST_BYTES:
+        return _no(name, detail, "free some space, or name a folder on another disk")
+    if free < ROOMY_BYTES:
+        return _partly(name, detail, "enough for small experiments; `plan` says what one needs")
+    return _yes(name, detail)
+
+
+def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
+    """One row for each drive below the places: is it what it seems?"""
+    names: dict[str, list[str]] = {}
+    found: dict[str, dict[str, object]] = {}
+    for name, path in places.items():
+        if not path.exists() and name != RESULTS:
+            continue
+        volume = host.describe_volume(path, kernel)
+        key = str(volume["device"] or volume["filesystem"] or "unknown")
+        found[key] = volume
+        names.setdefault(key, []).append(name)
+    return [_drive(key, names[key], volume) for key, volume in found.items()]
+
+
+def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability:
+    name = f"drive {key}"
+    under = f"under {_listed(places)}"
+    if volume["virtual"] is False:
+        model = " ".join(str(volume[part]) for part in ("device_vendor", "device_model") if volume[part])
+        return _yes(name, f"{under}: {model or 'a drive of this machine'}")
+    return _partly(
+        name,
+        f"{under}: {volume['virtual_reason']}",
+        "layouts can be compared, but figures are not a drive's own; for those use a machine with real drives",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Quiet, clock and limits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def quiet(load: float | None, cpus: int) -> Ability:
+    """Is the machine doing something else? `load` is the one-minute average."""
+    if load is None:
+        return _partly("quiet", f"{_count(cpus, 'CPU')}; the load can't be read")
+    detail = f"load {load:.1f} on {_count(cpus, 'CPU')}"
+    if load <= max(0.5, BUSY_SHARE_OF_CPUS * cpus):
+        return _yes("quiet", detail)
+    busy = _no if load > cpus else _partly
+    return busy("quiet", f"{detail}: others share this machine", "wait for quiet, or stop other work")
+
+
+def clock(kernel: Kernel = HERE) -> Ability:
+    """Is the clock cheap to read? A slow one (a system call each time) costs the server time when it times its I/O."""
+    source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
+    each_ns = min(_clock_reading_ns() for _ in range(5))  # the least, as a shared machine only ever adds
+    detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
+    slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
+    if not slow:
+        return _yes("clock", detail)
+    return _partly(
+        "clock",
+        f"{detail}: slow, so timing I/O costs the server time",
+        "boot with clocksource=tsc, or with the hypervisor's own clock",
+    )
+
+
+def _clock_reading_ns(readings: int = 200) -> float:
+    begin = time.perf_counter_ns()
+    for _ in range(readings):
+        time.monotonic_ns()
+    return (time.perf_counter_ns() - begin) / readings
+
+
+def cpu_frequency(kernel: Kernel = HERE) -> Ability:
+    """Does the CPUs' speed follow the load? Then the first run is slower than the second."""
+    cpus = kernel.sys / "devices" / "system" / "cpu"
+    governors = {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := read_text(path))}
+    if not governors:
+        return _yes("CPU frequency", "fixed, or not this system's to govern (a virtual machine)")
+    if governors == {"performance"}:
+        return _yes("CPU frequency", "governor performance")
+    return _partly(
+        "CPU frequency",
+        f"governor {', '.join(sorted(governors))}: speed follows the load",
+        "as root: cpupower frequency-set --governor performance",
+    )
+
+
+def open_files() -> Ability:
+    """How many connections do the limits of open files allow to watch?"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _yes("open files", "no limit")
+    connections = max(0, soft - 64) // FILES_PER_CONNECTION
+    detail = f"limit {soft:,}: enough for about {connections:,} connections"
+    if connections >= 200:
+        return _yes("open files", detail)
+    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    return _partly("open files", detail, f"ulimit -n {wanted}")
+
+
+def processes() -> Ability:
+    """How many processes, and how much locked memory, may this user have? A connection is a process of the server."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    memory = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked / 2**20:,.0f} MB"
+    if soft == resource.RLIM_INFINITY:
+        return _yes("processes", f"no limit of processes; locked memory {memory}")
+    detail = f"limit of processes {soft:,}; locked memory {memory}"
+    if soft >= 1_024:
+        return _yes("processes", detail)
+    return _partly("processes", detail, "ulimit -u 4096")
+
+
+def shared_memory(folder: Path) -> Ability:
+    """Is there room for the server's dynamic shared memory? Containers often have 64 MB only."""
+    if not folder.is_dir():
+        return _yes("shared memory", f"no {folder} here; the server uses another way")
+    free = host.free_bytes(folder)
+    if free >= SMALLEST_SHARED_MEMORY_BYTES:
+        return _yes("shared memory", f"{_gib(free)} free in {folder}")
+    return _partly(
+        "shared memory",
+        f"only {_gib(free)} free in {folder}: parallel queries may fail",
+        "give the container more (--shm-size=1g), or set dynamic_shared_memory_type = 'mmap' in target.settings",
+    )
+
+
+def sqlite(version: tuple[int, ...]) -> Ability:
+    """Can the results be kept? They are one SQLite file."""
+    text, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_SQLITE))
+    if version >= OLDEST_SQLITE:
+        return _yes("results file", f"SQLite {text}")
+    return _no("results file", f"SQLite {text}; {oldest} is needed", "use a Python with a newer SQLite")
+
+
+def optional_tools() -> Ability:
+    """Tools that storagelab doesn't need, but that a doubter may want beside it."""
+    tools = {"fio": "drive figures", "perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
+    found = [name for name in tools if shutil.which(name)]
+    absent = [f"{name} ({use})" for name, use in tools.items() if name not in found]
+    parts = ["none is needed", f"found: {_listed(found) or 'none'}", f"absent: {_listed(absent) or 'none'}"]
+    return _yes("optional tools", "; ".join(parts))
+
+
+def _yes(name: str, detail: str) -> Ability:
+    return Ability(name=name, state="yes", detail=detail)
+
+
+def _partly(name: str, detail: str, mend: str = "") -> Ability:
+    return Ability(name=name, state="partly", detail=detail, mend=mend)
+
+
+def _no(name: str, detail: str, mend: str) -> Ability:
+    return Ability(name=name, state="no", detail=detail, mend=mend)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:,.1f} GB"

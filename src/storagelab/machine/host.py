@@ -1,0 +1,348 @@
+"""This machine and the volumes on it: what a run's manifest says of them, and what may be done to them.
+
+Everything that describes is tolerant: what can't be told is None or absent (macOS, a container without /sys), never an
+exception. Only what acts (`drop_page_cache`, `try_writing`) says no, with the way out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+import re
+import tempfile
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.machine.disks import (
+    HERE,
+    Kernel,
+    block_devices_of,
+    chosen,
+    describe_disk,
+    describe_queue,
+    device_numbers_of,
+    device_stack,
+    is_in_memory,
+    mount_of,
+    mounts_here,
+    nearest_existing,
+    read_text,
+    virtual_disk,
+    whole_disks,
+)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The machine
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
+    """This machine, ready for JSON. Sizes in bytes; a key is None where it can't be told.
+
+    `cpu_count` is what this process may use: its affinity, cut by the control group's quota (`cpu_quota`, in CPUs;
+    None = unlimited). `memory_limit_bytes` is the control group's; None = unlimited.
+    """
+    cpuinfo, memory = read_text(kernel.proc / "cpuinfo"), parse_meminfo(read_text(kernel.proc / "meminfo"))
+    virtual, hypervisor = virtual_machine(kernel)
+    clock = kernel.sys / "devices" / "system" / "clocksource" / "clocksource0"
+    pages = kernel.sys / "kernel" / "mm" / "transparent_hugepage" / "enabled"
+    governor = kernel.sys / "devices" / "system" / "cpu" / "cpu0" / "cpufreq" / "scaling_governor"
+    return {
+        "hostname": platform.node(),
+        "operating_system": operating_system(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "architecture": platform.machine(),
+        "cpu_model": cpu_model(cpuinfo) or platform.processor() or None,
+        "cpu_count": usable_cpus(kernel),
+        "cpu_count_online": os.cpu_count(),
+        "cpu_quota": cpu_quota(kernel),
+        "cpu_governor": read_text(governor) or None,
+        "memory_bytes": memory.get("MemTotal") or _memory_by_sysconf_bytes(),
+        "memory_available_bytes": memory.get("MemAvailable"),
+        "memory_limit_bytes": memory_limit_bytes(kernel),
+        "swap_bytes": memory.get("SwapTotal"),
+        "swap_used_bytes": _swap_used_bytes(memory),
+        "load_1min": load_1min(),
+        "virtual_machine": virtual,
+        "hypervisor": hypervisor or None,
+        "container": container(kernel) or None,
+        "transparent_hugepages": chosen(read_text(pages)) or None,
+        "clocksource": read_text(clock / "current_clocksource") or None,
+        "writeback": _writeback(kernel),
+    }
+
+
+def usable_cpus(kernel: Kernel = HERE) -> int:
+    """CPUs that this process may use at once: its affinity, cut by the control group's quota (rounded up)."""
+    # getattr, as macOS has no affinity and mypy knows it there only.
+    affinity = getattr(os, "sched_getaffinity", None)
+    allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota = cpu_quota(kernel)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+
+
+def load_1min() -> float | None:
+    """The one-minute load average."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
+
+
+def cpu_quota(kernel: Kernel = HERE) -> float | None:
+    """CPUs' worth of time that control groups (either version) allow this process; None = unlimited or unknown."""
+    quotas = []
+    for folder in control_groups("cpu", kernel):
+        limit, _, period = read_text(folder / "cpu.max").partition(" ")
+        limit = limit or read_text(folder / "cpu.cfs_quota_us")
+        period = period or read_text(folder / "cpu.cfs_period_us")
+        if limit.isdigit() and period.isdigit() and int(period) > 0:
+            quotas.append(int(limit) / int(period))
+    return min(quotas, default=None)
+
+
+def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
+    """Memory that control groups (either version) allow this process; None = unlimited or unknown."""
+    limits = []
+    for folder in control_groups("memory", kernel):
+        text = read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes")
+        # Version 1 writes "no limit" as the largest number of whole pages.
+        if text.isdigit() and int(text) < 2**62:
+            limits.append(int(text))
+    return min(limits, default=None)
+
+
+def control_groups(controller: str, kernel: Kernel = HERE) -> tuple[Path, ...]:
+    """Folders of this process's control groups that may limit `controller`, innermost first."""
+    groups: dict[str, str] = {}
+    for line in read_text(kernel.proc / "self" / "cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        groups.update(dict.fromkeys(controllers.split(","), path))
+    folders: list[Path] = []
+    for mount in mounts_here(kernel):
+        if mount.filesystem == "cgroup2":
+            path = groups.get("", "/")
+        elif mount.filesystem == "cgroup" and controller in mount.super_options:
+            path = groups.get(controller, "/")
+        else:
+            continue
+        root = Path(mount.mount_point)
+        group = root / path.lstrip("/")
+        folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(root) and folder.is_dir()]
+    return tuple(folders)
+
+
+def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
+    """Is this a virtual machine, and of which hypervisor ("" where it doesn't say)."""
+    dmi = kernel.sys / "class" / "dmi" / "id"
+    maker = f"{read_text(dmi / 'sys_vendor')} {read_text(dmi / 'product_name')}"
+    clock = read_text(kernel.sys / "devices/system/clocksource/clocksource0/available_clocksource")
+    name = hypervisor_of(maker, clock, read_text(kernel.sys / "hypervisor" / "type"))
+    flags = re.search(r"^flags\s*:(.*)$", read_text(kernel.proc / "cpuinfo"), re.MULTILINE)
+    if flags is None:  # not x86: the CPU doesn't say, so only a name proves anything
+        return (True, name) if name else (None, "")
+    return ("hypervisor" in flags[1].split(), name if "hypervisor" in flags[1].split() else "")
+
+
+_HYPERVISORS = {
+    "qemu": "QEMU", "kvm": "KVM", "vmware": "VMware", "virtualbox": "VirtualBox", "xen": "Xen", "hyperv": "Hyper-V",
+    "microsoft corporation virtual machine": "Hyper-V", "amazon ec2": "Amazon EC2", "bhyve": "bhyve",
+    "google compute engine": "Google Compute Engine", "openstack": "OpenStack", "parallels": "Parallels",
+    "bochs": "Bochs", "digitalocean": "DigitalOcean", "apple virtualization": "Apple Virtualization",
+}  # fmt: skip
+
+
+def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
+    """The hypervisor that the firmware's maker, /sys/hypervisor or the clocks on offer name, in this order of trust."""
+    for text in (maker, sys_hypervisor, clocksources):
+        for mark, name in _HYPERVISORS.items():
+            if mark in text.lower() and ".metal" not in text:
+                return name
+    return ""
+
+
+def container(kernel: Kernel = HERE) -> str:
+    """A hint at the container around this process ("docker", "podman", "kubernetes", "lxc" ...); "" = none seen."""
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return "kubernetes"
+    root = kernel.proc.parent
+    if (root / "run" / ".containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    groups = read_text(kernel.proc / "self" / "cgroup")
+    known = (name for name in ("kubepods", "docker", "containerd", "lxc") if f"/{name}" in groups)
+    return read_text(root / "run" / "systemd" / "container") or next(known, "")
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """The model's name in the text of /proc/cpuinfo; "" where it names none (many ARM machines)."""
+    match = re.search(r"^(?:model name|Model|cpu model|machine)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return match[1].strip() if match else ""
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """Bytes by name in the text of /proc/meminfo (it writes kB and means KiB)."""
+    return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
+
+
+def operating_system() -> str:
+    """The distribution as it names itself, or the system and its release."""
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return f"{platform.system()} {platform.release()}"
+
+
+def _memory_by_sysconf_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+
+
+def _swap_used_bytes(memory: dict[str, int]) -> int | None:
+    return memory["SwapTotal"] - memory["SwapFree"] if {"SwapTotal", "SwapFree"} <= memory.keys() else None
+
+
+def _writeback(kernel: Kernel) -> dict[str, int]:
+    """When the kernel writes dirty pages out: its settings as they stand (a ratio counts if its `_bytes` is 0)."""
+    names = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
+    texts = {name: read_text(kernel.proc / "sys" / "vm" / name) for name in names}
+    return {name: int(text) for name, text in texts.items() if text.isdigit()}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Volumes
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def describe_volume(path: str | Path, kernel: Kernel = HERE) -> dict[str, object]:
+    """What lies under `path`, ready for JSON: from the file system down to the disk. None = can't be told.
+
+    `device` is the kernel's name of the whole disk; where there are several, of the device that gathers them (`disks`
+    has them all); "" where there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file system
+    down. `queue` is the `device`'s; `file_system_queue` that of the device the file system sits on, where that has one
+    of its own (loop, md, device-mapper). Never infer the medium from `rotational`.
+    """
+    mount = mount_of(path, mounts_here(kernel))
+    stack = device_stack(block_devices_of(mount, kernel), kernel) if mount else ()
+    disks = whole_disks(stack, kernel)
+    device = disks[0] if len(disks) == 1 else next(iter(stack), "")
+    disk = describe_disk(device, kernel) if device else {}
+    virtual, reason = virtual_disk(mount, stack, virtual_machine(kernel)[0], kernel)
+    own_queue = describe_queue(stack[0], kernel) if stack and stack[0] != device else {}
+    size, free = _space_bytes(path)
+    return {
+        "path": os.path.abspath(path),
+        "filesystem": mount.filesystem if mount else None,
+        "mount_point": mount.mount_point if mount else None,
+        "mount_options": ",".join(mount.all_options) if mount else None,
+        "source": mount.source if mount else None,
+        "device": device,
+        "device_stack": list(stack),
+        "disks": list(disks),
+        "device_numbers": device_numbers_of(path) or None,
+        "device_model": disk.get("model") or None,
+        "device_vendor": disk.get("vendor") or None,
+        "device_firmware": disk.get("firmware") or None,
+        "device_driver": disk.get("driver") or None,
+        "queue": disk.get("queue", {}),
+        "file_system_queue": own_queue,
+        "size_bytes": size,
+        "free_bytes": free,
+        "virtual": virtual,
+        "virtual_reason": reason,
+        "in_memory": is_in_memory(mount, stack),
+    }
+
+
+def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
+    """Size of the file system, and what is free in it for people other than root."""
+    try:
+        found = os.statvfs(nearest_existing(path))
+    except OSError:
+        return None, None
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What may be done
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def free_bytes(path: str | Path) -> int:
+    """Bytes free at `path`, or where it would be made, for people other than root."""
+    free = _space_bytes(path)[1]
+    if free is None:
+        raise PreflightError(f"{path}: its free space can't be read", hint="check the path and the rights on it")
+    return free
+
+
+def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
+    """Why nothing can be written in the folder `path`; "" where it can be. Checks rights only: touches nothing."""
+    folder = Path(path)
+    if not folder.exists():
+        return "does not exist"
+    if not folder.is_dir():
+        return "is not a folder"
+    mount = mount_of(folder, mounts_here(kernel))
+    if mount is not None and mount.read_only:
+        return f"is on a file system mounted read-only ({mount.mount_point})"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "is not writable by this user"
+    return ""
+
+
+def writable(path: str | Path, kernel: Kernel = HERE) -> bool:
+    """May files be made in the folder `path`? Touches nothing."""
+    return not why_not_writable(path, kernel)
+
+
+def try_writing(path: str | Path) -> None:
+    """Really makes and removes a file in the folder `path`; PreflightError says why that can't be."""
+    reason = why_not_writable(path)
+    if not reason:
+        try:
+            with tempfile.TemporaryFile(dir=path, prefix=".storagelab-") as file:  # on Linux one without a name
+                file.write(b"storagelab")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            reason = f"refuses a new file: {error.strerror or error}"
+    if reason:
+        raise PreflightError(f"{path} {reason}", hint="make the folder, mend its rights, or name another one")
+
+
+def sync_filesystem(path: str | Path) -> None:
+    """Writes out all dirty data of the file system that holds `path` (of all, where one can't be named), or OSError."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+    finally:
+        os.close(fd)
+
+
+def can_drop_page_cache(kernel: Kernel = HERE) -> bool:
+    """May this process drop the kernel's page cache? Touches nothing."""
+    return os.access(kernel.proc / "sys" / "vm" / "drop_caches", os.W_OK)
+
+
+def drop_page_cache(kernel: Kernel = HERE) -> None:
+    """Writes all dirty pages out and drops the clean ones, so that what comes next reads from the disk. Needs root."""
+    os.sync()
+    try:
+        (kernel.proc / "sys" / "vm" / "drop_caches").write_text("1\n")
+    except OSError as error:
+        raise PreflightError(
+            f"the page cache can't be dropped: {error.strerror or error}",
+            hint="run as root, outside an unprivileged container, or set between_runs.drop_page_cache = false",
+        ) from error

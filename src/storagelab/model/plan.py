@@ -1,0 +1,86 @@
+"""An experiment, and the plan that it expands to: cells, and the runs in their order."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from storagelab.model.config import Config
+from storagelab.model.values import Frozen, JsonValue
+
+
+class Level(Frozen):
+    """One setting of a factor. `sets` maps spec paths to values; `value` is what reports and exports call it."""
+
+    value: JsonValue
+    sets: dict[str, JsonValue]
+
+
+class Factor(Frozen):
+    """What is varied. `name` is a spec path, or a free name when its levels are labelled and set several keys."""
+
+    name: str
+    levels: tuple[Level, ...]
+
+
+Order = Literal["randomised", "as-listed", "cell-by-cell"]
+
+
+class Experiment(Frozen):
+    """A checked spec. `base` is the spec's tables with defaults left out; `canonical` is what two specs are compared by."""
+
+    name: str
+    question: str = ""
+    repetitions: int = Field(3, ge=1, le=10_000)
+    order: Order = "randomised"
+    seed: int = Field(1, ge=0, lt=2**63)
+    costly: tuple[str, ...] = Field((), description="factors to change least often, by name")
+    source: str = Field("", description="the spec's file, as the user named it")
+    text: str = Field("", description="the spec's text, comments and all")
+    sha256: str = Field("", description="hash of the canonical content, comments and blanks apart")
+    canonical: dict[str, object] = Field(default_factory=dict)
+    base: dict[str, object] = Field(default_factory=dict)
+    factors: tuple[Factor, ...] = ()
+    excludes: tuple[dict[str, JsonValue], ...] = ()
+
+
+class Cell(Frozen):
+    """One combination of levels: `levels` maps factor name to the level's value or label."""
+
+    cell_id: str
+    levels: dict[str, JsonValue]
+    config: Config
+
+
+class PlannedRun(Frozen):
+    """One repetition of one cell, at its place in the order. `block` counts formattings of the drives, from 0.
+
+    Repetitions that are judged count from 1 up; those of the burn-in, that is the first runs on newly prepared drives,
+    from 0 down.
+    """
+
+    sequence: int
+    block: int
+    cell_id: str
+    repetition: int
+    seed: int
+
+    @property
+    def burn_in(self) -> bool:
+        return self.repetition < 1
+
+
+class Plan(Frozen):
+    """The matrix, expanded: cells as listed, runs in the order they will be made."""
+
+    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
+
+    def cell(self, cell_id: str) -> Cell:
+        return next(cell for cell in self.cells if cell.cell_id == cell_id)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any cell is; a plan that is both is refused before anything runs."""
+        return any(cell.config.target.simulated for cell in self.cells)

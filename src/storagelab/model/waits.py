@@ -1,0 +1,471 @@
+"""Wait statistics in one normal form for every engine, and its arithmetic. Pure.
+
+A target hands over raw counts: `SampledWaits` where the engine only shows what each session waits for *now*,
+`CountedWaits` where it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` makes of
+those the nine columns that DBAs know. Everywhere
+
+    wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
+
+and a split that can't be had is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from storagelab.model.values import Count, Figure, Frozen
+
+NS = 1e-9
+NO_EVENT = ""
+"""The wait type of a sample in which the engine named no wait."""
+RUNNABLE_NO_EVENT = "RUNNABLE_NO_EVENT"
+ON_CPU = "ON_CPU"
+ON_CPU_OR_RUNNABLE = "ON_CPU_OR_RUNNABLE"
+UNSAMPLED = "UNSAMPLED"
+UNINSTRUMENTED = "UNINSTRUMENTED"
+"""Time that an engine's own timers know nothing of, and that was not spent on a CPU or queueing for one."""
+UNINSTRUMENTED_OR_CPU = "UNINSTRUMENTED_OR_CPU"
+
+Category = Literal[
+    "data-read", "data-write", "commit", "log-buffer", "allocation", "file-growth", "page-latch", "latch", "lock",
+    "cpu-queue", "cpu", "network", "other",
+]  # fmt: skip
+"""What wait types are joined by across engines."""
+Method = Literal["counter", "sampled", "derived"]
+"""Where a figure comes from: the engine's exact counter, samples, or other figures (a residual, a kernel counter)."""
+
+
+class EventTicks(Frozen):
+    """How often sessions were seen in one wait. `blocked` and `runnable` count session samples by the kernel's view of
+    the session at that moment; `unknown` those whose kernel state could not be read. `timeslices` counts the times a
+    session was put on a CPU while the event was being read: a rough measure of how many waits ended."""
+
+    wait_type: str
+    analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
+    category: Category = "other"
+    in_io: bool = Field(False, description="the engine counts CPU burnt inside this call as the wait too")
+    blocked: Count = Field(0, ge=0)
+    runnable: Count = Field(0, ge=0)
+    unknown: Count = Field(0, ge=0)
+    timeslices: Count = Field(0, ge=0)
+
+    @property
+    def ticks(self) -> int:
+        return self.blocked + self.runnable + self.unknown
+
+
+class SampledWaits(Frozen):
+    """Samples of one run, with exact totals of the kernel where it could be asked.
+
+    `busy_s` is the sum over connections of start to finish; `cpu_s` and `runqueue_s` are the kernel's totals of the
+    same sessions over the same time, None where they can't be had (`no_split_reason` says why).
+    """
+
+    form: Literal["sampled"] = "sampled"
+    connections: Count = Field(ge=1)
+    elapsed_s: Figure = Field(ge=0)
+    busy_s: Figure = Field(ge=0)
+    passes: Count = Field(ge=0, description="how many times all sessions were looked at")
+    events: tuple[EventTicks, ...]
+    cpu_s: Figure | None = None
+    runqueue_s: Figure | None = None
+    voluntary_switches: Count | None = None
+    involuntary_switches: Count | None = None
+    cpus: Count | None = Field(None, ge=1, description="CPUs of the server's machine, where the sampler shares them")
+    no_split_reason: str = ""
+
+
+class CountedWait(Frozen):
+    """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None where the engine doesn't split,
+    `wait_count` where what it counts is not waits (MariaDB counts each acquisition, also those that didn't wait)."""
+
+    wait_type: str
+    analogue: str = ""
+    category: Category = "other"
+    wait_ns: Count = Field(ge=0)
+    signal_ns: Count | None = Field(None, ge=0)
+    wait_count: Count | None = Field(ge=0)
+
+
+class CountedWaits(Frozen):
+    """Exact counters of one run: differences over the run, summed over its connections.
+
+    Where an engine's timers leave gaps, sessions were sampled as well: `events` holds what was seen of each timed wait,
+    which tells its resource and signal parts, of waits that have no timer, and of `NO_EVENT`.
+    """
+
+    form: Literal["counted"] = "counted"
+    connections: Count = Field(ge=1)
+    elapsed_s: Figure = Field(ge=0)
+    busy_s: Figure = Field(ge=0)
+    rows: tuple[CountedWait, ...]
+    cpu_s: Figure | None = None
+    runqueue_s: Figure | None = None
+    passes: Count = Field(0, ge=0)
+    events: tuple[EventTicks, ...] = ()
+    cpus: Count | None = Field(None, ge=1)
+    no_split_reason: str = ""
+
+
+RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
+
+
+class WaitStat(Frozen):
+    """One row of wait statistics, uncut. `is_wait` is False for CPU time, kept beside the waits for the audit."""
+
+    wait_type: str
+    analogue: str = ""
+    category: Category = "other"
+    method: Method
+    wait_s: float
+    resource_s: float | None
+    signal_s: float | None
+    wait_count: float | None
+    is_wait: bool = True
+
+
+class Conservation(Frozen):
+    """The audit of one run: does waiting + CPU add up to connections x elapsed?
+
+    `seen_s` is what was observed independently of the total, so that its share of `available_s` can fail: CPU time plus
+    the engine's counters, or the kernel's CPU and queueing plus the time that samples found asleep in a named wait. Of
+    that last part the totals know nothing. `finished_early_s` is time after a connection had done its part while others
+    still worked.
+    """
+
+    available_s: float
+    finished_early_s: float
+    seen_s: float | None
+
+    @property
+    def explained(self) -> float | None:
+        """Share of connections x elapsed that is accounted for; about 1. None where CPU time can't be had."""
+        if self.seen_s is None or self.available_s <= 0:
+            return None
+        return (self.seen_s + self.finished_early_s) / self.available_s
+
+
+class TableRow(Frozen):
+    """The nine columns. `percentage` is of all waits of the run, before the cut."""
+
+    wait_type: str
+    wait_s: float
+    resource_s: float | None
+    signal_s: float | None
+    wait_count: float | None
+    percentage: float
+    avg_wait_s: float | None
+    avg_resource_s: float | None
+    avg_signal_s: float | None
+    analogue: str = ""
+    category: Category = "other"
+    method: Method = "sampled"
+
+
+def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
+    """Raw counts to uncut rows, largest wait first, CPU last. Ties are broken by name, so that results repeat."""
+    rows = _from_counters(raw) if isinstance(raw, CountedWaits) else _from_samples(raw)
+    return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
+
+
+def _from_counters(raw: CountedWaits) -> list[WaitStat]:
+    if raw.passes or raw.runqueue_s is not None:
+        return _filled_rows(raw)
+    rows = [_counted_row(row) for row in raw.rows]
+    return rows if raw.cpu_s is None else [*rows, _cpu_row(raw.cpu_s)]
+
+
+def _counted_row(row: CountedWait) -> WaitStat:
+    # Engines don't read their two counters at one instant, so that signal may seem longer than the wait it is part of.
+    signal_ns = None if row.signal_ns is None else min(row.signal_ns, row.wait_ns)
+    return WaitStat(
+        wait_type=row.wait_type,
+        analogue=row.analogue or row.wait_type,
+        category=row.category,
+        method="counter",
+        wait_s=row.wait_ns * NS,
+        resource_s=None if signal_ns is None else (row.wait_ns - signal_ns) * NS,
+        signal_s=None if signal_ns is None else signal_ns * NS,
+        wait_count=row.wait_count,
+    )
+
+
+def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
+    """Timers, with their gaps filled by samples; what is still left is a row of its own, never hidden.
+
+    Timers are exact, so they win over samples; of a timed wait samples tell only how much of it was queueing for a CPU.
+    """
+    rows = [_counted_row(row) for row in raw.rows]
+    if raw.cpu_s is None or raw.runqueue_s is None:
+        gaps = [_share_of(event, raw) for event in _gaps(raw)]
+        left_s = max(0.0, raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)))
+        return [*rows, *gaps, _cpu_row(left_s, UNINSTRUMENTED_OR_CPU)]
+    states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
+    rows = [_split_by(row, *states[row.wait_type]) if row.wait_type in states else row for row in rows]
+    gaps = [_sampled_row(event, sum(states[event.wait_type]), *states[event.wait_type], None) for event in _gaps(raw)]
+    queue_s = max(0.0, raw.runqueue_s - sum(row.signal_s or 0.0 for row in (*rows, *gaps)))
+    left_s = raw.busy_s - sum(row.wait_s for row in (*rows, *gaps)) - queue_s - raw.cpu_s
+    rows.append(_derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", queue_s, 0.0, queue_s, None))
+    if left_s > 0:
+        rows.append(_derived_row(UNINSTRUMENTED, "", "other", left_s, left_s, 0.0, None))
+    return [*rows, *gaps, _cpu_row(raw.cpu_s)]
+
+
+def _gaps(raw: CountedWaits) -> list[EventTicks]:
+    """What was seen, has a name, and has no timer."""
+    timed = {row.wait_type for row in raw.rows}
+    return [event for event in raw.events if event.wait_type not in timed | {NO_EVENT}]
+
+
+def _share_of(event: EventTicks, raw: CountedWaits) -> WaitStat:
+    total = sum(each.ticks for each in raw.events)
+    return _sampled_row(event, raw.busy_s * event.ticks / total, None, None, None)
+
+
+def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
+    """A timed wait with its signal part as sampled: never more than the wait itself."""
+    signal_s = min(row.wait_s, queued_s)
+    return (
+        row.model_copy(update={"resource_s": row.wait_s - signal_s, "signal_s": signal_s})
+        if blocked_s or queued_s
+        else row
+    )
+
+
+def _raked_states(raw: CountedWaits, cpu_s: float, runqueue_s: float) -> dict[str, tuple[float, float]]:
+    """Blocked and queued seconds of each wait type that was seen, `NO_EVENT` too: samples give shares, the kernel totals."""
+    blocked, runnable = zip(*map(_states, raw.events), strict=True) if raw.events else ((), ())
+    named = [(event, ticks) for event, ticks in zip(raw.events, runnable, strict=True) if event.wait_type != NO_EVENT]
+    no_event = sum(runnable) - sum(ticks for _, ticks in named)
+    queued = _queued(raw, cpu_s, [(event.in_io, ticks) for event, ticks in named], no_event)
+    queued_s = dict(zip([event.wait_type for event, _ in named] + [NO_EVENT], _scaled(queued, runqueue_s), strict=True))
+    blocked_s = _scaled(blocked, max(0.0, raw.busy_s - cpu_s - runqueue_s))
+    return {
+        event.wait_type: (asleep, queued_s[event.wait_type])
+        for event, asleep in zip(raw.events, blocked_s, strict=True)
+    }
+
+
+def _from_samples(raw: SampledWaits) -> list[WaitStat]:
+    if raw.cpu_s is None or raw.runqueue_s is None:
+        return _from_samples_alone(raw)
+    return _raked_rows(raw, raw.cpu_s, raw.runqueue_s)
+
+
+def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
+    """Without the kernel's totals a sample's share is all there is: no split, and CPU can't be told from its queue."""
+    total = sum(event.ticks for event in raw.events)
+    rows = [] if total or not raw.busy_s else [_derived_row(UNSAMPLED, "", "other", raw.busy_s, None, None, None)]
+    for event in raw.events:
+        wait_s = raw.busy_s * event.ticks / total if total else 0.0
+        if event.wait_type == NO_EVENT:
+            rows.append(_cpu_row(wait_s, ON_CPU_OR_RUNNABLE, "sampled"))
+        else:
+            rows.append(_sampled_row(event, wait_s, None, None, None))
+    return rows
+
+
+def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
+    named = [event for event in raw.events if event.wait_type != NO_EVENT]
+    resource, signal = _raked(raw, cpu_s, runqueue_s)
+    slices = sum(event.timeslices for event in named)
+    # An event that was never seen with a turn on a CPU has ended some times all the same: how often is not known.
+    counts = [
+        raw.voluntary_switches * event.timeslices / slices
+        if raw.voluntary_switches is not None and event.timeslices
+        else None
+        for event in named
+    ]
+    rows = [
+        _sampled_row(event, resource_s + signal_s, resource_s, signal_s, count)
+        for event, resource_s, signal_s, count in zip(named, resource, signal, counts, strict=True)
+    ]
+    unsampled_s = max(0.0, raw.busy_s - cpu_s - runqueue_s) if not any(resource) else 0.0
+    if unsampled_s > 0:
+        rows.append(_derived_row(UNSAMPLED, "", "other", unsampled_s, unsampled_s, 0.0, None))
+    queue_s = max(0.0, runqueue_s - sum(signal))
+    count = raw.involuntary_switches
+    rows.append(_derived_row(RUNNABLE_NO_EVENT, "SOS_SCHEDULER_YIELD", "cpu-queue", queue_s, 0.0, queue_s, count))
+    return [*rows, _cpu_row(cpu_s)]
+
+
+def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[float], list[float]]:
+    """Resource and signal seconds of each named event: samples give the shares, the kernel gives the totals.
+
+    Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. Each column of the table
+    event x (blocked | queued) is therefore scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
+    A session seen runnable may be on a CPU rather than queue for one: see `_queued`.
+    """
+    named = [event for event in raw.events if event.wait_type != NO_EVENT]
+    no_event = sum(event.ticks for event in raw.events if event.wait_type == NO_EVENT)
+    blocked, runnable = zip(*map(_states, named), strict=True) if named else ((), ())
+    queued = _queued(raw, cpu_s, [(event.in_io, ticks) for event, ticks in zip(named, runnable, strict=True)], no_event)
+    blocked_s = max(0.0, raw.busy_s - cpu_s - runqueue_s)
+    resource = _scaled(blocked, blocked_s)
+    signal = _scaled(queued, runqueue_s)[: len(named)]
+    return resource, signal
+
+
+def _queued(
+    raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[tuple[bool, float]], no_event: float
+) -> list[float]:
+    """Of the runnable ticks of each named event, given as (in I/O, ticks), and then of `no_event`: those not on a CPU.
+
+    Sessions run on a CPU where no wait is named or inside I/O calls; in a lock or latch they only queue. How many ticks
+    found one running follows from the exact CPU time, but the sampler itself takes one of the CPUs at that moment. (A
+    session seen asleep without an event is on its way from or to one: it counts as runnable, as no such state lasts.)
+    """
+    all_ticks = sum(event.ticks for event in raw.events)
+    places = 1.0 if raw.cpus is None else 1.0 - 1.0 / raw.cpus
+    running = all_ticks * cpu_s / raw.busy_s * places if raw.busy_s > 0 else 0.0
+    may_run = no_event + sum(ticks for in_io, ticks in runnable if in_io)
+    queued_share = 1.0 - min(1.0, running / may_run) if may_run else 1.0
+    return [ticks * (queued_share if in_io else 1.0) for in_io, ticks in (*runnable, (True, no_event))]
+
+
+def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
+    total = sum(ticks)
+    return [total_s * each / total if total else 0.0 for each in ticks]
+
+
+def _states(event: EventTicks) -> tuple[float, float]:
+    """Blocked and runnable ticks of a named event.
+
+    Ticks of unknown state are split as the event's known ones are; if none is known they count as blocked, which a
+    session that names a wait mostly is.
+    """
+    known = event.blocked + event.runnable
+    if not known:
+        return float(event.unknown), 0.0
+    return event.blocked * event.ticks / known, event.runnable * event.ticks / known
+
+
+def _sampled_row(
+    event: EventTicks, wait_s: float, resource_s: float | None, signal_s: float | None, count: float | None
+) -> WaitStat:
+    return WaitStat(
+        wait_type=event.wait_type, analogue=event.analogue, category=event.category, method="sampled",
+        wait_s=wait_s, resource_s=resource_s, signal_s=signal_s, wait_count=count,
+    )  # fmt: skip
+
+
+def _derived_row(
+    wait_type: str,
+    analogue: str,
+    category: Category,
+    wait_s: float,
+    resource_s: float | None,
+    signal_s: float | None,
+    count: int | None,
+) -> WaitStat:
+    return WaitStat(
+        wait_type=wait_type, analogue=analogue, category=category, method="derived", wait_s=wait_s,
+        resource_s=resource_s, signal_s=signal_s, wait_count=count,
+    )  # fmt: skip
+
+
+def _cpu_row(cpu_s: float, wait_type: str = ON_CPU, method: Method = "derived") -> WaitStat:
+    return WaitStat(
+        wait_type=wait_type, analogue="(CPU)", category="cpu", method=method, wait_s=cpu_s, resource_s=None,
+        signal_s=None, wait_count=None, is_wait=False,
+    )  # fmt: skip
+
+
+def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
+    """The audit of one run (see `Conservation`)."""
+    available_s = raw.connections * raw.elapsed_s
+    observed_s = _observed_wait_s(raw)
+    seen_s = None if raw.cpu_s is None or observed_s is None else raw.cpu_s + observed_s
+    return Conservation(available_s=available_s, finished_early_s=max(0.0, available_s - raw.busy_s), seen_s=seen_s)
+
+
+def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
+    """Waiting as it was seen, nothing scaled to a total.
+
+    At any moment a session runs, queues for a CPU or sleeps. The kernel counts the first two; samples give the last.
+    Whole events would count too much: a session inside an I/O call may be on a CPU (counted as CPU already), and one
+    that the sampler pushed off its CPU is seen queued. Being asleep is touched by neither.
+    """
+    if isinstance(raw, CountedWaits):
+        return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
+    if raw.runqueue_s is None:
+        return None
+    total = sum(event.ticks for event in raw.events)
+    asleep = sum(_states(event)[0] for event in raw.events if event.wait_type != NO_EVENT)
+    return raw.runqueue_s + (raw.busy_s * asleep / total if total else 0.0)
+
+
+def _seen_beside_timers_s(raw: CountedWaits) -> float:
+    """What samples found outside every timed wait: in a wait without a timer, asleep for no reason given, or queued."""
+    if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
+        return 0.0
+    states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
+    return sum(sum(states[event.wait_type]) for event in (*_gaps(raw), *_nameless(raw)))
+
+
+def _nameless(raw: CountedWaits) -> list[EventTicks]:
+    return [event for event in raw.events if event.wait_type == NO_EVENT]
+
+
+def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
+    """The mean run of a cell: each wait type averaged over all runs, absent = 0; a split missing in one stays None."""
+    by_type: dict[str, list[WaitStat]] = {}
+    for run in runs:
+        for row in run:
+            by_type.setdefault(row.wait_type, []).append(row)
+    rows = [_mean_row(rows, len(runs)) for rows in by_type.values()]
+    return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
+
+
+def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = list(values)
+        return None if any(value is None for value in known) else sum(value or 0.0 for value in known) / runs
+
+    return rows[0].model_copy(
+        update={
+            "wait_s": mean(row.wait_s for row in rows) or 0.0,
+            "resource_s": mean(row.resource_s for row in rows),
+            "signal_s": mean(row.signal_s for row in rows),
+            "wait_count": mean(row.wait_count for row in rows),
+        }
+    )
+
+
+def wait_table(
+    stats: Iterable[WaitStat], *, share: float = 0.95, benign: frozenset[str] = frozenset()
+) -> tuple[TableRow, ...]:
+    """The nine columns of the waits that make up the top `share` of all waits; `share=1` shows all.
+
+    The rule of the well-known script (sqlskills.com, "SQL Server Wait Statistics"): benign waits are left out first,
+    the denominator is what is left, and a row stays if the total before it is below the share, so the row that crosses
+    it is shown and one row always survives.
+    """
+    waits = sorted(
+        (row for row in stats if row.is_wait and row.wait_s > 0 and row.wait_type not in benign),
+        key=lambda row: (-row.wait_s, row.wait_type),
+    )
+    total_s = sum(row.wait_s for row in waits)
+    shown: list[TableRow] = []
+    before_s = 0.0
+    for row in waits:
+        if shown and share < 1 and before_s >= share * total_s:
+            break
+        before_s += row.wait_s
+        shown.append(_table_row(row, total_s))
+    return tuple(shown)
+
+
+def _table_row(row: WaitStat, total_s: float) -> TableRow:
+    def average(total: float | None) -> float | None:
+        return None if total is None or not row.wait_count else total / row.wait_count
+
+    return TableRow(
+        wait_type=row.wait_type, wait_s=row.wait_s, resource_s=row.resource_s, signal_s=row.signal_s,
+        wait_count=row.wait_count, percentage=100 * row.wait_s / total_s, avg_wait_s=average(row.wait_s),
+        avg_resource_s=average(row.resource_s), avg_signal_s=average(row.signal_s), analogue=row.analogue,
+        category=row.category, method=row.method,
+    )  # fmt: skip

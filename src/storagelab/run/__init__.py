@@ -1,0 +1,1 @@
+"""Make the runs of a plan, and keep what they measured."""

@@ -1,0 +1,84 @@
+"""Stored rows as values, and what is said of those that are none any more. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from storagelab.errors import StoreError
+from storagelab.model.measurement import NO_TIME, Measurement, Run
+from storagelab.model.values import MOST
+
+_LISTED = 5
+_SHOWN = 60
+
+
+def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
+    """A stored row as a value, its texts as text or bytes; or which run can't be read, and why.
+
+    One in which no time passed is read as failed: nothing can be divided by it.
+    """
+    fields = dict(zip(columns, row, strict=True))
+    try:
+        run = _run_of({name: value.decode() if isinstance(value, bytes) else value for name, value in fields.items()})
+    except (ValueError, TypeError, RecursionError) as error:
+        which = f"run {_text(fields['cell_id'])}, repetition {_text(fields['repetition'])}"
+        return f"{which}: {reason_of(error)}"
+    if run.measurement is not None and run.measurement.elapsed_s <= 0 and run.status != "failed":
+        return run.model_copy(update={"status": "failed", "reason": "; ".join(filter(None, (run.reason, NO_TIME)))})
+    return run
+
+
+def _run_of(row: Mapping[str, Any]) -> Run:
+    return Run(
+        **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
+        levels=json.loads(row["levels"]),
+        config=json.loads(row["config"]),
+        measurement=_measurement(row["measurement"]) if row["measurement"] else None,
+    )
+
+
+def _measurement(text: str) -> Measurement:
+    try:
+        measurement = Measurement.model_validate_json(text)
+    except ValueError as error:
+        raise ValueError(f"measurement: {reason_of(error)}") from None
+    # Not in the model: a target may hand over what is no number, which reports show as unknown.
+    for group, counters in measurement.counters.items():
+        for name, value in counters.items():
+            if abs(value) > MOST:
+                raise ValueError(f"measurement: counters.{group}.{name}: is out of all bounds"[: 3 * _SHOWN])
+    return measurement
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace")[:_SHOWN] if isinstance(value, bytes) else str(value)[:_SHOWN]
+
+
+def reason_of(error: Exception) -> str:
+    """What is wrong with a stored value: its place, and what stands there."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))[:_SHOWN]
+        return f"{place}: {first['msg']}" if place else str(first["msg"])
+    return (str(error) or type(error).__name__)[: 3 * _SHOWN]
+
+
+def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
+    """What can't be read of a store, how many runs can (None: that has not been tried), and the way out."""
+    listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
+    more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
+    still = (
+        "what can still be read is exported by"
+        if readable is None
+        else f"{readable} runs can still be read: export them by"
+    )
+    return StoreError(
+        f"{file} is damaged:{listed}{more}\n"
+        f"  {still} `storagelab export --salvage {file.parent.name}`\n"
+        "  nothing in it is changed; to measure anew, move it away"
+    )

@@ -1,0 +1,191 @@
+"""Progress of a long run: a live bar on a terminal, plain lines where output is piped, every line in the log file."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.model.values import JsonValue
+from storagelab.report import wording
+from storagelab.report.names import repetition_text
+from storagelab.run.estimate import learned
+from storagelab.spec.characters import escaped
+
+LOG_FILE = "run.log"
+
+
+class RunProgress:
+    """A context manager that shows runs as they happen. Implements `runner.Listener`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        pending: Sequence[PlannedRun],
+        finished: Sequence[tuple[str, float]],
+        console: Console,
+        folder: Path,
+        check: Callable[[], None] = lambda: None,
+        *,
+        at_once: int = 1,
+    ) -> None:
+        """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from; `at_once` runs are
+        made side by side.
+
+        `check` is called at everything that happens; it may raise KeyboardInterrupt to stop the runs.
+        """
+        self._check = check
+        self.plan, self._left, self._finished = plan, list(pending), list(finished)
+        self.total, self.at_once = len(pending), at_once
+        self._rows_of = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
+        self.console = console
+        self.failed = 0
+        self._log = _logger(folder / LOG_FILE, self._tell)
+        self._shares: dict[tuple[str, int], float] = {}
+        self._now = ""
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),  # a level may hold brackets
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[count]}  {task.fields[eta]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    # --- context -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        self._task = self._bar.add_task("", total=float(self.total), count="", eta="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+        if kind is not None:
+            self.say(f"stopped ({kind.__name__}) with {self.done} of {self.total} runs made", shown=False)
+        for handler in list(self._log.handlers):
+            with contextlib.suppress(OSError):
+                handler.close()
+            self._log.removeHandler(handler)
+
+    @property
+    def done(self) -> int:
+        return self.total - len(self._left)
+
+    # --- Listener ----------------------------------------------------------------------------------------------------
+
+    def started(self, planned: PlannedRun, cell: Cell) -> None:
+        self._now = _run_text(cell.levels, cell.cell_id, planned.repetition)
+        self._shares[planned.cell_id, planned.repetition] = 0.0
+        self._log.info("start %s (%s)", escaped(self._now), planned.cell_id)
+        self._show()
+        self._check()
+
+    def rows_done(self, planned: PlannedRun, rows: int) -> None:
+        which = planned.cell_id, planned.repetition
+        if which in self._shares:  # else it is stored already, and made again for what its drives became
+            self._shares[which] = min(1.0, rows / self._rows_of[planned.cell_id])
+        self._show()
+        self._check()
+
+    def stored(self, run: Run) -> None:
+        made = run.cell_id, run.repetition
+        self._left = [planned for planned in self._left if (planned.cell_id, planned.repetition) != made]
+        self._shares.pop(made, None)
+        if run.status == "failed":
+            self.failed += 1
+        else:
+            self._finished.append((run.cell_id, run.wall_s))
+        left = "" if not self._left else f"; {self._eta_text()} left"
+        width = len(str(self.total))
+        which = _run_text(run.levels, run.cell_id, run.repetition)
+        self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
+        self._show()
+
+    # --- showing -----------------------------------------------------------------------------------------------------
+
+    def say(self, line: str, *, shown: bool = True) -> None:
+        """One line, on the console and in the log."""
+        self._log.info("%s", escaped(line))
+        if shown:
+            self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True)
+
+    def _show(self) -> None:
+        if self._task is None or not self.console.is_terminal:
+            return
+        self._bar.update(
+            self._task,
+            completed=self.done + sum(self._shares.values()),
+            description=self._now,
+            count=f"{self.done}/{self.total} runs",
+            eta=f"{self._eta_text()} left",
+        )
+
+    def _eta_text(self) -> str:
+        """Runs of a block are made one after the other, however many processes there are."""
+        seconds_of = learned(self.plan, self._finished)
+        left_s: dict[int, float] = {}
+        for planned in self._left:
+            share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
+            left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
+        return wording.duration(max(sum(left_s.values()) / self.at_once, *left_s.values(), 0.0))
+
+
+def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:
+    return f"{wording.level_text(levels) or cell_id}, {repetition_text(repetition)}"
+
+
+def result_text(run: Run) -> str:
+    """One run's outcome in a line."""
+    reason = next(iter(run.reason.splitlines()), "no reason given")
+    if run.measurement is None:
+        return f"FAILED: {reason}"
+    measured = run.measurement
+    unit = "IO/s" if run.config.target.raw_io else "rows/s"
+    rate = wording.rows_per_s(measured.rows / measured.elapsed_s, unit) if measured.elapsed_s > 0 else "no time"
+    text = f"{wording.seconds(measured.elapsed_s)}, {rate}"
+    return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
+
+
+class _Log(logging.FileHandler):
+    """The log file. Where it can't be written that is said once, and the runs go on without it."""
+
+    def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
+        super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
+        self._tell, self._told = tell, False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # as it is opened
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's names
+        if not self._told:
+            self._told = True
+            self._tell(f"{self.baseFilename} can't be written ({sys.exc_info()[1]}): the runs go on without it")
+
+
+def _logger(file: Path, tell: Callable[[str], None]) -> logging.Logger:
+    logger = logging.getLogger("storagelab")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    handler = _Log(file, tell)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    return logger

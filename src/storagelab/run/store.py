@@ -1,0 +1,383 @@
+"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. The only file that knows SQLite.
+
+Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the run in
+progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import storagelab
+from storagelab.errors import StoreError
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment
+from storagelab.run.damage import damaged, read_run, reason_of
+
+SCHEMA_VERSION = 2
+_READABLE = (1, SCHEMA_VERSION)
+"""In 1 every repetition was judged: its table takes none below 1."""
+FILE_NAME = "experiment.sqlite"
+_APPLICATION_ID = 0x736C6162  # "slab"
+_BUSY_TIMEOUT_S = 15.0
+_ELSEWHERE = "keep results in a folder of your own with --results"
+_RUN_COLUMNS = (
+    "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
+    "wall_s", "levels", "config", "measurement",
+)  # fmt: skip
+_COLUMNS = ", ".join(_RUN_COLUMNS)
+_MOST_ROWS = 10_000_000
+_LEAST_ROW_BYTES = 200
+_MOST_S = 1e9
+
+
+class Store:
+    """An open store. Get one by `reading` or `writing`."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection, set_aside: Path | None = None) -> None:
+        """`set_aside` is where a store of another spec went that held no usable run."""
+        self.folder, self._connection, self.set_aside = folder, connection, set_aside
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    @contextlib.contextmanager
+    def reading(cls, folder: Path) -> Iterator[Self]:
+        """The store in `folder`, read-only; also while another storagelab is writing it. Raises StoreError."""
+        with cls.salvaging(folder) as store:
+            store.check_whole()
+            yield store
+
+    @classmethod
+    @contextlib.contextmanager
+    def salvaging(cls, folder: Path) -> Iterator[Self]:
+        """As `reading`, of a store that may be damaged: see `salvage`."""
+        file = folder / FILE_NAME
+        if not file.is_file():
+            if os.path.lexists(file):
+                raise StoreError(f"{file} is no file that can be read\n  move it away and run again")
+            raise NothingStored(folder)
+        # Not opened read-only: after a kill amid a write, the first reader has to put that right.
+        with contextlib.closing(_connect(file, "rw")) as connection:
+            if _is_empty(connection, file):
+                raise NothingStored(folder)
+            _check_version(connection, file)
+            _ask(connection, file, "PRAGMA query_only = ON")
+            yield cls(folder, connection)
+
+    @classmethod
+    @contextlib.contextmanager
+    def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
+        """The store in `folder`, made if need be, locked against a second storagelab. Raises StoreError.
+
+        One of another spec whose runs all failed is moved aside: it has no results that could be mixed up.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder} can't be made: {error.strerror}\n  {_ELSEWHERE}") from error
+        with _exclusive(folder):
+            set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
+            with contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
+                _make_or_check(connection, folder / FILE_NAME, experiment)
+                yield cls(folder, connection, set_aside)
+
+    def check_whole(self) -> None:
+        """Raises StoreError where SQLite finds a page of it damaged."""
+        _check_whole(self._connection, self.folder / FILE_NAME)
+
+    # --- using -------------------------------------------------------------------------------------------------------
+
+    def experiment(self) -> Experiment:
+        """The experiment as it was first run."""
+        return _experiment(self._connection, self.folder / FILE_NAME)
+
+    def append(self, run: Run) -> None:
+        """Write one run, in one transaction. Raises StoreError if that can't be done or the run is there already."""
+        measurement = run.measurement
+        values = {
+            **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
+            "levels": json.dumps(run.levels),
+            "config": run.config.model_dump_json(),
+            "measurement": measurement.model_dump_json() if measurement else None,
+            "elapsed_s": measurement.elapsed_s if measurement else None,
+            "row_count": measurement.rows if measurement else None,
+        }
+        names = ", ".join(values)
+        marks = ", ".join(f":{name}" for name in values)
+        with _told_plainly(self.folder / FILE_NAME), self._connection:
+            self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
+
+    def runs(self) -> tuple[Run, ...]:
+        """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read."""
+        with self._as_bytes():
+            rows = self._rows(f"SELECT {_COLUMNS} FROM run ORDER BY rowid")
+        read = [read_run(_RUN_COLUMNS, row) for row in rows]
+        if lost := [one for one in read if isinstance(one, str)]:
+            raise damaged(self.folder / FILE_NAME, lost, len(read) - len(lost))
+        return tuple(run for run in read if isinstance(run, Run))
+
+    def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
+        """Every run that can still be read, and what can't be, in words. Nothing is changed."""
+        read = dict.fromkeys(self._rows_that_are_left())
+        found = [read_run(_RUN_COLUMNS, row) for row in read]
+        lost = [one for one in found if isinstance(one, str)]
+        with self._as_bytes():
+            try:
+                self._connection.execute(f"SELECT {_COLUMNS} FROM run").fetchall()
+            except sqlite3.Error as error:
+                lost.append(str(error))
+        return tuple(run for run in found if isinstance(run, Run)), lost
+
+    def _rows_that_are_left(self) -> Iterator[tuple[Any, ...]]:
+        """One by one by their number, past pages that can't be read."""
+        with self._as_bytes():
+            for number in range(1, self._last_number() + 1):
+                with contextlib.suppress(sqlite3.Error):
+                    yield from self._connection.execute(f"SELECT {_COLUMNS} FROM run WHERE rowid = ?", [number])
+
+    def _last_number(self) -> int:
+        """Of a row; where it can't be read, one that is large enough for as many as the file has room for."""
+        with contextlib.suppress(sqlite3.Error):
+            ((last,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
+            return min(int(last), _MOST_ROWS)
+        return (self.folder / FILE_NAME).stat().st_size // _LEAST_ROW_BYTES
+
+    @contextlib.contextmanager
+    def _as_bytes(self) -> Iterator[None]:
+        """Text as its bytes: that of a damaged store may be none."""
+        self._connection.text_factory = bytes
+        try:
+            yield
+        finally:
+            self._connection.text_factory = str
+
+    def spec_text(self) -> str:
+        """The spec as it was written. Raises StoreError."""
+        return str(_only_row(self._connection, self.folder / FILE_NAME, "spec_text"))
+
+    def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
+        """What is stored: `{(cell_id, repetition): (latest attempt, its status)}`."""
+        rows = self._rows(
+            "SELECT cell_id, repetition, attempt, iif(elapsed_s <= 0, 'failed', status) FROM run ORDER BY attempt"
+        )
+        return {(cell_id, repetition): (attempt, status) for cell_id, repetition, attempt, status in rows}
+
+    def durations(self) -> list[tuple[str, float]]:
+        """(cell_id, wall seconds) of every run that ended well, for estimates of time."""
+        return self._rows(
+            f"SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND {_MOST_S} ORDER BY rowid"
+        )
+
+    def would_be_set_aside(self, experiment: Experiment) -> bool:
+        """Is it of another spec, and without a usable run?"""
+        return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)
+
+    def _rows(self, statement: str) -> list[Any]:
+        return _ask(self._connection, self.folder / FILE_NAME, statement)
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _connect(file: Path, mode: str) -> sqlite3.Connection:
+    with _told_plainly(file):
+        uri = f"{file.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def _told_plainly(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise StoreError(f"{file}: {error}\n  what is stored is never changed, and a run is stored once") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: {error}\n  is the disk full, the file not writable, or damaged?") from error
+
+
+def _ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
+    with _told_plainly(file):
+        return connection.execute(statement).fetchall()
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock file. The kernel drops the lock when its holder dies, however it dies."""
+    try:
+        file = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise StoreError(f"{folder} is not writable: {error.strerror}\n  {_ELSEWHERE}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"another storagelab is running this experiment in {folder}\n"
+                "  wait for it to end, or keep these results elsewhere with --results"
+            ) from error
+        except OSError as error:
+            raise StoreError(f"{folder} can't be locked: {error.strerror}\n  {_ELSEWHERE}") from error
+        yield
+
+
+def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
+    """Move a store of another spec that has no usable run to the first free `FILE.failed-N`, and say where it is."""
+    if not file.is_file():
+        return None
+    with contextlib.closing(_connect(file, "rw")) as connection:
+        if _is_empty(connection, file):
+            return None
+        _check_version(connection, file)
+        _check_whole(connection, file)
+        if not _is_failure_of_another(connection, file, experiment):
+            return None
+    numbers = itertools.count(1)
+    place = next(place for n in numbers if not (place := file.with_name(f"{file.name}.failed-{n}")).exists())
+    try:
+        file.rename(place)
+    except OSError as error:
+        raise StoreError(f"{file} can't be moved aside: {error.strerror}\n  {_ELSEWHERE}") from error
+    return place
+
+
+def _is_failure_of_another(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> bool:
+    ((usable,),) = _ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
+    return usable == 0 and _experiment(connection, file).sha256 != experiment.sha256
+
+
+def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> None:
+    if _is_empty(connection, file):
+        with _told_plainly(file):
+            _make(connection, experiment)
+        return
+    _check_version(connection, file)
+    stored = _experiment(connection, file)
+    if stored.sha256 != experiment.sha256:
+        raise StoreChanged(file, stored)
+
+
+def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:
+    text = _only_row(connection, file, "experiment")
+    try:
+        return Experiment.model_validate_json(text)
+    except ValueError as error:
+        raise damaged(file, [f"its experiment: {reason_of(error)}"], None) from None
+
+
+def _only_row(connection: sqlite3.Connection, file: Path, column: str) -> Any:
+    rows = _ask(connection, file, f"SELECT {column} FROM experiment")
+    if len(rows) != 1:
+        raise damaged(file, [f"its experiment: is there {len(rows)} times"], None)
+    return rows[0][0]
+
+
+class NothingStored(StoreError):
+    """There is no store yet, or one that was killed before it was whole."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
+
+
+class StoreChanged(StoreError):
+    """The store holds results of another spec under the same name.
+
+    The caller, who has both, says what changed.
+    """
+
+    def __init__(self, file: Path, stored: Experiment, changes: Collection[str] = ()) -> None:
+        self.file, self.stored = file, stored
+        listed = "".join(f"\n    {change}" for change in changes)
+        super().__init__(
+            f"{file}: it holds results of experiment {stored.name!r} with another spec{':' if listed else ''}{listed}\n"
+            "  results of different specs are never mixed: give the spec a new name, or keep these results elsewhere "
+            "with --results"
+        )
+
+
+def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
+    """Schema and experiment in one transaction: a store is whole or it is not there."""
+    schema = resources.files("storagelab.run").joinpath("schema.sql").read_text(encoding="utf-8")
+    connection.isolation_level = None
+    connection.execute("BEGIN EXCLUSIVE")
+    for statement in _statements(schema):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(
+        "INSERT INTO experiment VALUES (1, ?, ?, ?, ?, ?, ?)",
+        [
+            experiment.name,
+            experiment.sha256,
+            experiment.text,
+            experiment.model_dump_json(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            storagelab.__version__,
+        ],
+    )
+    connection.execute("COMMIT")
+    connection.isolation_level = "DEFERRED"
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The script's statements one by one: SQLite's own script call would commit in between."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _is_empty(connection: sqlite3.Connection, file: Path) -> bool:
+    """No store yet, or one killed before it was whole. Raises StoreError if it is no database at all."""
+    with _told_plainly(file):
+        try:
+            return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            if _begins_as_a_store(file):
+                raise damaged(file, [str(error)], None) from error
+            raise StoreError(f"{file} is no storagelab store: {error}\n  move it away and run again") from error
+
+
+def _begins_as_a_store(file: Path) -> bool:
+    """By the number of the application in the header, which is there however little else is."""
+    with file.open("rb") as content:
+        return content.read(72)[68:] == _APPLICATION_ID.to_bytes(4, "big")
+
+
+def _check_whole(connection: sqlite3.Connection, file: Path) -> None:
+    """SQLite's own look at every page, 0.4 s of half a gigabyte. Raises StoreError."""
+    try:
+        found = connection.execute("PRAGMA quick_check(5)").fetchall()
+    except sqlite3.OperationalError:
+        with _told_plainly(file):
+            raise
+    except sqlite3.DatabaseError as error:
+        raise damaged(file, [str(error)], None) from error
+    if found != [("ok",)]:
+        raise damaged(file, [line for (said,) in found for line in str(said).splitlines()], None)
+
+
+def _check_version(connection: sqlite3.Connection, file: Path) -> None:
+    ((version,),) = _ask(connection, file, "PRAGMA user_version")
+    ((application,),) = _ask(connection, file, "PRAGMA application_id")
+    if application != _APPLICATION_ID:
+        raise StoreError(f"{file} is no storagelab store\n  move it away and run again")
+    if version not in _READABLE:
+        raise StoreError(
+            f"{file} was written with schema version {version}, this storagelab reads {SCHEMA_VERSION}\n"
+            "  use the storagelab that wrote it, or keep new results elsewhere with --results"
+        )

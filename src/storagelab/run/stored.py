@@ -1,0 +1,111 @@
+"""What is stored of an experiment, with the plan that it belongs to: all of it, or of a damaged store what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.errors import SpecError, StoreError
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.run.damage import damaged, reason_of
+from storagelab.run.store import FILE_NAME, Store
+from storagelab.spec import matrix, reading
+
+
+class Stored(NamedTuple):
+    folder: Path
+    experiment: Experiment
+    plan: Plan
+    runs: tuple[Run, ...]
+
+
+def read(name: str, results: Path) -> Stored:
+    """What is stored of an experiment, named by its name or its spec file. Raises StoreError, too if it is damaged."""
+    folder = _folder(name, results)
+    with Store.reading(folder) as store:
+        experiment, runs = store.experiment(), store.runs()
+    file = folder / FILE_NAME
+    try:
+        plan = _plan(experiment)
+    except StoreError as error:
+        raise damaged(file, [str(error)], len(runs)) from None
+    return Stored(folder, experiment, plan, of_plan(file, plan, runs))
+
+
+def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
+    """As `read`, but of a damaged store what can still be read; and what can't be, in words.
+
+    Where its experiment can't be, the spec as it was written is taken, else the file that `name` is. Raises StoreError if
+    there is none of the three.
+    """
+    folder = _folder(name, results)
+    given = Path(name) if _is_spec(name) else None
+    with Store.salvaging(folder) as store:
+        experiment, plan, lost = _experiment(store, given)
+        runs, lost_runs = store.salvage()
+    fitting, strange = _of_plan(plan, runs)
+    return Stored(folder, experiment, plan, fitting), [*lost, *lost_runs, *strange]
+
+
+def _is_spec(name: str) -> bool:
+    return name.endswith(".toml") and Path(name).exists()
+
+
+def _folder(name: str, results: Path) -> Path:
+    folder = results / (reading.load(Path(name)).name if _is_spec(name) else name)
+    if not folder.is_dir():
+        known = sorted(place.name for place in results.glob("*") if place.is_dir())
+        raise StoreError(
+            f"{folder} does not exist: no experiment {folder.name!r} has been run here\n"
+            f"  {'experiments with results: ' + ', '.join(known) if known else 'run one: storagelab run SPEC'}"
+        )
+    return folder
+
+
+def _plan(experiment: Experiment) -> Plan:
+    """Raises StoreError where the experiment is none that a spec could have made."""
+    try:
+        return matrix.expand(experiment)
+    except SpecError as error:
+        raise StoreError(f"its experiment: {error.key}: {error.problem}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"its experiment: {reason_of(error)}") from None
+
+
+def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, list[str]]:
+    lost: list[str] = []
+    try:
+        experiment = store.experiment()
+        return experiment, _plan(experiment), lost
+    except StoreError as error:
+        lost.append(" ".join(str(error).split("\n")[:2]))
+    try:
+        experiment = reading.parse(store.spec_text(), f"{store.folder.name}.toml")
+        return experiment, matrix.expand(experiment), lost
+    except (StoreError, SpecError):
+        if given is None:
+            hint = "name its spec file instead: storagelab export --salvage FILE.toml"
+            raise StoreError(f"{store.folder / FILE_NAME}: its experiment can't be read\n  {hint}") from None
+    experiment = reading.load(given)
+    return experiment, matrix.expand(experiment), lost
+
+
+def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
+    """`runs`, which `file` holds. Raises StoreError if some are of no cell of the plan."""
+    fitting, strange = _of_plan(plan, runs)
+    if strange:
+        raise damaged(file, strange, len(fitting))
+    return fitting
+
+
+def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
+    """The runs that are of the plan's cells, and those that are not, in words."""
+    levels = {cell.cell_id: cell.levels for cell in plan.cells}
+    fitting = tuple(run for run in runs if levels.get(run.cell_id) == run.levels)
+    strange = [run for run in runs if levels.get(run.cell_id) != run.levels]
+    return fitting, [
+        f"run {run.cell_id[:40]}, repetition {run.repetition}: its levels are those of no cell of that name"
+        for run in strange
+    ]

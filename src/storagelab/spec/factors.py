@@ -1,0 +1,256 @@
+"""The [factors] and [[exclude]] of a spec: what is varied, and which combinations are left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from storagelab.errors import SpecError
+from storagelab.model.config import Config
+from storagelab.model.plan import Factor, Level
+from storagelab.model.values import JsonValue
+from storagelab.spec.keys import (
+    HEADER,
+    Parts,
+    Tables,
+    choices,
+    dotted,
+    error_for,
+    known_paths,
+    nearest,
+    problems,
+    put,
+    shown,
+    split_path,
+    value_with_unit,
+    without_unit,
+)
+
+_WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
+_CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
+    "repetitions": "is the same for every cell, or cells could not be compared fairly",
+    "factors": "can't be varied by itself",
+    "exclude": "says what is left out of the matrix, so it can't be varied in it",
+}
+_OF_THE_LOAD = ("workload",)
+"""Tables of the spec that say what the connections do."""
+_OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
+"""Tables that say under what layouts are tried; all others are of what one can choose: layout, drives, server. The one place
+that tells the two apart."""
+_QUOTES = 'A path is written in quotes, dots and all: "layout.data_files" = ...'
+
+
+def read_factors(raw: Tables, base: Tables) -> tuple[Factor, ...]:
+    """The factors, each path and level checked against what `base` declares. Raises SpecError naming the key."""
+    factors = tuple(_factor(name, levels, base) for name, levels in raw.items())
+    owners: dict[str, str] = {}
+    for factor in factors:
+        for path in sorted({path for level in factor.levels for path in level.sets}):
+            if path in owners:
+                raise SpecError(
+                    f"sets {path}, and so does the factor {shown(owners[path])}",
+                    key=dotted(("factors", factor.name)),
+                    hint="One of them would undo the other: let one factor set it, with labelled levels if need be.",
+                )
+            owners[path] = factor.name
+    return factors
+
+
+def _factor(name: str, levels: object, base: Tables) -> Factor:
+    place = ("factors", name)
+    _refuse_what_cannot_vary(name, place)
+    if isinstance(levels, dict):
+        raise SpecError("must be a list of levels, not a table", key=dotted(place), hint=_QUOTES)
+    if not isinstance(levels, list):
+        hint = f"Write a list: [{shown(levels)}, ...]. A value that is fixed belongs into its table, not here."
+        raise SpecError(f"must be a list of levels, not {shown(levels)}", key=dotted(place), hint=hint)
+    if not levels:
+        hint = "Give it levels, such as [1, 2, 4], or take the line out."
+        raise SpecError("has no levels", key=dotted(place), hint=hint)
+    labelled = any(isinstance(level, dict) for level in levels)
+    read = _labelled(name, levels, base) if labelled else _plain(name, levels, base)
+    return Factor(name=name, levels=tuple(read))
+
+
+def _refuse_what_cannot_vary(name: str, place: Parts) -> None:
+    if not name.strip():
+        raise SpecError("a factor has no name", key=dotted(place), hint=_QUOTES)
+    reason = _CANNOT_VARY.get(name.partition(".")[0])
+    if reason is not None:
+        hint = "Write another spec for it, under a name of its own."
+        raise SpecError(f"{name} {reason}", key=dotted(place), hint=hint)
+
+
+def is_condition(factor: Factor) -> bool:
+    """Whether its levels are conditions to be borne and not choices: all that they set is the workload, what happens between
+    runs, or how is measured.
+
+    A factor that sets such things and others at once counts as a choice.
+    """
+    return _sets_only(factor, _OF_THE_CONDITIONS)
+
+
+def is_load(factor: Factor) -> bool:
+    """Whether its levels are conditions of one kind: loads."""
+    return _sets_only(factor, _OF_THE_LOAD)
+
+
+def _sets_only(factor: Factor, tables: Collection[str]) -> bool:
+    paths = {path for level in factor.levels for path in level.sets}
+    return bool(paths) and all(_table(path) in tables for path in paths)
+
+
+def sets_load(factor: Factor) -> bool:
+    """Whether any of its levels sets something of the load."""
+    return any(_table(path) in _OF_THE_LOAD for level in factor.levels for path in level.sets)
+
+
+def _table(path: str) -> str:
+    return path.partition(".")[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Levels
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(name: str, levels: Sequence[Any], base: Tables) -> list[Level]:
+    """Levels of a factor that is a path: each is a value of that key."""
+    _check_path(name, ("factors", name), base)
+    read: list[Level] = []
+    for position, value in enumerate(levels):
+        place = ("factors", name, position)
+        sets = _checked_sets(name, value, place, base)
+        if twin := next((one for one in read if all(same(sets[path], one.sets[path]) for path in sets)), None):
+            once = "" if same(value, twin.value) else f"It is the same as {shown(twin.value)}. "
+            raise SpecError(f"{shown(value)} is listed twice", key=dotted(place), hint=f"{once}Name each level once.")
+        read.append(Level(value=value, sets=sets))
+    return read
+
+
+def _labelled(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]:
+    """Levels that set any number of keys at once; one that sets none is the spec as it stands."""
+    labels: list[str] = []
+    for position, level in enumerate(levels):
+        place = ("factors", name, position)
+        if not isinstance(level, dict):
+            hint = 'Labelled and plain levels don\'t mix: write { label = "...", "layout.data_files" = 4 }.'
+            raise SpecError(f"must be a table with a label, not {shown(level)}", key=dotted(place), hint=hint)
+        labels.append(_label(level, place, labels))
+        sets: dict[str, JsonValue] = {}
+        for path, value in level.items():
+            if path != "label":
+                _check_path(path, (*place, path), base)
+                sets |= _checked_sets(path, value, (*place, path), base)
+        yield Level(value=labels[-1], sets=sets)
+    _refuse_misleading_name(name, levels)
+
+
+def _label(level: Tables, place: Parts, earlier: Sequence[str]) -> str:
+    label = level.get("label")
+    if label is None:
+        hint = 'Levels that are tables are known by a label: { label = "4 KB sectors", ... }.'
+        raise SpecError("has no label", key=dotted(place), hint=hint)
+    if not isinstance(label, str) or not label.strip():
+        raise SpecError(f"must be text in quotes, not {shown(label)}", key=dotted((*place, "label")))
+    if label in earlier:
+        hint = "Give each level a label of its own."
+        raise SpecError(f"{shown(label)} is the label of another level too", key=dotted((*place, "label")), hint=hint)
+    return label
+
+
+def _refuse_misleading_name(name: str, levels: Sequence[Tables]) -> None:
+    """A labelled factor may be named after a key only if it sets that key: reports show the name."""
+    try:
+        split_path(name)
+    except LookupError:
+        return
+    if not any(name in level for level in levels):
+        hint = "Give the factor a name that is no key of the spec, or let its levels set that key."
+        raise SpecError(f"is named after the key {name}, but does not set it", key=dotted(("factors", name)), hint=hint)
+
+
+def _check_path(path: str, place: Parts, base: Tables) -> None:
+    """Refuses a path that names no key, or a volume that the spec does not declare."""
+    known = known_paths(base)
+    if path.partition(".")[0] in _CANNOT_VARY:
+        _refuse_what_cannot_vary(path, place)
+    try:
+        parts = split_path(without_unit(path))
+    except LookupError as error:
+        near = nearest(path, known)
+        inside = [one for one in known if one.startswith(f"{path}.")]
+        if inside:
+            hint = f"Name one key of it, in quotes: {', '.join(inside)}."
+        elif near is not None:
+            hint = f'Did you mean "{near}"? A free name needs levels with labels: {{ label = "...", ... }}.'
+        else:
+            hint = f"A factor can be any of: {', '.join(known)}."
+        raise SpecError(f"{shown(path)} {error}", key=dotted(place), hint=hint) from None
+    for table, what in (("volumes", "volume"), ("drives", "drive")):
+        declared = base.get(table, {})
+        if parts[0] == table and parts[1] not in declared:
+            hint = choices(parts[1], declared, f"The spec's {table}")
+            raise SpecError(f"no {what} is named {shown(parts[1])}", key=dotted(place), hint=hint)
+
+
+def _checked_sets(path: str, value: object, place: Parts, base: Tables) -> dict[str, JsonValue]:
+    """What a level sets, its value checked by itself, whatever else is still missing from the spec."""
+    try:
+        path, value = value_with_unit(path, value)
+    except ValueError as error:
+        raise SpecError(str(error), key=dotted(place)) from None
+    parts = split_path(path)
+    tables = put(base, {path: value})
+    for problem in problems(Config, tables):
+        if problem.kind == "wrong" and problem.parts[: len(parts)] == parts:
+            raise error_for(problem, Config, tables, key=dotted(place))
+    assert not isinstance(value, dict), "the model has no key that takes a table of the user's own"
+    return {path: value}  # type: ignore[dict-item]
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two levels are one: 1 and 1.0 are, 1 and true are not."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Exclusions
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, JsonValue], ...]:
+    """Combinations not to run: factor name -> level, as the factor itself has it. Raises SpecError naming the key."""
+    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+        hint = "Write [[exclude]], in double brackets, on a line of its own, and below it the factors' levels."
+        raise SpecError("must be a list of tables", key="exclude", hint=hint)
+    return tuple(_exclude(entry, ("exclude", position), factors) for position, entry in enumerate(raw))
+
+
+def _exclude(entry: Tables, place: Parts, factors: Sequence[Factor]) -> dict[str, JsonValue]:
+    by_name = {factor.name: factor for factor in factors}
+    if not entry:
+        hint = 'Name factors and their levels: "layout.data_files" = 8. Cells that match all lines are left out.'
+        raise SpecError("names no factor", key=dotted(place), hint=hint)
+    read: dict[str, JsonValue] = {}
+    for name, value in entry.items():
+        key = dotted((*place, name))
+        if name not in by_name:
+            hint = _QUOTES if isinstance(value, dict) else choices(name, by_name, "The spec's factors")
+            raise SpecError(f"no factor is named {shown(name)}", key=key, hint=hint)
+        levels = [level.value for level in by_name[name].levels]
+        match = [level for level in levels if same(level, value)]
+        if not match:
+            raise SpecError(f"{shown(value)} is no level of {name}", key=key, hint=_level_hint(value, levels))
+        read[name] = match[0]
+    return read
+
+
+def _level_hint(value: object, levels: Sequence[JsonValue]) -> str:
+    listed = f"Its levels: {', '.join(shown(level) for level in levels)}."
+    if isinstance(value, list) and any(same(item, level) for item in value for level in levels):
+        return f"{listed} Write one [[exclude]] for each."
+    written = {str(level) if isinstance(level, str) else json.dumps(level): level for level in levels}
+    near = nearest(value if isinstance(value, str) else json.dumps(value, default=str), written)
+    return (f"Did you mean {shown(written[near])}? " if near else "") + listed

@@ -1,0 +1,113 @@
+"""What has no place in a spec, whatever key it stands under: too much of anything, passwords, values that no key takes, and
+characters that a terminal or a chart can't be given."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from storagelab.errors import SpecError
+from storagelab.spec.characters import code_point_of_odd
+from storagelab.spec.keys import Parts, Tables, dotted
+
+MOST_ENTRIES = 1024
+"""Of any one table or list: levels, volumes, exclusions."""
+_DEEPEST = 12
+_MOST_DOTS = 2 * MOST_ENTRIES
+"""Of a line: TOML's reader takes the square of a key's length, and no list has more numbers."""
+_URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
+"""scheme://user:password@host. A port, with an "@" further on as some user names have, is none."""
+_PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
+
+
+def refuse_long_keys(text: str) -> None:
+    """Before it is read as TOML. Raises SpecError naming the line."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.count(".") > _MOST_DOTS:
+            raise _too_deep(f"line {number}")
+
+
+def _too_deep(key: str) -> SpecError:
+    return SpecError("is nested too deeply", key=key, hint="A spec has tables of tables, no more.")
+
+
+def refuse_foreign(raw: Tables, text: str) -> None:
+    """Raises SpecError, naming the key, for the first thing in `raw`, which `text` was read to, that has no place."""
+    _refuse_too_much(raw, ())
+    _refuse_passwords(raw, text)
+    for parts, value in _leaves(raw, ()):
+        _refuse_characters(parts, value)
+        _refuse_foreign_value(parts, value)
+
+
+def _refuse_too_much(value: object, parts: Parts) -> None:
+    if not isinstance(value, dict | list):
+        return
+    if len(parts) > _DEEPEST:
+        raise _too_deep(dotted(parts[:2]))
+    if len(value) > MOST_ENTRIES:
+        problem = f"has {len(value):,} entries; at most {MOST_ENTRIES:,} are allowed"
+        raise SpecError(problem, key=dotted(parts), hint="Split the experiment into several specs.")
+    for place, inside in value.items() if isinstance(value, dict) else enumerate(value):
+        _refuse_too_much(inside, (*parts, place))
+
+
+def _refuse_passwords(raw: Tables, text: str) -> None:
+    """Refuses a password in values, names or comments. It is never shown: the message names its place only."""
+    way_out = (
+        "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
+        "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."
+    )
+    for parts, value in _leaves(raw, ()):
+        for depth, part in enumerate(parts):
+            if isinstance(part, str) and _URL_WITH_PASSWORD.search(part):
+                raise SpecError("a key here holds a password", key=dotted(parts[:depth]), hint=way_out)
+        if isinstance(value, str) and _holds_password(value):
+            raise SpecError("holds a password", key=dotted(parts), hint=way_out)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _holds_password(line):
+            raise SpecError("holds a password", key=f"line {number}", hint=way_out)
+
+
+def _holds_password(text: str) -> bool:
+    return bool(_URL_WITH_PASSWORD.search(text) or _PASSWORD_WORD.search(text))
+
+
+def _refuse_characters(parts: Parts, value: object) -> None:
+    """A question may have several lines; nothing else does."""
+    odd = next((found for part in parts if isinstance(part, str) and (found := code_point_of_odd(part))), "")
+    where = "its key" if odd else ""
+    if isinstance(value, str) and not odd:
+        odd = code_point_of_odd(value, lines=parts == ("question",))
+    if odd:
+        hint = "Such a character can't be shown, or changes what is shown around it: leave it out."
+        raise SpecError(f"{where or 'it'} has the control character {odd} in it", key=dotted(parts), hint=hint)
+
+
+def _refuse_foreign_value(parts: Parts, value: object) -> None:
+    """Refuses what TOML can say and a spec can't use: dates, infinities, numbers beyond 64 bits."""
+    match value:
+        case bool() | str() | dict() | list():
+            return
+        case int() if -(2**63) <= value < 2**63:
+            return
+        case float() if math.isfinite(value):
+            return
+        case int() | float():
+            problem, hint = "is a number out of all bounds", "Numbers are finite, whole ones within 64 bits."
+        case _:
+            problem, hint = "is a date or a time", "Nothing in a spec is: if it is text, write it in quotes."
+    raise SpecError(problem, key=dotted(parts), hint=hint)
+
+
+def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
+    """Every value that is neither table nor list, or an empty one, and its place."""
+    if isinstance(value, dict) and value:
+        for name, inside in value.items():
+            yield from _leaves(inside, (*parts, name))
+    elif isinstance(value, list) and value:
+        for position, inside in enumerate(value):
+            yield from _leaves(inside, (*parts, position))
+    else:
+        yield parts, value

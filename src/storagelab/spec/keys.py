@@ -1,0 +1,440 @@
+"""The keys of a spec: which there are, what each takes, and how to say in plain words what is wrong with one.
+
+All of it is read from the JSON schema of the model, so a field added there is at once a key of the spec, a path that a
+factor can name, and a suggestion for whoever mistypes it. Shared by `spec`, `rules` and `matrix`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from storagelab.errors import SpecError
+from storagelab.model.config import Config
+from storagelab.spec.units import parse_bytes, parse_seconds
+
+Schema = dict[str, Any]
+Tables = Mapping[str, Any]
+"""A spec's content as TOML gives it: text, numbers, booleans, lists, and tables of these."""
+Parts = tuple[str | int, ...]
+"""A place in a spec: names of tables and keys, and positions in lists counted from 0."""
+
+M = TypeVar("M", bound=BaseModel)
+
+HEADER = ("name", "question", "repetitions", "order", "seed", "costly")
+"""What a spec says of the whole experiment, before its first table."""
+TABLES = tuple(Config.model_fields)
+TOP_LEVEL = (*HEADER, *TABLES, "factors", "exclude")
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SHOWN_CHARACTERS = 60
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Words
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def dotted(parts: Sequence[str | int]) -> str:
+    """A place as TOML would write it, list positions counted from 1: `factors."layout.data_files"[2]`; long names cut."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        else:
+            text += ("." if text else "") + (_cut(part) if _BARE.fullmatch(part) else shown(part))
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it, cut where it is long."""
+    if isinstance(value, dict):
+        return "a table"
+    return _cut(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant: the same last part, else the most alike; None if nothing is near."""
+    words = list(known)
+    last = word.rpartition(".")[2]
+    same_last = [one for one in words if one.rpartition(".")[2] == last]
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if not near:
+        tails = {one.rpartition(".")[2]: one for one in reversed(words)}
+        near = [tails[tail] for tail in difflib.get_close_matches(last, tails, n=1, cutoff=0.7)]
+    return next(iter(same_last + near), None)
+
+
+def choices(word: str, known: Iterable[str], allowed: str) -> str:
+    """A hint: the nearest known word, if any is near, and all that are known, led in by `allowed`."""
+    words = list(known)
+    near = nearest(word, words)
+    return (f"Did you mean {near}? " if near else "") + f"{allowed}: {', '.join(words) or 'none'}."
+
+
+def expected(schema: Schema) -> str:
+    """What a key takes, as it reads after "must be"."""
+    schema = _plain(schema)
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
+    if values:
+        words = [json.dumps(value) for value in values]
+        return words[0] if len(words) == 1 else "one of " + ", ".join(words)
+    match schema.get("type"):
+        case "integer":
+            return "a whole number" + _bounds(schema, step=1)
+        case "number":
+            return "a number" + _bounds(schema, step=0)
+        case "string":
+            return "text in quotes"
+        case "boolean":
+            return "true or false"
+        case "array":
+            fewest = f" with at least {schema['minItems']} item" if "minItems" in schema else ""
+            return f"a list{fewest}, each {expected(schema['items'])}"
+        case "object":
+            return "a table"
+    return "text in quotes, a number, or true or false"
+
+
+def _bounds(schema: Schema, step: int) -> str:
+    """`step` is 1 for whole numbers, whose open bounds can be said as closed ones."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if step:
+        low = above + step if above is not None else low
+        high = below - step if below is not None else high
+        above = below = None
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    named = (("above", above), ("of at least", low), ("of at most", high), ("below", below))
+    said = [f" {words} {bound}" for words, bound in named if bound is not None]
+    return " and".join(said)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Paths
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def schema_of(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
+
+
+def _plain(schema: Schema) -> Schema:
+    """References followed, and "or nothing" left out: TOML can't say nothing."""
+    if "$ref" in schema:
+        return _plain(schema_of(Config)["$defs"][schema["$ref"].rpartition("/")[2]])
+    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
+    return _plain(options[0]) if len(options) == 1 else schema
+
+
+def _entries(schema: Schema) -> Schema | None:
+    """What an open table holds under names of the user's own, or None for a table whose keys are fixed."""
+    entries = schema.get("additionalProperties")
+    return _plain(entries) if isinstance(entries, dict) else None
+
+
+def _is_table(schema: Schema) -> bool:
+    return schema.get("type") == "object"
+
+
+def _step(schema: Schema, part: str | int) -> Schema | None:
+    """The schema of what stands under `part`, or None where nothing can."""
+    if isinstance(part, int):
+        return _plain(schema["items"]) if "items" in schema else None
+    if part in schema.get("properties", ()):
+        return _plain(schema["properties"][part])
+    return _entries(schema)
+
+
+def _schema_at(model: type[BaseModel], parts: Parts) -> Schema:
+    schema = schema_of(model)
+    for part in parts:
+        schema = _step(schema, part) or {}
+    return schema
+
+
+@cache
+def split_path(path: str) -> tuple[str, ...]:
+    """The parts of a path that names one key, such as "layout.data_files".
+
+    What follows "target.settings." is one part, since servers have settings with dots in their names. Raises
+    LookupError where no key has that path; its text says whether the path names nothing, or a table.
+    """
+    parts: list[str] = []
+    schema, rest = schema_of(Config), path
+    while rest:
+        entries = _entries(schema)
+        if entries is not None and not _is_table(entries):
+            part, rest = rest, ""
+        else:
+            part, _, rest = rest.partition(".")
+        below = _step(schema, part)
+        if below is None:
+            raise LookupError("names no key of the spec")
+        parts.append(part)
+        schema = below
+    if ".".join(parts) != path or not path:
+        raise LookupError("names no key of the spec")
+    if _is_table(schema):
+        raise LookupError("names a table, not one of its keys")
+    return tuple(parts)
+
+
+def known_paths(tables: Tables) -> list[str]:
+    """Every path that a factor can name, with the volumes and settings that `tables` has; NAME stands for any other."""
+    return list(_paths_below(schema_of(Config), tables, ""))
+
+
+def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
+    inside = content if isinstance(content, Mapping) else {}
+    for name in schema.get("properties") or _names_in_open_table(schema, inside):
+        below = _step(schema, name) or {}
+        if _is_table(below):
+            yield from _paths_below(below, inside.get(name), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]:
+    """Volumes must be declared, settings need not be."""
+    declared = _is_table(_entries(schema) or {}) and inside
+    return [*inside] if declared else [*inside, "NAME"]
+
+
+def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
+    """`tables` with each path of `sets` set to its value. What is not on a path is shared, never changed."""
+    result = dict(tables)
+    for path, value in sets.items():
+        *parents, last = split_path(path)
+        table = result
+        for parent in parents:
+            table[parent] = dict(table.get(parent, {}))
+            table = table[parent]
+        table[last] = value
+    return result
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is wrong with the content of a spec
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+Kind = Literal["unknown", "wrong", "missing"]
+_KINDS: tuple[Kind, ...] = ("unknown", "wrong", "missing")
+
+
+class Problem(NamedTuple):
+    """One thing that a model refuses: a key it does not know, a value it can't take, or a key it misses."""
+
+    kind: Kind
+    parts: Parts
+    value: object
+
+
+def checked(model: type[M], tables: Tables) -> M:
+    """`tables` as a value of `model`, strictly: "4" is no number, 1 is not true. Raises SpecError naming the key."""
+    try:
+        return _validated(model, tables)
+    except ValidationError:
+        raise error_for(problems(model, tables)[0], model, tables) from None
+
+
+def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
+    """All that `model` refuses in `tables`; unknown keys first, since a missing one is often a mistyped one."""
+    try:
+        _validated(model, tables)
+    except ValidationError as error:
+        found = dict.fromkeys(_place(one["type"], one["loc"], tables) for one in error.errors(include_url=False))
+        named = [Problem(kind, parts, _value_at(tables, parts)) for kind, parts in found]
+        return sorted(named, key=lambda problem: _KINDS.index(problem.kind))
+    return []
+
+
+def _validated(model: type[M], tables: Tables) -> M:
+    return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
+
+
+def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
+    """What pydantic says and where, in our words. For a key that takes several types, pydantic adds to the place the
+    name of each type that it tried; that is cut off."""
+    if kind == "missing":
+        return "missing", place
+    if kind == "extra_forbidden":
+        return "unknown", place
+    inside: object = tables
+    for depth, part in enumerate(place):
+        try:
+            inside = inside[part]  # type: ignore[index]
+        except (LookupError, TypeError):
+            return "wrong", place[:depth]
+    return "wrong", place
+
+
+def _value_at(tables: Tables, parts: Parts) -> object:
+    inside: Any = tables
+    for part in parts:
+        try:
+            inside = inside[part]
+        except (LookupError, TypeError):
+            return None
+    return inside
+
+
+def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str | None = None) -> SpecError:
+    """The message for one problem. `key` is where the user wrote it, if that is not the place itself."""
+    if problem.kind == "unknown":
+        return unknown_key(problem.parts, tables)
+    schema = _schema_at(model, problem.parts)
+    if problem.kind == "missing":
+        return _missing_key(problem.parts, schema)
+    # A password may be in what was written as a DSN, whatever form it has.
+    not_this = "" if problem.parts[-1] in ("dsn", "dsn_env") else f", not {shown(problem.value)}"
+    words = f"must be {expected(schema)}{not_this}"
+    return SpecError(words, key=key or dotted(problem.parts), hint=_way_out(problem, schema))
+
+
+def unknown_key(parts: Parts, tables: Tables) -> SpecError:
+    """A key that its table does not have: the nearest one there, or the table where a key of that name belongs."""
+    *above, word = (str(part) for part in parts)
+    table = ".".join(above)
+    allowed = list(_schema_at(Config, parts[:-1]).get("properties", ())) if above else list(TOP_LEVEL)
+    elsewhere = [path.rpartition(".")[0] for path in known_paths(tables) if path.rpartition(".")[2] == word]
+    if above and word in TOP_LEVEL:
+        hint = f"{word} belongs to the top of the file, before the first [table]."
+    elif word in known_paths(tables):
+        place, _, name = word.rpartition(".")
+        hint = f"Write {name} below [{place}]; paths in quotes belong into [factors]."
+    elif nearest(word, allowed) is None and elsewhere:
+        hint = f"{word} belongs into [{elsewhere[0]}]."
+    else:
+        hint = choices(word, allowed, f"[{table}] can have" if above else "A spec can have")
+    return SpecError("is not a key that storagelab knows", key=dotted(parts), hint=hint)
+
+
+def _missing_key(parts: Parts, schema: Schema) -> SpecError:
+    while _is_table(schema) and schema.get("required"):
+        parts = (*parts, schema["required"][0])
+        schema = _step(schema, parts[-1]) or {}
+    *above, last = parts
+    value = next(iter(schema.get("enum", [schema.get("const", "...")])))
+    return SpecError(
+        f"is missing; it must be {expected(schema)}",
+        key=dotted(parts),
+        hint=f"Add to the spec:\n    [{dotted(above)}]\n    {last} = {shown(value)}",
+    )
+
+
+def _way_out(problem: Problem, schema: Schema) -> str:
+    last, value = problem.parts[-1], problem.value
+    words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
+    if isinstance(value, int) and str(value) in words:
+        return f'It is written in quotes: {last} = "{value}".'
+    if isinstance(value, str) and words:
+        near = nearest(value, words)
+        return f"Did you mean {shown(near)}?" if near else ""
+    if isinstance(value, str) and (spelled := str(last).removesuffix("_bytes")) in _SIZES:
+        return f'{last} is in bytes, as a plain number. With a unit: {spelled} = "{_SIZES[spelled]}".'
+    if isinstance(value, str) and str(last).endswith("_s"):
+        return f'{last} is in seconds, as a plain number. With a unit: {str(last).removesuffix("_s")} = "500ms".'
+    if _is_table(schema):
+        return f"Write [{dotted(problem.parts)}] on a line of its own, and its keys below it."
+    if isinstance(value, dict) and problem.parts[:2] == ("target", "settings"):
+        return 'A name with a dot in it is written in quotes: "auto_explain.log_min_duration" = 0.'
+    return ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Keys that can be written with a unit
+# ---------------------------------------------------------------------------------------------------------------------
+
+_WITH_UNIT: dict[str, tuple[str, Callable[[str], float], str, str]] = {
+    "between_runs.pause": ("between_runs.pause_s", parse_seconds, "500ms", "seconds"),
+    "drives.*.host_ram": ("drives.*.host_ram_bytes", parse_bytes, "16GB", "bytes"),
+    "layout.data_size": ("layout.data_size_bytes", parse_bytes, "160GB", "bytes"),
+    "layout.log_size": ("layout.log_size_bytes", parse_bytes, "8GB", "bytes"),
+    "server.memory": ("server.memory_bytes", parse_bytes, "16GB", "bytes"),
+    "volumes.*.cache.size": ("volumes.*.cache.size_bytes", parse_bytes, "512MB", "bytes"),
+    "volumes.*.offset": ("volumes.*.offset_bytes", parse_bytes, "1MiB", "bytes"),
+    "volumes.*.stripe": ("volumes.*.stripe_bytes", parse_bytes, "128KiB", "bytes"),
+    "workload.block": ("workload.block_bytes", parse_bytes, "8KiB", "bytes"),
+    "workload.duration": ("workload.duration_s", parse_seconds, "60s", "seconds"),
+    "workload.warm_up": ("workload.warm_up_s", parse_seconds, "5s", "seconds"),
+}
+"""How a key is spelled when its value has a unit -> the key, how it is read, an example, and the key's own unit; * is any
+name."""
+
+
+_SIZES = {
+    spelled.rpartition(".")[2]: example for spelled, (_, _, example, unit) in _WITH_UNIT.items() if unit == "bytes"
+}
+
+
+def _pattern(path: str) -> str | None:
+    """The entry above that `path` is spelled as."""
+    parts = path.split(".")
+    for pattern in _WITH_UNIT:
+        words = pattern.split(".")
+        if len(words) == len(parts) and all(word in ("*", part) for word, part in zip(words, parts, strict=True)):
+            return pattern
+    return None
+
+
+def without_unit(path: str) -> str:
+    """The key that `path` means, if it is one that is spelled so with a unit; else `path`."""
+    pattern = _pattern(path)
+    if pattern is None:
+        return path
+    return f"{path.rpartition('.')[0]}.{_WITH_UNIT[pattern][0].rpartition('.')[2]}"
+
+
+def value_with_unit(path: str, value: object) -> tuple[str, object]:
+    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value as they are.
+
+    Raises ValueError, in plain words, for a value without a unit or with an unknown one.
+    """
+    pattern = _pattern(path)
+    if pattern is None:
+        return path, value
+    _, parse, example, unit = _WITH_UNIT[pattern]
+    key = without_unit(path)
+    if not isinstance(value, str):
+        name = key.rpartition(".")[2]
+        raise ValueError(f'must be text with a unit, such as "{example}", not {shown(value)}; in plain {unit}: {name}')
+    return key, parse(value)
+
+
+def with_unit_read(tables: Tables) -> dict[str, Any]:
+    """`tables` with each value that has a unit under the key that has none. Raises SpecError naming the key."""
+    return {
+        name: _units_read(content, name) if isinstance(content, dict) else content for name, content in tables.items()
+    }
+
+
+def _units_read(table: Tables, place: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, content in table.items():
+        spelled = f"{place}.{name}"
+        if isinstance(content, dict):
+            result[name] = _units_read(content, spelled)
+            continue
+        try:
+            path, value = value_with_unit(spelled, content)
+        except ValueError as error:
+            raise SpecError(str(error), key=spelled) from None
+        key = path.rpartition(".")[2] if path != spelled else name
+        if key != name and key in table:
+            raise SpecError(f"stands beside {path}, which says the same", key=spelled, hint="Keep one of the two.")
+        result[key] = value
+    return result

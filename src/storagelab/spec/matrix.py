@@ -1,0 +1,203 @@
+"""Experiment -> cells -> runs in the order in which they will be made. Pure: same experiment, same plan, for ever.
+
+Runs come in blocks: a block is one combination of the levels of the costly factors, such as formats of a drive. All
+repetitions of a block are made before the next one, so that what is costly to change is changed least often. Within a
+block each repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average and
+the n-th repetitions of two cells make a pair. Only in the order "cell-by-cell" a cell has all its repetitions before the
+next one: that is how the published harness worked, and what lets a drive's history pass for an effect of the layout.
+A block may begin with a burn-in: runs that are not judged, as they find the drives newly prepared. Their repetitions count
+from 0 down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from storagelab.errors import SpecError
+from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
+from storagelab.model.values import JsonValue
+from storagelab.spec.keys import put, shown
+from storagelab.spec.rules import config_of
+
+MAX_CELLS = 100_000
+MAX_RUNS = 1_000_000
+
+_OF_A_BLOCK = ("target", "server", "drives", "volumes")
+"""Of a simulated experiment: what holds for a whole block, since runs of a block share a server and the drives' history."""
+_BEGINS_A_BLOCK = "between_runs.burn_in"
+"""Of any experiment: it says how a block begins, so all cells of a block have the same."""
+
+T = TypeVar("T")
+
+
+def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
+    """The plan of an experiment: every combination of levels not excluded, once per repetition.
+
+    `costly` adds to the experiment's own costly factors: names of factors, or paths such as "drives.ssd" that stand for
+    every factor that sets something there. Cells are numbered as listed, repetitions from 1, runs and blocks from 0.
+    Raises SpecError for a matrix of no cells or of too many, and for a combination that can't be, naming its levels.
+    """
+    cells = _cells(experiment)
+    if len(cells) * experiment.repetitions > MAX_RUNS:
+        raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
+    if any(cell.config.target.simulated for cell in cells):
+        costly = (*costly, *_OF_A_BLOCK)
+    blocks = _blocks(cells, _costly_names(experiment, costly))
+    ordered = _ordered(blocks, experiment)
+    levels = {cell.cell_id: json.dumps(cell.levels, sort_keys=True, ensure_ascii=False) for cell in cells}
+    runs = (
+        PlannedRun(
+            sequence=sequence,
+            block=block,
+            cell_id=cell.cell_id,
+            repetition=repetition,
+            seed=_run_seed(experiment.seed, levels[cell.cell_id], repetition),
+        )
+        for sequence, (block, repetition, cell) in enumerate(ordered)
+    )
+    return Plan(cells=tuple(cells), runs=tuple(runs))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _cells(experiment: Experiment) -> list[Cell]:
+    combinations = list(_combinations(experiment))
+    width = max(2, len(str(len(combinations))))
+    return [
+        _cell(experiment, f"c{number:0{width}}", combination)
+        for number, combination in enumerate(combinations, start=1)
+    ]
+
+
+def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
+    """Levels in the order of the factors, the last factor changing fastest, without the excluded combinations."""
+    factors = experiment.factors
+    count = math.prod(len(factor.levels) for factor in factors)
+    if count > MAX_CELLS:
+        sizes = " x ".join(str(len(factor.levels)) for factor in factors)
+        raise _too_many(experiment, f"{sizes} levels", MAX_CELLS, "cells")
+    left = 0
+    for combination in itertools.product(*(factor.levels for factor in factors)):
+        if not any(_excluded(factors, combination, exclude) for exclude in experiment.excludes):
+            left += 1
+            yield combination
+    if not left:
+        raise SpecError(
+            f"leaves none of the {count} cells",
+            file=experiment.source,
+            key="exclude" if experiment.excludes else "factors",
+            hint="Take out an [[exclude]], or name more factors in it: it leaves out what matches all its lines.",
+        )
+
+
+def _excluded(factors: Sequence[Factor], levels: Sequence[Level], exclude: Mapping[str, JsonValue]) -> bool:
+    return all(
+        _same(level.value, exclude[factor.name])
+        for factor, level in zip(factors, levels, strict=True)
+        if factor.name in exclude
+    )
+
+
+def _same(one: JsonValue, other: JsonValue) -> bool:
+    """Equality under which true is not 1."""
+    return type(one) is type(other) and one == other
+
+
+def _cell(experiment: Experiment, cell_id: str, combination: Sequence[Level]) -> Cell:
+    levels = {factor.name: level.value for factor, level in zip(experiment.factors, combination, strict=True)}
+    sets = {path: value for level in combination for path, value in level.sets.items()}
+    try:
+        config = config_of(put(experiment.base, sets))
+    except SpecError as error:
+        where = ", ".join(f"{name} = {shown(value)}" for name, value in levels.items())
+        problem = error.problem + (f" (in the cell {where})" if where else "")
+        raise SpecError(problem, file=experiment.source, key=error.key, hint=error.hint) from None
+    return Cell(cell_id=cell_id, levels=levels, config=config)
+
+
+def _too_many(experiment: Experiment, product: str, most: int, what: str) -> SpecError:
+    return SpecError(
+        f"{product} make more than {most} {what}",
+        file=experiment.source,
+        key="factors",
+        hint="Take out levels or factors, or split the experiment into several specs.",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Order
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _costly_names(experiment: Experiment, costly: Collection[str]) -> tuple[str, ...]:
+    """The costly factors, as listed."""
+    wanted = {*experiment.costly, *costly, _BEGINS_A_BLOCK}
+    return tuple(factor.name for factor in experiment.factors if factor.name in wanted or _touches(factor, wanted))
+
+
+def _touches(factor: Factor, places: Collection[str]) -> bool:
+    paths = {path for level in factor.levels for path in level.sets}
+    return any(path == place or path.startswith(f"{place}.") for path in paths for place in places)
+
+
+def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
+    """Cells by their levels of the costly factors, blocks in the order in which their first cells are listed."""
+    blocks: dict[str, list[Cell]] = {}
+    for cell in cells:
+        blocks.setdefault(json.dumps([cell.levels[name] for name in costly]), []).append(cell)
+    return list(blocks.values())
+
+
+def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
+    """(block, repetition, cell) in the order of the runs; blocks are numbered in the order in which they come."""
+    randomised = experiment.order == "randomised"
+    if randomised:
+        blocks = shuffled(blocks, experiment.seed, "blocks")
+    for number, cells in enumerate(blocks):
+        yield from ((number, repetition, cell) for repetition, cell in _burn_in(cells, experiment))
+        if experiment.order == "cell-by-cell":
+            yield from ((number, turn, cell) for cell in cells for turn in range(1, experiment.repetitions + 1))
+            continue
+        for repetition in range(1, experiment.repetitions + 1):
+            stream = f"round/{cells[0].cell_id}/{repetition}"
+            for cell in shuffled(cells, experiment.seed, stream) if randomised else cells:
+                yield number, repetition, cell
+
+
+def _burn_in(cells: Sequence[Cell], experiment: Experiment) -> Iterator[tuple[int, Cell]]:
+    """(repetition, cell) of the runs that a block begins with: the cells in turn."""
+    if experiment.order == "randomised":
+        cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
+    for number in range(cells[0].config.between_runs.burn_in):
+        yield -(number // len(cells)), cells[number % len(cells)]
+
+
+def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
+    """`items` in a random order that depends on nothing but `seed`, `stream` and their number.
+
+    Fisher and Yates's shuffle, as Knuth gives it (The Art of Computer Programming, volume 2, algorithm 3.4.2P), driven
+    by SHA-256 and not by Python's generator, so that no later version of Python can change the order of an experiment.
+    """
+    result = list(items)
+    for last in range(len(result) - 1, 0, -1):
+        other = _draw(f"{seed}/{stream}/{last}") % (last + 1)
+        result[last], result[other] = result[other], result[last]
+    return result
+
+
+def _run_seed(seed: int, levels: str, repetition: int) -> int:
+    """63 bits from what the run is, not from when it is made: a run has the same seed in any order."""
+    return _draw(f"{seed}/run/{levels}/{repetition}") >> (256 - 63)
+
+
+def _draw(text: str) -> int:
+    """256 random bits, so many that the remainder of a division by any number of cells is uniform."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")

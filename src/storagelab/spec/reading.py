@@ -1,0 +1,244 @@
+"""TOML -> Experiment. Whatever a spec can get wrong is refused here, naming file, key and the way out.
+
+What depends on the combination of levels is checked where the combinations are made, in `matrix`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from storagelab.errors import SpecError
+from storagelab.model.config import Config
+from storagelab.model.plan import Experiment, Factor
+from storagelab.spec import small_files
+from storagelab.spec.factors import read_excludes, read_factors
+from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
+from storagelab.spec.keys import (
+    HEADER,
+    TABLES,
+    TOP_LEVEL,
+    Parts,
+    Tables,
+    checked,
+    choices,
+    dotted,
+    error_for,
+    problems,
+    shown,
+    split_path,
+    unknown_key,
+    with_unit_read,
+)
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+
+
+def load(path: Path) -> Experiment:
+    """The experiment that a spec file declares. Raises SpecError, and nothing else."""
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        hint = "The spec is stored with its results under its name, as text: rename the folder or the file."
+        raise SpecError("its path is not UTF-8", file=path, hint=hint) from None
+    try:
+        text = small_files.text_of(path)
+    except FileNotFoundError:
+        hint = "Check the name; the ready-made specs are in the folder experiments."
+        raise SpecError("there is no such file", file=path, hint=hint) from None
+    except IsADirectoryError:
+        hint = f"Name a file in it: {path / 'my-experiment.toml'}"
+        raise SpecError("is a folder, not a spec", file=path, hint=hint) from None
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 text: byte {error.start + 1} can't be read"
+        raise SpecError(problem, file=path, hint="Save the file as UTF-8, as TOML asks.") from None
+    except OSError as error:
+        raise SpecError(f"can't be read: {error.strerror}", file=path, hint="Check its name and permissions.") from None
+    except ValueError as error:
+        hint = "Check its name: a spec is a TOML file of some lines."
+        raise SpecError(f"can't be read: {error}", file=path, hint=hint) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> Experiment:
+    """The experiment that `text` declares; `source` is its file, as messages name it. Raises SpecError."""
+    try:
+        return _experiment(_read_toml(text), text, source)
+    except SpecError as error:
+        raise SpecError(error.problem, file=source, key=error.key, hint=error.hint) from None
+    except RecursionError:
+        raise SpecError("is nested too deeply", file=source, hint="A spec has tables of tables, no more.") from None
+
+
+def resolve_volume_path(experiment_source: str, path: str) -> Path:
+    """Where a volume is: `~` is the user's home, and a relative path starts at the folder of the spec file.
+
+    Raises SpecError for the home of a user that there is not.
+    """
+    try:
+        expanded = Path(path).expanduser()
+    except RuntimeError:
+        problem, hint = f"{shown(path)}: there is no such user", "Write the folder's whole path."
+        raise SpecError(problem, file=experiment_source, key="volumes", hint=hint) from None
+    return (Path(experiment_source).parent / expanded).absolute()
+
+
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """What changed between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
+    return list(_differences(old, new, ()))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From text to checked content
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _read_toml(text: str) -> dict[str, Any]:
+    refuse_long_keys(text)
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        # The line is not quoted: it may hold a password.
+        hint = 'Text is written in quotes ("..."), a list in [ ], a table as [name] on a line of its own.'
+        raise SpecError(f"is not valid TOML: {error}", hint=hint) from None
+
+
+def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
+    refuse_foreign(raw, text)
+    _check_top_level(raw)
+    header = _header(raw, source)
+    base = _base(raw)
+    factors = read_factors(raw.get("factors", {}), base)
+    _refuse_missing_keys(base, factors)
+    _check_costly(header, factors)
+    canonical = _canonical(raw)
+    return header.model_copy(
+        update={
+            "source": source,
+            "text": text,
+            "sha256": _sha256(canonical),
+            "canonical": canonical,
+            "base": base,
+            "factors": factors,
+            "excludes": read_excludes(raw.get("exclude", []), factors),
+        }
+    )
+
+
+def _check_top_level(raw: Tables) -> None:
+    for name, value in raw.items():
+        if name not in TOP_LEVEL:
+            raise unknown_key((name,), raw)
+        if name in (*TABLES, "factors") and not isinstance(value, dict):
+            hint = f"Write [{name}] on a line of its own, and its keys below it."
+            raise SpecError(f"must be a table, not {shown(value)}", key=name, hint=hint)
+
+
+def _header(raw: Tables, source: str) -> Experiment:
+    said = {name: raw[name] for name in HEADER if name in raw}
+    header = checked(Experiment, {"name": Path(source).stem, **said})
+    if _NAME.fullmatch(header.name) is None:
+        whose = "" if "name" in said else ", taken from the file's"
+        raise SpecError(
+            f"{shown(header.name)}{whose}, can't name a folder of results",
+            key="name",
+            hint="Use small letters, digits, and . _ - between them, at most 64: " + 'name = "files-and-log-place"',
+        )
+    return header
+
+
+def _base(raw: Tables) -> dict[str, Any]:
+    """The tables that say what a cell is, known by name and right in type. A factor may still bring what is missing."""
+    base = with_unit_read({name: raw[name] for name in TABLES if name in raw})
+    for problem in problems(Config, base):
+        if problem.kind != "missing":
+            raise error_for(problem, Config, base)
+    for table, what in (("volumes", "volume"), ("drives", "drive")):
+        for name in base.get(table, ()):
+            if _VOLUME_NAME.fullmatch(name) is None:
+                hint = f"Use letters, digits, _ and -, at most 32: [{table}.ssd-1]"
+                raise SpecError(f"can't name a {what}", key=dotted((table, name)), hint=hint)
+    return base
+
+
+def _refuse_missing_keys(base: Tables, factors: tuple[Factor, ...]) -> None:
+    brought = {split_path(path) for factor in factors for level in factor.levels for path in level.sets}
+    for problem in problems(Config, base):
+        if not any(parts[: len(problem.parts)] == problem.parts for parts in brought):
+            raise error_for(problem, Config, base)
+
+
+def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
+    names = [factor.name for factor in factors]
+    for position, name in enumerate(header.costly):
+        if name not in names:
+            hint = choices(name, names, "The spec's factors")
+            raise SpecError(f"no factor is named {shown(name)}", key=dotted(("costly", position)), hint=hint)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What two specs are compared by
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _canonical(raw: Tables) -> dict[str, Any]:
+    """The content without comments, blanks and the order of keys, save where that order means something: factors are
+    numbered as listed, and data files go round robin over volumes as listed."""
+    listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
+    return {**raw, "listed": listed}
+
+
+def _sha256(canonical: Tables) -> str:
+    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_NOT_SET = object()
+
+
+def _differences(old: object, new: object, parts: Parts) -> Iterator[str]:
+    if isinstance(old, Mapping) or isinstance(new, Mapping):
+        yield from _table_differences(_as_table(old), _as_table(new), parts)
+    elif _are_lists_of_tables(old, new):
+        for position, (one, other) in enumerate(zip(old, new, strict=True)):  # type: ignore[call-overload]
+            yield from _differences(one, other, (*parts, position))
+    elif _written(old) != _written(new):
+        # What is no password by its place may be one all the same: of a DSN nothing is shown.
+        change = "is another one" if parts[-1:] == ("dsn",) else f"{_written(old)} -> {_written(new)}"
+        yield f"{dotted(parts)}: {change}"
+
+
+def _table_differences(old: Mapping[str, object], new: Mapping[str, object], parts: Parts) -> Iterator[str]:
+    for name in dict.fromkeys([*old, *new]):
+        one, other = old.get(name, _NOT_SET), new.get(name, _NOT_SET)
+        if (*parts, name) == ("listed",):
+            yield from _order_differences(_as_table(one), _as_table(other))
+        else:
+            yield from _differences(one, other, (*parts, name))
+
+
+def _order_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """A changed order; a factor or volume that came or went is a difference of its own already."""
+    for name in old.keys() & new.keys():
+        if old[name] != new[name] and sorted(old[name]) == sorted(new[name]):
+            yield f"order of {name}: {', '.join(old[name])} -> {', '.join(new[name])}"
+
+
+def _as_table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _are_lists_of_tables(old: object, new: object) -> bool:
+    lists = isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
+    return lists and all(isinstance(item, Mapping) for item in [*old, *new])  # type: ignore[misc]
+
+
+def _written(value: object) -> str:
+    return "(not set)" if value is _NOT_SET else json.dumps(value, ensure_ascii=False)

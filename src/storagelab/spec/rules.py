@@ -1,0 +1,276 @@
+"""What must hold between the keys of one cell, beyond the type of each: volumes that exist, one way to the server,
+and nothing said to a real server that only a simulated one can do, or the other way round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from storagelab.errors import SpecError
+from storagelab.model.config import OPERATING_SYSTEM, Config
+from storagelab.spec.keys import Tables, checked, choices, shown
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LEAST_COUNTED_S = 0.001
+"""Of raw I/O; a thousandth part of it is what a simulated world of the largest scale lives."""
+_WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
+
+
+def config_of(tables: Tables) -> Config:
+    """The configuration that `tables` say, checked. Raises SpecError naming the key."""
+    config = checked(Config, tables)
+    for error in _conflicts(config):
+        raise error
+    return config
+
+
+def _conflicts(config: Config) -> Iterator[SpecError]:
+    if config.target.simulated:
+        yield from _simulated_conflicts(config)
+    else:
+        yield from _only_simulated(config)
+        yield from _target_conflicts(config)
+        yield from _sqlserver_conflicts(config) if config.target.engine == "sqlserver" else _remote_conflicts(config)
+    yield from _volume_conflicts(config)
+    yield from _workload_conflicts(config)
+    yield from _burn_in_conflicts(config)
+
+
+def _burn_in_conflicts(config: Config) -> Iterator[SpecError]:
+    if config.between_runs.burn_in and config.between_runs.format_drives:
+        yield SpecError(
+            "leaves no run to judge where the drives are formatted before every run: each one is the first after a "
+            "preparation",
+            key="between_runs.burn_in",
+            hint="Set one of burn_in and format_drives; with drives formatted once, burn_in = 1 leaves the first run out.",
+        )
+
+
+def _workload_conflicts(config: Config) -> Iterator[SpecError]:
+    work = config.workload
+    if not config.target.raw_io:
+        yield from _only_raw_io(config)
+    if work.kind == "mixed" and work.read_fraction is None:
+        hint = "Add to the spec:\n    [workload]\n    read_fraction = 0.5"
+        yield SpecError("is missing: a mixed workload has reads", key="workload.read_fraction", hint=hint)
+    if work.kind != "mixed" and work.read_fraction is not None:
+        hint = 'Set kind = "mixed", or leave it out.'
+        yield SpecError(
+            f"is for mixed workloads, and workload.kind is {work.kind}", key="workload.read_fraction", hint=hint
+        )
+    said = "rows_per_transaction" in work.model_fields_set
+    if said and work.rows_per_transaction > work.rows_per_connection:
+        yield SpecError(
+            f"{work.rows_per_transaction} is more than the {work.rows_per_connection} rows of a connection",
+            key="workload.rows_per_transaction",
+            hint="Raise workload.rows_per_connection, or lower this to at most that.",
+        )
+
+
+def _target_conflicts(config: Config) -> Iterator[SpecError]:
+    target = config.target
+    if target.dsn is not None and target.dsn_env is not None:
+        yield SpecError(
+            "stands beside target.dsn_env",
+            key="target.dsn",
+            hint="Both say which server to attach to: keep one of them.",
+        )
+    if target.attached and target.bin_dir is not None:
+        yield SpecError(
+            "stands beside target.dsn or target.dsn_env",
+            key="target.bin_dir",
+            hint="bin_dir starts a private server, a DSN attaches to one that runs already: keep one of them.",
+        )
+    if target.dsn_env is not None and not _VARIABLE.fullmatch(target.dsn_env):
+        # What stands there by mistake may be the DSN itself, password and all: it is not shown.
+        yield SpecError(
+            "is not the name of an environment variable",
+            key="target.dsn_env",
+            hint='Put the DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".',
+        )
+    if target.attached and target.engine != "sqlserver" and config.layout.log is not None:
+        yield SpecError(
+            "the log of a running server can't be moved",
+            key="layout.log",
+            hint="Leave layout.log out; or leave out the DSN, and storagelab starts a private server.",
+        )
+
+
+def _sqlserver_conflicts(config: Config) -> Iterator[SpecError]:
+    """A SQL Server runs already, perhaps elsewhere: its folders are as its operator says."""
+    if not config.target.attached:
+        hint = 'Put its DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".'
+        yield SpecError("is missing: storagelab starts no SQL Server", key="target.dsn_env", hint=hint)
+    for name, volume in config.volumes.items():
+        if not volume.remote:
+            hint = "Add remote = true: the path is one of the server's machine, and storagelab makes no folder there."
+            yield SpecError("is missing", key=f"volumes.{name}.remote", hint=hint)
+
+
+def _remote_conflicts(config: Config) -> Iterator[SpecError]:
+    """A private server runs on this machine; what a path means on another one must not depend on a folder of this one."""
+    for name, volume in config.volumes.items():
+        if volume.remote and not config.target.attached:
+            problem = "storagelab starts this server itself, so its volumes are on this machine"
+            hint = "Leave it out; or attach to a server elsewhere with target.dsn or target.dsn_env."
+            yield SpecError(problem, key=f"volumes.{name}.remote", hint=hint)
+        elif volume.remote and not _WHOLE_PATH.match(volume.path or ""):
+            hint = "Write it as the server's machine does, for example /data/fast."
+            yield SpecError("must be a whole path where the volume is remote", key=f"volumes.{name}.path", hint=hint)
+
+
+def _only_simulated(config: Config) -> Iterator[SpecError]:
+    """What a real server can't be told."""
+    between = config.between_runs
+    said = {
+        "target.scale": config.target.scale is not None,
+        "server": config.server is not None,
+        "drives": bool(config.drives),
+        **{f"layout.{name}": name in config.layout.model_fields_set for name in ("data_size_bytes", "log_size_bytes")},
+        **{
+            f"volumes.{name}.{key}": True
+            for name, volume in config.volumes.items()
+            for key in sorted(volume.model_fields_set - {"path", "remote"})
+        },
+        "between_runs.format_drives": between.format_drives,
+        "between_runs.move_files": between.move_files,
+    }
+    for key in (key for key, there in said.items() if there):
+        hint = 'Leave it out, or simulate all of it: engine = "simulated" in [target].'
+        yield SpecError(f"is for simulated servers, and target.engine is {config.target.engine}", key=key, hint=hint)
+    for name, volume in config.volumes.items():
+        key = f"volumes.{name}.path"
+        if volume.path is None:
+            hint = f'Add to the spec:\n    [volumes.{name}]\n    path = "..."'
+            yield SpecError("is missing; it must be text in quotes", key=key, hint=hint)
+        elif not volume.path.strip() or "\0" in volume.path:
+            yield SpecError("is empty", key=key, hint='Name a folder: path = "." is the folder of the spec.')
+
+
+def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
+    target, between = config.target, config.between_runs
+    said = {
+        **{f"target.{name}": name in target.model_fields_set for name in ("settings", "bin_dir", "dsn", "dsn_env")},
+        **{f"volumes.{name}.path": volume.path is not None for name, volume in config.volumes.items()},
+        **{f"volumes.{name}.remote": volume.remote for name, volume in config.volumes.items()},
+        **{
+            f"between_runs.{name}": name in between.model_fields_set
+            for name in ("checkpoint", "drop_page_cache", "pause_s")
+        },
+        **{f"measure.{name}": name in config.measure.model_fields_set for name in ("waits", "sample_hz")},
+    }
+    for key in (key for key, there in said.items() if there):
+        problem = f"is for real servers, and target.engine is {target.engine}"
+        yield SpecError(problem, key=key, hint="Leave it out.")
+    if target.raw_io:
+        yield from _raw_io_conflicts(config)
+    elif config.server is None:
+        hint = 'Add to the spec:\n    [server]\n    cores = 8\n    memory = "16GB"'
+        yield SpecError("is missing: a simulated server has cores and memory", key="server", hint=hint)
+    if not config.drives:
+        hint = 'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'
+        yield SpecError("there is none, and a simulated volume is made of drives", key="drives", hint=hint)
+    for name, volume in config.volumes.items():
+        if volume.drives is None:
+            hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
+            yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
+    yield from _drive_conflicts(config)
+    yield from _history_conflicts(config)
+
+
+def _drive_conflicts(config: Config) -> Iterator[SpecError]:
+    """Names of drives that are none, twice the same, and names that two drives would have."""
+    singles = config.single_drives
+    declared = [single for name in config.drives for single in config.drives_called(name)]
+    for single in singles:
+        if declared.count(single) > 1 or (single in config.drives and singles[single] != single):
+            hint = f"{singles[single]} has count = {config.drives[singles[single]].count}: rename one of them."
+            yield SpecError("is the name of two drives", key=f"drives.{single}", hint=hint)
+    for name, volume in config.volumes.items():
+        key = f"volumes.{name}.drives"
+        members = [single for drive in volume.drives or () for single in config.drives_called(drive)]
+        for drive in members:
+            if drive not in singles:
+                hint = choices(drive, dict.fromkeys([*config.drives, *singles]), "The spec's drives")
+                yield SpecError(f"no drive is named {shown(drive)}", key=key, hint=hint)
+            elif members.count(drive) > 1:
+                hint = "A drive has one place in one volume: name each once, or raise its count."
+                yield SpecError(f"names drive {shown(drive)} more than once", key=key, hint=hint)
+        for drive in volume.lost:
+            if drive not in members:
+                hint = choices(drive, members, "Its drives")
+                yield SpecError(f"{shown(drive)} is no drive of it", key=f"volumes.{name}.lost", hint=hint)
+
+
+def _history_conflicts(config: Config) -> Iterator[SpecError]:
+    """What a drive has been through outlives only the format that wipes nothing; raw I/O says it of all drives at once."""
+    for name, drive in ((name, drive) for name, drive in config.drives.items() if drive.history is not None):
+        key = f"drives.{name}.history"
+        if config.target.raw_io:
+            prepared = "formatted" if drive.history == "new" else drive.history
+            hint = f'Leave it out, and say prepared = "{prepared}" in [target]: it is of all drives.'
+            yield SpecError("is for databases, and target.engine is raw-io", key=key, hint=hint)
+        elif drive.format != OPERATING_SYSTEM:
+            hint = f'Leave it out, or say format = "{OPERATING_SYSTEM}".'
+            yield SpecError("a drive that its maker's utility formatted has none", key=key, hint=hint)
+
+
+_RAW_IO_KEYS = ("operation", "pattern", "block_bytes", "threads", "outstanding", "duration_s", "warm_up_s")
+
+
+def _only_raw_io(config: Config) -> Iterator[SpecError]:
+    """What a database can't be told."""
+    said = {f"workload.{name}": name in config.workload.model_fields_set for name in _RAW_IO_KEYS}
+    said["target.prepared"] = config.target.prepared is not None
+    for key in (key for key, there in said.items() if there):
+        hint = 'Leave it out, or say engine = "raw-io" in [target].'
+        yield SpecError(f"is for raw I/O, and target.engine is {config.target.engine}", key=key, hint=hint)
+
+
+def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
+    """Requests of one size to one volume: nothing of a database."""
+    work, layout = config.workload, config.layout
+    databases = ("kind", "connections", "rows_per_connection", "rows_per_transaction", "read_fraction")
+    said = {
+        "server": config.server is not None,
+        **{f"workload.{name}": name in work.model_fields_set for name in databases},
+        **{f"layout.{name}": name in layout.model_fields_set for name in ("data_files", "log", "log_size_bytes")},
+        "between_runs.move_files": config.between_runs.move_files,
+        "between_runs.format_drives": config.between_runs.format_drives,
+    }
+    for key in (key for key, there in said.items() if there):
+        yield SpecError("is for databases, and target.engine is raw-io", key=key, hint="Leave it out.")
+    examples = {"operation": '"read"', "pattern": '"random"', "block_bytes": "8192"}
+    for name in (name for name in examples if getattr(work, name) is None):
+        hint = f"Add to the spec:\n    [workload]\n    {name} = {examples[name]}"
+        yield SpecError("is missing: raw I/O reads or writes blocks of one size", key=f"workload.{name}", hint=hint)
+    if work.duration_s - work.warm_up_s < _LEAST_COUNTED_S:
+        hint = f"Raise duration, {work.duration_s:g} s, which it is a part of."
+        problem = f"leaves less than {_LEAST_COUNTED_S:g} s to be counted"
+        yield SpecError(problem, key="workload.warm_up_s", hint=hint)
+    if len(config.data_volumes) > 1:
+        hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
+        yield SpecError("a run of raw I/O is on one volume, and there are several", key="layout.data", hint=hint)
+
+
+def _volume_conflicts(config: Config) -> Iterator[SpecError]:
+    if not config.volumes and not config.target.attached:
+        simulated = config.target.simulated
+        whose, content = ("simulated", 'drives = ["ssd"]') if simulated else ("private", 'path = "/mnt/drive"')
+        what = "" if simulated else ", with a folder on the drive to measure"
+        yield SpecError(
+            f"there is none, and a {whose} server needs at least one place for its files",
+            key="volumes",
+            hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}",
+        )
+    named = [("layout.data", name) for name in config.layout.data or ()]
+    if config.layout.log is not None:
+        named.append(("layout.log", config.layout.log))
+    for key, name in named:
+        if name not in config.volumes:
+            hint = choices(name, config.volumes, "The spec's volumes")
+            yield SpecError(f"no volume is named {shown(name)}", key=key, hint=hint)
+    for name in config.layout.data or ():
+        if (config.layout.data or ()).count(name) > 1:
+            hint = "Data files go round robin over the list: name each volume once."
+            yield SpecError(f"names volume {shown(name)} more than once", key="layout.data", hint=hint)
