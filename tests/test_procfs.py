@@ -185,7 +185,7 @@ def test_a_name_with_brackets_and_spaces_does_not_hide_the_state():
 def test_with_no_files_left_to_open_a_view_still_reads_what_it_can():
     crowded = """
         import os, resource, sys
-        from storagelab.procfs import TaskView
+        from storagelab.machine.procfs import TaskView
         resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
         held = []
         try:

@@ -115,7 +115,7 @@ import json, sys
 from pathlib import Path
 from simulated_specs import small
 from storagelab import _sim
-from storagelab.matrix import expand
+from storagelab.spec.matrix import expand
 from storagelab.targets.simulated.scenario import scenario
 
 plan = expand(small(

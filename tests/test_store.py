@@ -230,7 +230,7 @@ HOLDS_THE_STORE = """
     import sys, time
     from pathlib import Path
     from builders import make_experiment
-    from storagelab.store import Store
+    from storagelab.run.store import Store
     with Store.writing(Path(sys.argv[1]), make_experiment({"layout.data_files": [1, 2]}, repetitions=3)):
         print("holding", flush=True)
         time.sleep(600)
