@@ -63,18 +63,19 @@ class Engine(NamedTuple):
 
 
 @cache
-def _of(name: str) -> Engine:
+def engine_named(name: str) -> Engine:
+    """From `model.engines`."""
     found: Engine = import_module(f"storagelab.targets.{ENGINES[name].folder}.engine").ENGINE
     return found
 
 
 def engine_of(config: Config) -> Engine:
-    return _of(config.target.engine)
+    return engine_named(config.target.engine)
 
 
 def every_engine() -> tuple[Engine, ...]:
     """Each folder's, once."""
-    return tuple(dict.fromkeys(_of(name) for name in ENGINES))
+    return tuple(dict.fromkeys(engine_named(name) for name in ENGINES))
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
@@ -82,7 +83,7 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
     for name in dict.fromkeys(cell.config.target.engine for cell in plan.cells):
         cells = {cell.cell_id: cell for cell in plan.cells if cell.config.target.engine == name}
         runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
-        yield _of(name), Plan(cells=tuple(cells.values()), runs=runs)
+        yield engine_named(name), Plan(cells=tuple(cells.values()), runs=runs)
 
 
 def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
