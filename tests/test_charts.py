@@ -14,7 +14,9 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWait, CountedWaits
-from storagelab.report import arrange, charts, figure_data, palette, vega
+from storagelab.report.charts import all_charts as charts
+from storagelab.report.charts import figure_data
+from storagelab.report.drawing import arrange, palette, vega
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 ROWS, CONNECTIONS = "workload.rows_per_transaction", "workload.connections"

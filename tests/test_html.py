@@ -20,9 +20,12 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, Run, WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.report import arrange, cell_sections, html, markup, page_sections
-from storagelab.report.export import to_json
-from storagelab.report.tables import NINE_COLUMNS
+from storagelab.report.drawing import arrange
+from storagelab.report.export.as_json import to_json
+from storagelab.report.page import cells as cell_sections
+from storagelab.report.page import findings as page_sections
+from storagelab.report.page import html, markup
+from storagelab.report.text.tables import NINE_COLUMNS
 
 FILES, LOG = "layout.data_files", "layout.log"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes\" 'single' ${x} $title \\"

@@ -18,8 +18,8 @@ import pytest
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
-from storagelab.report import html
-from storagelab.report.export import to_json
+from storagelab.report.export.as_json import to_json
+from storagelab.report.page import html
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

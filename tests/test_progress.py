@@ -11,7 +11,7 @@ from rich.console import Console
 from simulated_specs import planned as planned_of_small
 
 from storagelab.model.measurement import Check
-from storagelab.report import wording
+from storagelab.report.words import sentences as wording
 from storagelab.run.progress import LOG_FILE, RunProgress, result_text
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))

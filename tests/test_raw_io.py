@@ -10,8 +10,9 @@ import pytest
 from storagelab import cli
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
-from storagelab.report import charts, render
-from storagelab.report.wording import headline, sentences
+from storagelab.report.charts import all_charts as charts
+from storagelab.report.words.sentences import headline, sentences
+from storagelab.report.writing import render
 from storagelab.run.pool import run_all
 from storagelab.run.store import Store
 from storagelab.spec.matrix import expand

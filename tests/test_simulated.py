@@ -14,8 +14,9 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Run
 from storagelab.model.waits import conservation
-from storagelab.report import render, wording
-from storagelab.report.export import export
+from storagelab.report.export.as_json import export
+from storagelab.report.words import sentences as wording
+from storagelab.report.writing import render
 from storagelab.run.pool import make_block, tasks
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight

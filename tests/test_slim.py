@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
-from storagelab.report import charts
-from storagelab.report.slim import NUMBER, said_once, slimmed
+from storagelab.report.charts import all_charts as charts
+from storagelab.report.drawing.slim import NUMBER, said_once, slimmed
 
 NASTY = ' role="img" aria-label="no" d="M1.23456,0" <&>'
 

@@ -4,8 +4,8 @@ from fabricated_findings import make_findings
 
 from storagelab.findings.model import CellSummary
 from storagelab.model.waits import CountedWait, CountedWaits, normalise
-from storagelab.report import wording as w
-from storagelab.report.tables import waits_of
+from storagelab.report.text.tables import waits_of
+from storagelab.report.words import sentences as w
 from storagelab.targets.sqlserver.facts import BENIGN, SHOWN_ALL_THE_SAME
 
 

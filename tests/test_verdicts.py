@@ -15,7 +15,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
-from storagelab.report import wording
+from storagelab.report.words import sentences as wording
 from storagelab.spec.matrix import expand
 
 FILES, LOG, BATCH, CONNECTIONS = (

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
-from storagelab.report import wording
-from storagelab.report.names import repetition_text
+from storagelab.report.words import sentences as wording
+from storagelab.report.words.names import repetition_text
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
 
