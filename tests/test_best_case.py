@@ -6,8 +6,8 @@ from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
-from storagelab.report.charts import all_charts as charts
-from storagelab.report.charts import best_case as best_case_data
+from storagelab.report.charts import best_case, wide_specs
+from storagelab.report.drawing.chart import Figure
 
 FILES = "layout.data_files"
 STORAGE = ["disks", *(f"flash {number}" for number in range(1, 10))]
@@ -28,9 +28,13 @@ def story(storage=STORAGE, repetitions=4, **more) -> tuple[Findings, list]:
     return analyse(experiment, plan, runs), runs
 
 
+def rows_of(findings: Findings) -> Figure:
+    return best_case.CHART.rows(findings, ())
+
+
 def test_each_level_of_the_axis_has_the_first_configuration_and_the_fastest_with_what_it_gains():
     findings, _ = story()
-    data = best_case_data.best_case(findings)
+    data = rows_of(findings)
     assert data.lines == ["storage = disks", "the fastest of 10"]
     best = [row for row in data.rows if row["line"] == data.lines[1]]
     assert [(row["x"], row["name"]) for row in best] == [("1", "flash 3"), ("2", "flash 7"), ("4", "flash 7")]
@@ -44,20 +48,20 @@ def test_each_level_of_the_axis_has_the_first_configuration_and_the_fastest_with
 
 
 def test_the_caption_names_who_is_fastest_where_and_that_picking_flatters():
-    said = best_case_data.caption(best_case_data.best_case(story()[0]))
+    said = best_case.CHART.caption(rows_of(story()[0]), story()[0])
     assert said.startswith("The fastest by their means, with 1 data file: flash 3; with 2 and 4 data files: flash 7.")
     assert "chance" in said
 
 
 def test_few_lines_in_one_panel_show_the_fastest_by_themselves():
     findings, runs = story(storage=STORAGE[:4])
-    assert best_case_data.best_case(findings).rows == []
-    assert best_case_data.NAME not in charts.specs(findings, runs)
+    assert rows_of(findings).rows == []
+    assert "best-case" not in wide_specs(findings, runs)
 
 
 def test_more_factors_are_named_with_their_levels_and_have_no_speed_up_of_one():
     findings, runs = story(storage=STORAGE[:3], **{"layout.log": ["a", "b"]})
-    data = best_case_data.best_case(findings)
+    data = rows_of(findings)
     assert {row["name"] for row in data.rows} >= {"storage = disks, log volume = a"}
     assert {row["against"] for row in data.rows} == {""}
-    assert best_case_data.NAME in charts.specs(findings, runs)
+    assert "best-case" in wide_specs(findings, runs)

@@ -84,7 +84,7 @@ def written(experiment, folder: Path, **given) -> Report:
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
     file = folder / "report.html"
-    file.write_text(html.render(experiment, plan, runs, findings, exported), encoding="utf-8")
+    file.write_text(html.page(experiment, plan, runs, findings, exported), encoding="utf-8")
     return Report(file, exported)
 
 

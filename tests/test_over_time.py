@@ -11,13 +11,13 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run, TimeSeries
 from storagelab.model.values import JsonValue
-from storagelab.report.charts import all_charts as charts
-from storagelab.report.charts import over_time as series_data
+from storagelab.report.charts import drawn_charts, over_time, wide_specs
 from storagelab.report.drawing import arrange
-from storagelab.report.page import findings as page_sections
+from storagelab.report.drawing.vega import to_svg
 
 FILES = "layout.data_files"
-ROWS, IO = series_data.BY_NAME["rows-over-time"], series_data.BY_NAME["io-over-time"]
+BY_NAME = {chart.name: chart for chart in over_time.CHARTS}
+ROWS, IO = BY_NAME["rows-over-time"], BY_NAME["io-over-time"]
 
 
 def story(
@@ -32,8 +32,8 @@ def story(
 
 def test_long_series_are_drawn_as_means_over_stretches():
     findings, runs = story({FILES: [1]}, repetitions=1, elapsed=lambda levels, repetition: 1_000.0)
-    rows = series_data.over_time(findings, runs, ROWS).rows
-    assert 0.5 * series_data.MAX_SERIES_POINTS <= len(rows) <= series_data.MAX_SERIES_POINTS
+    rows = ROWS.rows(findings, runs).rows
+    assert 0.5 * over_time.MAX_SERIES_POINTS <= len(rows) <= over_time.MAX_SERIES_POINTS
     assert rows[-1]["at_s"] == 1_000.0
     drawn = sum(float(row["value"] or 0) for row in rows) / len(rows)
     series = next(run.measurement.series.columns["rows_per_s"] for run in runs if run.measurement is not None)
@@ -42,8 +42,8 @@ def test_long_series_are_drawn_as_means_over_stretches():
 
 def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
     findings, runs = story({FILES: [1, 4]}, repetitions=2)
-    data = series_data.over_time(findings, runs, ROWS)
-    spec = charts.specs(findings, runs)["rows-over-time"]
+    data = ROWS.rows(findings, runs)
+    spec = wide_specs(findings, runs)["rows-over-time"]
     for layer in spec["spec"]["layer"]:
         for axis, column in (("x", "at_s"), ("y", "value")):
             low, high = layer["encoding"][axis]["scale"]["domain"]
@@ -77,22 +77,22 @@ def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
 def test_volumes_on_one_device_share_a_line_with_both_names(device, lines):
     findings, runs = story({FILES: [1]}, repetitions=1)
     changed = with_a_second_volume(runs, device)
-    assert series_data.over_time(findings, changed, IO).lines == lines
-    svg = charts.to_svg(charts.specs(findings, changed)["io-over-time"])
+    assert IO.rows(findings, changed).lines == lines
+    svg = to_svg(wide_specs(findings, changed)["io-over-time"])
     assert [line for line in lines if line not in svg] == []
 
 
 def test_every_repetition_is_a_line_and_the_run_of_median_time_stands_out():
     times = {1: 12.0, 2: 10.0, 3: 11.0}
     findings, runs = story({FILES: [1]}, repetitions=3, elapsed=lambda levels, repetition: times[repetition])
-    rows = series_data.over_time(findings, runs, ROWS).rows
+    rows = ROWS.rows(findings, runs).rows
     assert {row["series"] for row in rows} == {"rows 1", "rows 2", "rows 3"}
     assert {row["repetition"] for row in rows if row["median"]} == {3}
 
 
 def test_of_many_cells_those_that_are_looked_at_first_are_drawn_and_the_rest_is_counted():
     findings, runs = story({FILES: [1, 2, 4, 8, 16, 32], "layout.log": ["a", "b"]}, repetitions=2)
-    data = series_data.over_time(findings, runs, ROWS)
+    data = ROWS.rows(findings, runs)
     chosen = arrange.chosen_cells(findings)
     assert data.panels == arrange.short_names(chosen)
     assert data.hidden_panels == 12 - len(chosen)
@@ -108,8 +108,8 @@ def test_what_a_simulated_server_tells_is_drawn_too_each_in_its_unit():
         "io_in_progress": 3.0,
     }
     changed = [with_series(run, told) for run in runs]
-    drawn = {figure.name: figure for figure in charts.figures(findings, changed)}
-    shown = {name: {row["value"] for row in drawn[name].data.rows} for name in series_data.BY_NAME if name in drawn}
+    drawn = drawn_charts(findings, changed)
+    shown = {name: {row["value"] for row in drawn[name].data.rows} for name in BY_NAME if name in drawn}
     assert shown == {
         "write-amplification-over-time": {1.5}, "utilisation-over-time": {25.0}, "dirty-pages-over-time": {2.0},
         "runnable-over-time": {7.0}, "io-in-progress-over-time": {3.0},
@@ -125,7 +125,7 @@ def with_series(run: Run, told: dict[str, float]) -> Run:
 def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
     findings, runs = story({FILES: [1, 2]}, repetitions=2)
     silent = [with_series(run, {}) for run in runs]
-    assert [figure.name for figure in charts.figures(findings, silent) if figure.name in series_data.BY_NAME] == []
+    assert BY_NAME.keys() & drawn_charts(findings, silent) == set()
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,5 @@ def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
 )
 def test_how_far_apart_points_are_is_said_as_it_is_drawn(times_s, said):
     findings, runs = story({FILES: [1, 4]}, repetitions=2, elapsed=lambda levels, _: times_s[levels[FILES]])
-    drawn = {figure.name: figure for figure in charts.figures(findings, runs)}
-    assert series_data.steps_text(drawn["rows-over-time"].data) == said
-    words = str(page_sections.over_time(findings, drawn))
-    assert f"a point about every {said}" in words
-    assert "once a second" not in words
+    drawn = drawn_charts(findings, runs)
+    assert over_time.steps_text(drawn["rows-over-time"].data) == said

@@ -15,7 +15,10 @@ from fabricated_findings import (
 )
 
 from storagelab.findings.model import Caution, CautionKind, Estimate, Findings, WaitChange
-from storagelab.report.words import sentences as w
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import comparison_text, headline, verdict_mark
+from storagelab.report.words.names import factor_text, level_text
+from storagelab.report.words.sentences import sentences
 
 FIVE = {FILES: [1, 2, 4, 8, 16]}
 TWO_FACTORS = {FILES: [1, 4, 8], LOG: ["a", "b"]}
@@ -24,7 +27,7 @@ SHARES = [0.25, 0.20, 0.12, 0.03, 0.02]
 
 def test_a_winner_is_named_with_its_time_and_its_lead_each_with_an_interval():
     findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
-    assert w.headline(findings) == (
+    assert headline(findings) == (
         "4 data files were fastest: 2.41 s (95 % CI 2.36 to 2.46 s), 18 % less time (joint 95 % CI 16 to 20 %) than 1 "
         "data file."
     )
@@ -32,39 +35,39 @@ def test_a_winner_is_named_with_its_time_and_its_lead_each_with_an_interval():
 
 def test_a_winner_among_many_is_compared_with_the_slowest():
     findings = make_findings(FIVE, {1: 2.94, 2: 2.8, 4: 2.41, 8: 2.6, 16: 2.7}, verdict="winner")
-    assert w.headline(findings).endswith("than the slowest, 1 data file.")
-    (slower,) = [line for line in w.sentences(findings) if line.startswith("Slower than 4 data files")]
+    assert headline(findings).endswith("than the slowest, 1 data file.")
+    (slower,) = [line for line in sentences(findings) if line.startswith("Slower than 4 data files")]
     assert "8 data files by 8 % (joint 95 % CI 5 to 11 %); 16 data files by" in slower
 
 
 def test_a_single_data_file_was_fastest_and_four_were():
     findings = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 3.0}, verdict="winner")
-    assert w.headline(findings).startswith("1 data file was fastest")
+    assert headline(findings).startswith("1 data file was fastest")
 
 
 def test_cells_as_good_as_the_best_are_named_in_one_breath():
     findings = make_findings(
         {FILES: [1, 4, 8, 16]}, {1: 2.94, 4: 2.41, 8: 2.42, 16: 2.43}, verdict="best-set", tied=[8, 16]
     )
-    assert w.headline(findings) == (
+    assert headline(findings) == (
         "4, 8 and 16 data files can't be told apart; 1 data file is slower, by 22 % (joint 95 % CI 19 to 25 %)."
     )
 
 
 def test_when_nothing_stands_out_the_headline_says_so_without_calling_anything_equal():
     findings = make_findings(FIVE, {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}, verdict="indistinguishable")
-    assert w.headline(findings) == (
+    assert headline(findings) == (
         "No layout can be told apart from the fastest: all 5 took 2.41 to 2.50 s on average (95 % CIs within "
         "2.36 to 2.55 s)."
     )
-    room = next(line for line in w.sentences(findings) if line.startswith("That does not make them equal"))
+    room = next(line for line in sentences(findings) if line.startswith("That does not make them equal"))
     assert "up to 10 % more time with 1 data file than with 4 data files (upper end of the joint 95 % CI)" in room
 
 
 def test_a_best_set_that_is_a_cross_of_levels_names_each_factor_once():
     means = {(1, "a"): 3.0, (1, "b"): 2.9, (4, "a"): 2.8, (4, "b"): 2.01, (8, "a"): 2.7, (8, "b"): 2.0}
     findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(4, "b")])
-    assert w.headline(findings) == (
+    assert headline(findings) == (
         "4 and 8 data files with log on b can't be told apart; the other 4 are slower, by 35 % (joint 95 % CI 32 to 38 %) to "
         "50 % (joint 95 % CI 47 to 53 %)."
     )
@@ -73,40 +76,38 @@ def test_a_best_set_that_is_a_cross_of_levels_names_each_factor_once():
 def test_a_factor_that_is_there_with_all_its_levels_is_called_any():
     means = {(1, "a"): 3.0, (1, "b"): 2.99, (4, "a"): 2.1, (4, "b"): 2.11, (8, "a"): 2.0, (8, "b"): 2.01}
     findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(8, "b"), (4, "a"), (4, "b")])
-    assert w.headline(findings).startswith("4 and 8 data files with any log volume can't be told apart; ")
+    assert headline(findings).startswith("4 and 8 data files with any log volume can't be told apart; ")
 
 
 def test_a_best_set_of_many_odd_cells_is_counted_and_its_fastest_named():
     means = {(1, "a"): 2.0, (1, "b"): 3.0, (4, "a"): 3.0, (4, "b"): 2.01, (8, "a"): 2.02, (8, "b"): 2.03}
     findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(4, "b"), (8, "a"), (8, "b")])
-    assert w.headline(findings).startswith(
+    assert headline(findings).startswith(
         "3 of 6 layouts can't be told apart from the fastest, 1 data file with log on a; the other 2 are slower, by 50 %"
     )
 
 
 def test_simulated_figures_are_never_taken_for_measured_ones():
     findings = make_findings({FILES: [1, 4]}, {1: 300.0, 4: 100.0}, verdict="winner", provenance="simulated")
-    assert w.headline(findings).startswith("In simulation, 4 data files were fastest: 100 s")
-    assert any("comes from the simulator" in line for line in w.sentences(findings))
+    assert headline(findings).startswith("In simulation, 4 data files were fastest: 100 s")
+    assert any("comes from the simulator" in line for line in sentences(findings))
     none = make_findings({FILES: [1, 4]}, {1: 3.0, 4: 3.1}, verdict="indistinguishable", provenance="simulated")
-    assert w.headline(none).startswith("In simulation, no layout can be told apart")
+    assert headline(none).startswith("In simulation, no layout can be told apart")
 
 
 def test_labels_and_settings_read_as_what_they_are():
     factors = {"driver": ["1.2.7, 512 B", "2.2.3"], "target.settings.wal_compression": [False, True]}
     means = {("1.2.7, 512 B", False): 3.0, ("1.2.7, 512 B", True): 2.8, ("2.2.3", False): 2.0, ("2.2.3", True): 1.0}
     findings = make_findings(factors, means, verdict="winner")
-    assert w.headline(findings).startswith("driver = 2.2.3 and wal_compression = on was fastest: 1.00 s")
-    assert w.headline(findings).endswith('driver = "1.2.7, 512 B" and wal_compression = off.')
+    assert headline(findings).startswith("driver = 2.2.3 and wal_compression = on was fastest: 1.00 s")
+    assert headline(findings).endswith('driver = "1.2.7, 512 B" and wal_compression = off.')
 
 
 def test_settings_that_are_no_layout_are_called_combinations():
     findings = make_findings(
         {"target.settings.jit": ["off", "on"]}, {"off": 2.0, "on": 2.01}, verdict="indistinguishable"
     )
-    assert w.headline(findings).startswith(
-        "No combination can be told apart from the fastest: both took 2.00 to 2.01 s"
-    )
+    assert headline(findings).startswith("No combination can be told apart from the fastest: both took 2.00 to 2.01 s")
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,12 @@ def test_settings_that_are_no_layout_are_called_combinations():
     ],
 )
 def test_without_a_test_there_is_no_verdict(means, verdict, repetitions, text):
-    assert w.headline(make_findings({FILES: [1, 4]}, means, verdict=verdict, repetitions=repetitions)) == text
+    assert headline(make_findings({FILES: [1, 4]}, means, verdict=verdict, repetitions=repetitions)) == text
 
 
 def test_one_cell_alone_has_nothing_to_be_compared_with():
     findings = make_findings({}, {(): 2.9}, verdict="single-cell")
-    assert w.headline(findings) == (
+    assert headline(findings) == (
         "The only layout took 2.90 s (95 % CI 2.84 to 2.96 s); there is nothing to compare with."
     )
 
@@ -147,7 +148,7 @@ def test_a_wait_that_moved_without_costing_time_is_told_as_such():
         trends=[extension_trend(FIVE[FILES], SHARES)],
         effects=[make_effect(FILES, 16, 1, (0.96, 0.98, 1.02))],
     )
-    assert w.sentences(findings)[-1] == (
+    assert sentences(findings)[-1] == (
         "Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from 25 % of connection time at "
         "1 data file to 2 % at 16, while the completion time can't be told apart (joint 95 % CI 4 % less to 2 % "
         "more): the "
@@ -163,7 +164,7 @@ def test_with_wide_intervals_a_wait_is_not_said_to_cost_nothing():
         trends=[extension_trend([1, 4], [0.25, 0.02])],
         effects=[make_effect(FILES, 4, 1, (0.44, 0.79, 1.43))],
     )
-    assert w.sentences(findings)[-1].endswith(
+    assert sentences(findings)[-1].endswith(
         "can't be told apart (joint 95 % CI 56 % less to 43 % more): whether it costs time takes more runs to say."
     )
 
@@ -176,9 +177,7 @@ def test_a_wait_that_fell_together_with_the_time_is_told_with_both():
         trends=[extension_trend(FIVE[FILES], SHARES)],
         effects=[make_effect(FILES, 16, 1, (0.79, 0.82, 0.85))],
     )
-    assert w.sentences(findings)[-1].endswith(
-        "to 2 % at 16, and the run took 18 % less time (joint 95 % CI 15 to 21 %)."
-    )
+    assert sentences(findings)[-1].endswith("to 2 % at 16, and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
 
 
 def test_a_trend_listed_from_the_top_is_compared_the_right_way_round():
@@ -189,7 +188,7 @@ def test_a_trend_listed_from_the_top_is_compared_the_right_way_round():
         trends=[extension_trend([1, 16], [0.25, 0.02])],
         effects=[make_effect(FILES, 1, 16, (1.18, 1.22, 1.27))],
     )
-    assert w.sentences(findings)[-1].endswith("and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
+    assert sentences(findings)[-1].endswith("and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
 
 
 def test_a_trend_with_a_peak_names_the_peak():
@@ -199,7 +198,7 @@ def test_a_trend_with_a_peak_names_the_peak():
         verdict="indistinguishable",
         trends=[extension_trend([1, 4, 16], [0.10, 0.40, 0.05])],
     )
-    assert "is 10 % of connection time at 1 data file, 40 % at 4 and 5 % at 16." in w.sentences(findings)[-1]
+    assert "is 10 % of connection time at 1 data file, 40 % at 4 and 5 % at 16." in sentences(findings)[-1]
 
 
 def test_a_trend_of_too_few_runs_says_nothing_about_time():
@@ -213,14 +212,14 @@ def test_a_trend_of_too_few_runs_says_nothing_about_time():
         trends=[extension_trend([1, 4], [0.25, 0.02])],
         effects=[unsure],
     )
-    assert w.sentences(findings)[-1].endswith("falls from 25 % of connection time at 1 data file to 2 % at 4.")
+    assert sentences(findings)[-1].endswith("falls from 25 % of connection time at 1 data file to 2 % at 4.")
 
 
 def test_trends_too_small_or_with_gaps_make_no_sentence():
     flat = extension_trend([1, 4], [0.021, 0.020])
     gaps = extension_trend([1, 4], [None, 0.5])
     findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.41}, verdict="indistinguishable", trends=[flat, gaps])
-    assert not any("Lock:extend" in line for line in w.sentences(findings))
+    assert not any("Lock:extend" in line for line in sentences(findings))
 
 
 def test_what_grew_between_best_and_worst_is_named_with_seconds_and_shares():
@@ -234,7 +233,7 @@ def test_what_grew_between_best_and_worst_is_named_with_seconds_and_shares():
         worst_share=0.25,
     )
     findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner", changes=[change])
-    (line,) = [line for line in w.sentences(findings) if line.startswith("Where the time goes")]
+    (line,) = [line for line in sentences(findings) if line.startswith("Where the time goes")]
     assert "together spent 8.48 s more per run" in line
     assert "Lock:extend by 9.20 s, to 25 % of connection time from 6.5 %." in line
 
@@ -250,7 +249,7 @@ def test_cells_that_can_not_be_told_apart_have_no_wait_to_blame():
         worst_share=0.25,
     )
     findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.41}, verdict="indistinguishable", changes=[change])
-    assert not any("Where the time goes" in line for line in w.sentences(findings))
+    assert not any("Where the time goes" in line for line in sentences(findings))
 
 
 def test_each_factor_has_its_say_with_all_else_the_same():
@@ -261,7 +260,7 @@ def test_each_factor_has_its_say_with_all_else_the_same():
         tied=[(4, "b")],
         effects=[make_effect(FILES, 4, 1, (0.6, 0.67, 0.7)), make_effect(LOG, "b", "a", (0.97, 1.0, 1.03))],
     )
-    lines = w.sentences(findings)
+    lines = sentences(findings)
     assert (
         "With all else the same, against 1 data file: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)."
         in lines
@@ -283,7 +282,7 @@ def test_of_very_many_levels_the_ends_are_told_and_the_rest_counted():
         verdict="indistinguishable",
         effects=effects,
     )
-    (said,) = [line for line in w.sentences(findings) if "against storage = s0" in line]
+    (said,) = [line for line in sentences(findings) if "against storage = s0" in line]
     assert "9 of the 11 others took less time, from 35 % less time" in said
     assert "with storage = s9 to 75 % less time" in said
     assert "1 of the 11 others took 20 % more time" in said
@@ -295,7 +294,7 @@ def test_no_sentence_ever_calls_two_layouts_equal():
         findings = make_findings(
             {FILES: [1, 4, 8]}, {1: 2.9, 4: 2.41, 8: 2.42}, verdict=verdict, tied=[8] * (verdict == "best-set")
         )
-        text = " ".join([w.headline(findings), *w.sentences(findings)])
+        text = " ".join([headline(findings), *sentences(findings)])
         assert not re.search(r"\b(identical|no difference|as fast as)\b", text)
         assert "equal" not in text.replace("does not make them equal", "")
 
@@ -303,10 +302,10 @@ def test_no_sentence_ever_calls_two_layouts_equal():
 def test_every_cell_is_compared_with_the_best_in_words_and_in_a_mark():
     findings = make_findings({FILES: [1, 4, 8]}, {1: 2.94, 4: 2.41, 8: 2.42}, verdict="best-set", tied=[8])
     one, four, eight = (cell.cell_id for cell in findings.cells)
-    assert w.comparison_text(findings, one) == "22 % more time (joint 95 % CI 19 to 25 %) than 4 data files"
-    assert w.comparison_text(findings, four) == "nominally fastest"
-    assert w.comparison_text(findings, eight).startswith("can't be told apart from 4 data files: ")
-    assert [w.verdict_mark(findings, cell_id) for cell_id in (one, four, eight)] == ["slower +22 %", "tied", "tied"]
+    assert comparison_text(findings, one) == "22 % more time (joint 95 % CI 19 to 25 %) than 4 data files"
+    assert comparison_text(findings, four) == "nominally fastest"
+    assert comparison_text(findings, eight).startswith("can't be told apart from 4 data files: ")
+    assert [verdict_mark(findings, cell_id) for cell_id in (one, four, eight)] == ["slower +22 %", "tied", "tied"]
 
 
 @pytest.mark.parametrize(
@@ -326,16 +325,16 @@ def test_every_cell_is_compared_with_the_best_in_words_and_in_a_mark():
     ],
 )
 def test_factors_have_plain_names(name, text):
-    assert w.factor_text(name) == text
+    assert factor_text(name) == text
 
 
 def test_levels_are_listed_one_by_one():
     levels = {FILES: 4, LOG: "b", "layout.data": ["a", "b"], "target.settings.fsync": False, "driver": "1.2.7, 512 B"}
-    assert w.level_text(levels) == (
+    assert level_text(levels) == (
         'data files = 4, log volume = b, data volumes = a + b, fsync = off, driver = "1.2.7, 512 B"'
     )
-    assert w.level_text({}) == ""
-    assert w.level_text({"volumes.a.lost": []}) == "lost drives of volume a = none"
+    assert level_text({}) == ""
+    assert level_text({"volumes.a.lost": []}) == "lost drives of volume a = none"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -409,14 +408,14 @@ def doubt(kind, cells=(), **figures):
 
 @pytest.mark.parametrize("kind", get_args(CautionKind))
 def test_every_doubt_names_what_how_much_and_what_to_do(kind):
-    text = w.caution_sentence(doubt(kind, **FIGURES[kind]), findings_to_doubt())
+    text = caution_sentence(doubt(kind, **FIGURES[kind]), findings_to_doubt())
     assert [part for part in NAMED[kind] if part not in text] == []
 
 
 @pytest.mark.parametrize("kind", get_args(CautionKind))
 @pytest.mark.parametrize("figures", ["all", "none"])
 def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
-    text = w.caution_sentence(doubt(kind, **(FIGURES[kind] if figures == "all" else {})), findings_to_doubt())
+    text = caution_sentence(doubt(kind, **(FIGURES[kind] if figures == "all" else {})), findings_to_doubt())
     assert re.fullmatch(r"[A-Z0-9].*\.", text)
     assert not re.search(r"  |\(\)|None|nan| ,| \.|\.\.", text), text
 
@@ -438,7 +437,7 @@ def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
     },
 )
 def test_a_doubt_about_some_cells_names_them(kind):
-    text = w.caution_sentence(doubt(kind, ("c2",), **FIGURES[kind]), findings_to_doubt())
+    text = caution_sentence(doubt(kind, ("c2",), **FIGURES[kind]), findings_to_doubt())
     assert "4 data files" in text
 
 
@@ -454,7 +453,7 @@ def test_a_doubt_about_some_cells_names_them(kind):
     ],
 )
 def test_each_durability_setting_has_the_risk_that_is_its_own(setting, risk):
-    text = w.caution_sentence(doubt("durability-off", setting=setting, value="off"), findings_to_doubt())
+    text = caution_sentence(doubt("durability-off", setting=setting, value="off"), findings_to_doubt())
     assert f"With {setting} = off " in text
     assert risk in text
 
@@ -464,30 +463,28 @@ def test_each_durability_setting_has_the_risk_that_is_its_own(setting, risk):
     [(0.6, 0.7, "went by unseen"), (1.2, 1.3, "more often than the kernel leaves room for"), (0.6, 1.3, "too seldom")],
 )
 def test_time_that_does_not_add_up_is_explained_by_its_direction(lowest, highest, sense):
-    text = w.caution_sentence(doubt("conservation", lowest=lowest, highest=highest), findings_to_doubt())
+    text = caution_sentence(doubt("conservation", lowest=lowest, highest=highest), findings_to_doubt())
     assert sense in text
     assert "counted twice" not in text
 
 
 def test_a_doubt_about_all_cells_names_none():
-    text = w.caution_sentence(doubt("short-runs", ("c1", "c2"), shortest_s=0.4), findings_to_doubt())
+    text = caution_sentence(doubt("short-runs", ("c1", "c2"), shortest_s=0.4), findings_to_doubt())
     assert "data file" not in text
 
 
 def test_what_could_not_be_read_back_is_not_said_to_be_different():
-    text = w.caution_sentence(
-        doubt("unverified", what="wal_level", asked="minimal", got="", runs=1), findings_to_doubt()
-    )
+    text = caution_sentence(doubt("unverified", what="wal_level", asked="minimal", got="", runs=1), findings_to_doubt())
     assert "wal_level was asked to be minimal, and what it was could not be read back" in text
 
 
 def test_drift_over_several_blocks_is_why_they_are_not_compared():
-    text = w.caution_sentence(doubt("drift", change=0.08, order="randomised", blocks=2), findings_to_doubt())
+    text = caution_sentence(doubt("drift", change=0.08, order="randomised", blocks=2), findings_to_doubt())
     assert "blocks are not compared" in text
     assert "hardly suffers" not in text
 
 
 def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
-    text = w.caution_sentence(doubt("drift", change=-0.08, order="as-listed"), findings_to_doubt())
+    text = caution_sentence(doubt("drift", change=-0.08, order="as-listed"), findings_to_doubt())
     assert "fell by 8 %" in text
     assert 'order = "randomised"' in text

@@ -1,4 +1,4 @@
-"""Findings -> sentences, tables, charts, one HTML page. The only place that formats anything.
+"""Write a report, in any of its forms.
 
 write_report(folder, ...)     report.html in the experiment's results folder
 render("md", ...)             the same findings in another form, as text
@@ -19,16 +19,15 @@ from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.charts import all_charts as charts
+from storagelab.report.charts import wide_specs
+from storagelab.report.drawing.vega import to_png, to_svg
+from storagelab.report.export.as_csv import csv_runs, csv_waits
 from storagelab.report.export.as_json import to_json
-from storagelab.report.page import html
-from storagelab.report.text.markdown import csv_runs, csv_waits, markdown
+from storagelab.report.text.markdown import markdown
 from storagelab.spec.characters import escaped
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
-
-__all__ = ["FORMATS", "REPORT_FILE", "render", "write_atomically", "write_charts", "write_report"]
 
 
 def render(
@@ -46,7 +45,9 @@ def render(
     """
     if format_ == "html":
         made_by = {"report made by": f"storagelab {__version__}"}
-        return html.render(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data)
+        from storagelab.report.page.html import page  # here, as most verbs need no templates
+
+        return page(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data)
     if format_ == "md":
         return markdown(experiment, plan, runs, findings)
     if format_ == "csv":
@@ -76,9 +77,9 @@ def write_report(
 def write_charts(folder: Path, format_: Literal["png", "svg"], findings: Findings, runs: Sequence[Run]) -> list[Path]:
     """Write each chart that there is data for into `folder`; the files, in reading order."""
     files = []
-    for name, spec in charts.specs(findings, runs).items():
+    for name, spec in wide_specs(findings, runs).items():
         file = folder / f"{name}.{format_}"
-        write_atomically(file, charts.to_png(spec) if format_ == "png" else charts.to_svg(spec))
+        write_atomically(file, to_png(spec) if format_ == "png" else to_svg(spec))
         files.append(file)
     return files
 

@@ -1,5 +1,4 @@
-"""Rows for the chart of the best case: at each level of the axis the fastest of all that was tried there, beside the first
-that the spec lists. Pure.
+"""The best case: at each level of the axis the fastest of all that was tried there, beside the first that the spec lists.
 
 Drawn where there is too much for one panel: of a few lines anybody sees which is lowest.
 """
@@ -9,27 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storagelab.findings.model import CellSummary, Effect, Findings
-from storagelab.report.charts.figure_data import Figure, Row
+from storagelab.model.measurement import Run
 from storagelab.report.charts.speed_ups import speed_up_text
-from storagelab.report.drawing import arrange as arranging
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import Arrangement, in_order
+from storagelab.report.drawing.arrange import Arrangement, arrange, in_order
+from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
+from storagelab.report.drawing.layers import means_with_intervals
+from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.names import cell_text, phrase, value_text
+from storagelab.report.words.table import Heading, Table, plain
 from storagelab.spec.factors import is_load
 
-NAME = "best-case"
-_BEST = "the fastest of {}"
+_FIELDS = ("mean_s", "low_s", "high_s")
 
 
-def title(findings: Findings) -> str:
-    """ "Best case by data files"."""
-    return f"Best case by {arranging.arrange(findings).x_title}"
+def _title(findings: Findings) -> str:
+    return f"Best case by {arrange(findings).x_title}"
 
 
-def best_case(findings: Findings) -> Figure:
+def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """Rows `mean_s`, `low_s`, `high_s`, `name` per level of the axis, of the first configuration and of the fastest."""
-    places = arranging.arrange(findings)
+    places = arrange(findings)
     nothing = Figure(rows=[], arrangement=places)
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     if places.x is None or not places.panels or compared.of_raw_io(findings) or compared.by_rate(findings):
@@ -40,7 +40,7 @@ def best_case(findings: Findings) -> Figure:
     at = {x: [cell for cell in cells if places.x_of(cell) == x] for x in in_order(map(places.x_of, cells))}
     if len(at) < 2 or len(others) < 2:
         return nothing
-    first, best = others[0], _BEST.format(len(others))
+    first, best = others[0], f"the fastest of {len(others)}"
     rows: list[Row] = []
     for x, there in at.items():
         baseline = next((cell for cell in there if places.others_of(cell) == first), None)
@@ -98,7 +98,11 @@ def _speed_up_of(findings: Findings, cell: CellSummary, places: Arrangement) -> 
     return next(found, None)
 
 
-def caption(data: Figure) -> str:
+def _draw(data: Figure, sheet: Sheet) -> Spec:
+    return means_with_intervals(data, sheet, _FIELDS, "completion time, s", height=sheet.form.height_px * 3 // 4)
+
+
+def _caption(data: Figure, _findings: Findings) -> str:
     """Which is fastest where, in a sentence."""
     best: Sequence[Row] = [row for row in data.rows if row["line"] == data.lines[1]]
     axis = data.arrangement.x.name if data.arrangement.x is not None else ""
@@ -116,3 +120,28 @@ def _values(data: Figure, texts: Sequence[str]) -> list[str | int]:
     known = data.arrangement.x.levels if data.arrangement.x is not None else ()
     by_text = {value_text(level.value): level.value for level in known}
     return [value if isinstance(value := by_text.get(text), int) else text for text in texts]
+
+
+def _table(data: Figure, _findings: Findings) -> Table:
+    """The first configuration and the fastest, level by level of the axis."""
+    headings = [Heading(data.arrangement.x_title), Heading("which", "text"), Heading("configuration", "prose"),
+                Heading("mean, s"), Heading("95 % from, s"), Heading("to, s"),
+                Heading("against the first", "text")]  # fmt: skip
+    rows = []
+    for row in data.rows:
+        which = "fastest" if row["line"] == data.lines[1] else "first"
+        figures = [plain(row[key]) for key in _FIELDS]
+        rows.append([str(row["x"]), which, str(row["name"]), *figures, str(row["against"])])
+    return Table(headings, rows)
+
+
+CHART = Chart(
+    name="best-case",
+    part="completion-time",
+    title=_title,
+    rows=_rows,
+    draw=_draw,
+    caption=_caption,
+    table=_table,
+    words=said_rows,
+)

@@ -1,21 +1,27 @@
-"""Time series of runs as rows for charts: one chart per quantity, one panel per cell, one line per repetition. Pure.
+"""Runs over time: a chart per quantity, a panel per cell, a line per repetition.
 
-A run tells what its target could observe: a simulated server more than a real one. Charts are of the same form for both.
+A run has the series that its target could observe: a simulated server more than a real one. Charts have the same form for
+both.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, TimeSeries
-from storagelab.report.charts.figure_data import Figure, Row
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
+from storagelab.report.drawing.chart import Chart, Figure, Row
+from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, only
+from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_text
+from storagelab.report.words.table import Heading, Table, plain
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
@@ -24,6 +30,10 @@ MAX_RUNS = 10
 DOTTED_POINTS = 30
 """Up to so many points each is marked, and says its value when pointed at."""
 _VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
+_DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
+"""A line over time is known by its dashes as well as by its colour."""
+_ROOM = 1.03
+"""How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,6 @@ QUANTITIES = (
     Quantity("io-in-progress-over-time", "I/O in progress over time", "requests", 1,
              _column("io_in_progress", "requests in progress"), "given to the volumes and not answered yet"),
 )  # fmt: skip
-BY_NAME = {quantity.name: quantity for quantity in QUANTITIES}
 
 
 def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
@@ -109,7 +118,7 @@ def _elapsed_s(run: Run) -> float:
     return run.measurement.elapsed_s if run.measurement is not None else 0.0
 
 
-def over_time(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
+def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
     """Rows `at_s`, `value` per `panel` = cell, `line`, and `series` = one line of one run; `median` marks its run."""
     chosen = runs_of(findings, runs)
     panels = arrange.short_names([cell for cell, _ in chosen])
@@ -169,3 +178,107 @@ def _stretches(
         at = f"at {numbers.seconds(float(row['at_s'] or 0))}: {words} {quantity.unit}"
         row |= {"dotted": dotted, "tip": f"{row['run']}, {at}"}
     return rows
+
+
+def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
+    form, where = sheet.form, sheet.where
+    key = {"field": "line", "type": "nominal", "sort": data.lines}
+    columns = legend_columns(data.lines, form)
+    end_s, most = _ends(data)
+    legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
+              "labelLimit": label_limit(columns, form)}  # fmt: skip
+    encoding: Spec = {
+        "x": {
+            "field": "at_s",
+            "type": "quantitative",
+            "title": f"seconds since the start ({where})",
+            "scale": {"domain": [0, end_s], "nice": False},
+            "axis": {"tickMinStep": 1, "tickCount": 6},
+        },
+        "y": {
+            "field": "value",
+            "type": "quantitative",
+            "title": unit,
+            "scale": {"domain": [0, most], "nice": False},
+        },
+    }
+    colour: Spec = {"color": palette.LINES[0]}
+    if len(data.lines) > 1:
+        dashes = [_DASHES[place % len(_DASHES)] for place in range(len(data.lines))]
+        encoding["color"] = key | {
+            "scale": {"domain": data.lines, "range": list(data.colours.values())}, "legend": legend,
+        }  # fmt: skip
+        encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
+        colour = {}
+    # What the page's script adds to a line's words is the point that is pointed at.
+    of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
+    layers = [
+        only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
+        only("datum.median", {"type": "line", "strokeWidth": 1.5} | colour, of_run),
+        only("datum.dotted", {"type": "point", "size": 14, "filled": True, "opacity": 1} | colour, encoding | TIP),
+    ]
+    height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
+    # A single line has no legend to name it in.
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
+    note = f"; thick: the run of median time, thin: the others{of}"
+    return finished(sheet, note, layers, data.rows, data.panels, height_px)
+
+
+def _ends(data: Figure) -> tuple[float, float]:
+    """Where both axes end."""
+    end_s, top = (max(float(row[name] or 0) for row in data.rows) or 1.0 for name in ("at_s", "value"))
+    return end_s * _ROOM, _round_end(top * _ROOM)
+
+
+def _round_end(value: float) -> float:
+    """The first round number from `value` on, so that an axis of five steps or so ends with one of them."""
+    power = 10.0 ** math.floor(math.log10(value / 5))
+    step = next(factor for factor in (1, 2, 5, 10) if value / 5 <= factor * math.sqrt(2) * power) * power
+    return math.ceil(value / step) * step
+
+
+def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 and "volume" in data.lines[0] else ""
+    meaning = f": {quantity.meaning}" if quantity.meaning else ""
+    return f"{quantity.unit[0].upper()}{quantity.unit[1:]}{meaning}{of}."
+
+
+def _table(data: Figure, _findings: Findings, unit: str) -> Table:
+    """Every line in a few figures: thousands of points would tell nobody anything."""
+    headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("until, s"),
+                Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
+    lines: dict[tuple[str, str, str], list[Row]] = {}
+    for row in data.rows:
+        lines.setdefault((str(row["cell"]), str(row["line"]), str(row["repetition"])), []).append(row)
+    rows = []
+    for key, of_line in lines.items():
+        values = [float(row["value"]) for row in of_line if row["value"] is not None]
+        figures = (sum(values) / len(values), min(values), max(values), values[-1]) if values else (None,) * 4
+        rows.append([*key, plain(of_line[-1]["at_s"]), *map(plain, figures)])
+    return Table(headings, rows)
+
+
+def _words(data: Figure, _findings: Findings) -> str:
+    known = [row for row in data.rows if row["value"] is not None and row["median"]]
+    if not known:
+        return "No values."
+    low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
+    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+def _chart(quantity: Quantity) -> Chart:
+    return Chart(
+        name=quantity.name,
+        part="over-time",
+        title=lambda _findings: quantity.title,
+        rows=partial(_rows, quantity=quantity),
+        draw=partial(_draw, unit=quantity.unit),
+        caption=partial(_caption, quantity=quantity),
+        table=partial(_table, unit=quantity.unit),
+        words=_words,
+        ends=_ends,
+        time_unit=quantity.unit,
+    )
+
+
+CHARTS = tuple(map(_chart, QUANTITIES))

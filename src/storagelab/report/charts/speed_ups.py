@@ -1,28 +1,21 @@
-"""Rows for the charts that set cells beside each other along the axis: speed-ups of levels, and what drives did. Pure."""
+"""Speed-ups: how many times as fast each level of a factor is as its first, along the axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from storagelab.findings.model import CellSummary, DriveState, Effect, Findings
-from storagelab.report.charts.figure_data import Figure, Row, must_show
-from storagelab.report.drawing import arrange as arranging
+from storagelab.findings.model import Effect, Findings
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import Arrangement, choose, in_order
-from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_text, factor_text, listed, phrase, value_text
-from storagelab.report.words.numbers import inverse
+from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS_OF_ONE_FACTOR, Arrangement, arrange, choose
+from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
+from storagelab.report.drawing.layers import height_px, means_with_intervals
+from storagelab.report.drawing.vega import Sheet, Spec
+from storagelab.report.words.names import factor_text, listed, phrase, value_text
+from storagelab.report.words.numbers import inverse, plural
+from storagelab.report.words.table import Heading, Table, plain
 
 MAX_SPEED_UPS = 6
-MAX_DRIVES = 2
-STATE_MOVES_LEAST = 0.02
-"""Drives whose write amplification differs by less between cells need no chart."""
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Speed-ups
-# ---------------------------------------------------------------------------------------------------------------------
+_FIELDS = ("speed_up", "low", "high")
 
 
 def compared_factors(findings: Findings) -> list[str]:
@@ -33,17 +26,17 @@ def compared_factors(findings: Findings) -> list[str]:
     return sorted(size, key=lambda name: -size[name])[:MAX_SPEED_UPS]
 
 
-def speed_ups(findings: Findings, factor: str) -> Figure:
+def _figure(findings: Findings, factor: str) -> Figure:
     """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over its time,
     so that 2 is twice as fast. A level is a line; of more than there are lines, each has a panel."""
-    places = arranging.arrange(findings)
+    places = arrange(findings)
     effects = [effect for effect in findings.speed_ups if effect.factor == factor]
     moves: dict[str, float] = {}
     for effect in effects:
         line = value_text(effect.level)
         moves[line] = max(moves.get(line, 0.0), abs(math.log(effect.ratio.value)))
-    many = len(moves) > arranging.MAX_LINES
-    most = arranging.MAX_PANELS_OF_ONE_FACTOR if many else arranging.MAX_LINES
+    many = len(moves) > MAX_LINES
+    most = MAX_PANELS_OF_ONE_FACTOR if many else MAX_LINES
     levels = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:most], most)
     lines, panels = ([""], levels) if many else (levels, [""])
     of_factor = next(one for one in findings.factors if one.name == factor)
@@ -88,82 +81,78 @@ def speed_up_text(effect: Effect) -> str:
     return f"{ratio.value:.2f} times as fast{interval}"
 
 
-def speed_up_title(findings: Findings, factor: str) -> str:
+def _title(findings: Findings, factor: str) -> str:
     """ "Speed-up against storage = scsi"."""
     baseline = next(one for one in findings.factors if one.name == factor).levels[0].value
     return f"Speed-up against {phrase(factor, [baseline])}"
 
 
-def averaged(findings: Findings, factor: str) -> str:
+def _averaged(findings: Findings, factor: str) -> str:
     """The factors that a chart of speed-ups averages over, in words; "" for none."""
-    axis = arranging.arrange(findings).x
+    axis = arrange(findings).x
     left = [
         one.name for one in findings.factors if len(one.levels) > 1 and one.name not in (factor, axis and axis.name)
     ]
     return listed([factor_text(name) for name in left])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Drives
-# ---------------------------------------------------------------------------------------------------------------------
+def _draw(data: Figure, sheet: Sheet) -> Spec:
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
+    height = sheet.form.height_px * 3 // 4 if len(data.panels) < 2 else height_px(data, sheet.form)
+    return means_with_intervals(
+        data, sheet, _FIELDS, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster", height=height,
+        below=[_rule_at(1.0)],
+    )  # fmt: skip
 
 
-def write_amplification(findings: Findings) -> Figure:
-    """Rows `mean`, `low`, `high` per cell, in the places of its completion time; of several drives that which moves most.
+def _rule_at(value: float) -> Spec:
+    encoding = {"y": {"field": "at", "type": "quantitative"}}
+    mark = {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}
+    return {"data": {"values": [{"at": value}]}, "mark": mark, "encoding": encoding}
 
-    No rows where no drive tells, or all cells are alike.
-    """
-    drive = _drive_that_moves(findings)
-    places = arranging.arrange(findings)
-    cells = [cell for cell in findings.cells if drive and state_of(cell, drive, "write_amplification") is not None]
-    must = must_show(findings)
-    lines = choose(in_order(map(places.line_of, cells)), [places.line_of(cell) for cell in must], arranging.MAX_LINES)
-    panels = choose(in_order(map(places.panel_of, cells)), [places.panel_of(cell) for cell in must], places.most_panels)
-    return Figure(
-        rows=[
-            _state_row(cell, places, drive)
-            for cell in cells
-            if places.line_of(cell) in lines and places.panel_of(cell) in panels
-        ],
-        arrangement=places,
-        x_levels=places.x_levels(cells),
-        lines=lines,
-        panels=panels,
-        colours=dict(zip(lines, palette.LINES, strict=False)),
+
+def _caption(data: Figure, findings: Findings, factor: str) -> str:
+    averaged, hidden, lines = _averaged(findings, factor), data.hidden_lines, data.lines
+    tested = not any(effect.across_blocks for effect in findings.speed_ups if effect.factor == factor)
+    words = [
+        f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
+        "of the level named above over that of another; above the dashed line is faster.",
+        "Intervals hold together at 95 %."
+        if tested
+        else "Not tested: these levels were run in blocks, one after the other.",
+        f"Averaged over {averaged}." if averaged else "",
+        f"{plural(hidden, 'level differs', 'levels differ')} less and have no line." if hidden else "",
+    ]
+    return " ".join(word for word in words if word)
+
+
+def _table(data: Figure, _findings: Findings) -> Table:
+    headings = [Heading("comparison", "prose"), Heading("times as fast"), Heading("95 % from"), Heading("to"),
+                Heading("verdict", "text")]  # fmt: skip
+    rows = [[str(row["what"]), *(plain(row[name]) for name in _FIELDS), str(row["judged"])] for row in data.rows]
+    return Table(headings, rows)
+
+
+def _chart(place: int) -> Chart:
+    """The chart of the factor at this place, counted from 0 by what they do."""
+
+    def factor(findings: Findings) -> str:
+        return compared_factors(findings)[place]
+
+    return Chart(
+        name=f"speed-up-{place + 1}",
+        part="effects",
+        title=lambda findings: _title(findings, factor(findings)),
+        rows=lambda findings, _runs: (
+            _figure(findings, factor(findings))
+            if place < len(compared_factors(findings))
+            else Figure(rows=[], arrangement=arrange(findings))
+        ),
+        draw=_draw,
+        caption=lambda data, findings: _caption(data, findings, factor(findings)),
+        table=_table,
+        words=said_rows,
     )
 
 
-def drives(findings: Findings) -> list[str]:
-    """The drives that tell anything, by name; of many, as a volume of several holds, those that differ most."""
-    names = in_order(state.drive for cell in findings.cells for state in cell.drive_states)
-    moving = sorted(names, key=lambda name: -_range(findings.cells, name))[:MAX_DRIVES]
-    return [name for name in names if name in moving]
-
-
-def state_of(cell: CellSummary, drive: str, quantity: str) -> DriveState | None:
-    return next((one for one in cell.drive_states if (one.drive, one.quantity) == (drive, quantity)), None)
-
-
-def _drive_that_moves(findings: Findings) -> str:
-    moves = {drive: _range(findings.cells, drive) for drive in drives(findings)}
-    drive = max(moves, key=lambda name: moves[name], default="")
-    return drive if drive and moves[drive] >= STATE_MOVES_LEAST else ""
-
-
-def _range(cells: Sequence[CellSummary], drive: str) -> float:
-    known = [state.mean.value for cell in cells if (state := state_of(cell, drive, "write_amplification")) is not None]
-    return max(known, default=0.0) - min(known, default=0.0)
-
-
-def _state_row(cell: CellSummary, places: Arrangement, drive: str) -> Row:
-    written, used = (state_of(cell, drive, name) for name in ("write_amplification", "utilisation"))
-    assert written is not None
-    mean = written.mean
-    interval = "" if mean.low is None or mean.high is None else f" (95 % CI {mean.low:.2f} to {mean.high:.2f})"
-    utilised = f", utilisation {numbers.percent(used.mean.value)}" if used is not None else ""
-    time = f", mean time {numbers.seconds(cell.elapsed_s.mean.value)}" if cell.elapsed_s is not None else ""
-    return {
-        "x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell), "cell_id": cell.cell_id,
-        "drive": drive, "mean": mean.value, "low": mean.low, "high": mean.high,
-        "tip": f"{cell_text(cell.levels)}: write amplification of drive {drive} {mean.value:.2f}{interval}{utilised}{time}",
-    }  # fmt: skip
+CHARTS = tuple(map(_chart, range(MAX_SPEED_UPS)))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
+from storagelab.report.words.compared import ends
 from storagelab.report.words.names import cell_text, factor_text, level_text, value_text
 from storagelab.spec.axis import axis_factor
 from storagelab.spec.axis import in_order as levels_in_order
@@ -123,10 +124,9 @@ def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
     return [text for text in texts if text in kept]
 
 
-def ends(findings: Findings) -> tuple[str | None, str | None]:
-    """Ids of the cells with the smallest and the largest time, verdict or not; None for an end there is not."""
-    fastest = findings.fastest or next(iter(findings.best), None)
-    return fastest, findings.worst if findings.worst != fastest else None
+def must_show(findings: Findings) -> list[CellSummary]:
+    """The ends of the experiment, which no chart may leave out."""
+    return [cell for cell in findings.cells if cell.cell_id in ends(findings)]
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:

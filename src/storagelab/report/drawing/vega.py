@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from storagelab.report.drawing import palette
 from storagelab.spec.characters import escaped
@@ -70,17 +70,26 @@ def config(form: Form) -> Spec:
     }  # fmt: skip
 
 
-def finished(title: str, subtitle: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
-             panels: Sequence[str], form: Form, height_px: int | None = None) -> Spec:  # fmt: skip
+class Sheet(NamedTuple):
+    """What a chart is drawn on, and what it is called there; `where` is its provenance."""
+
+    form: Form
+    title: str
+    subtitle: str
+    where: str
+
+
+def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
+             panels: Sequence[str], height_px: int | None = None) -> Spec:  # fmt: skip
     """One chart of `layers` over `rows`, split into panels by the rows' `panel` where there are several.
 
-    Of the rows it has the columns that are drawn: what else they hold is for tables and words.
+    `note` goes on from its subtitle. Of the rows it has the columns that are drawn: the others are for tables and words.
     """
-    count = len(panels)
+    form, count = sheet.form, len(panels)
     size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
     spec: Spec = {
         "$schema": SCHEMA,
-        "title": {"text": title, "subtitle": subtitle},
+        "title": {"text": sheet.title, "subtitle": f"{sheet.subtitle}{note}"},
         "background": palette.GROUND,
         "padding": 4,
         "config": config(form),

@@ -16,8 +16,10 @@ from storagelab.model.measurement import Check, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
-from storagelab.report.words import sentences as wording
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
+from storagelab.report.words.sentences import sentences
 
 SCHEMA = 1
 Json = dict[str, object]
@@ -227,8 +229,8 @@ def _findings(findings: Findings) -> Json:
     found: Json = {
         "verdict": findings.verdict,
         "compared": findings.compared,
-        "headline": masked(wording.headline(findings)),
-        "sentences": [masked(sentence) for sentence in wording.sentences(findings)],
+        "headline": masked(headline(findings)),
+        "sentences": [masked(sentence) for sentence in sentences(findings)],
         "best": list(findings.best),
         "tied": list(findings.tied),
         "worst": findings.worst,
@@ -247,7 +249,7 @@ def _findings(findings: Findings) -> Json:
         "cautions": [
             {
                 "kind": caution.kind, "severity": caution.severity, "cells": list(caution.cells),
-                "figures": plain(caution.figures), "text": masked(wording.caution_sentence(caution, findings)),
+                "figures": plain(caution.figures), "text": masked(caution_sentence(caution, findings)),
             }
             for caution in findings.cautions
         ],

@@ -9,14 +9,23 @@ from dataclasses import dataclass, field
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, WaitingTask
-from storagelab.model.values import JsonValue
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.drawing import arrange, palette
-from storagelab.report.page.figures import plural, swatch
-from storagelab.report.page.markup import Child, Column, Markup, fold, table, tag
+from storagelab.report.page.blocks import Block, Cell, Swatch, View
 from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.report.words import compared, numbers
-from storagelab.report.words import sentences as wording
+from storagelab.report.words.headline import verdict_mark
+from storagelab.report.words.names import cell_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.report.words.table import Heading
+from storagelab.report.words.waiting import (
+    audit_sentences,
+    crowd_sentence,
+    method_text,
+    no_waits_sentence,
+    wait_footnotes,
+    waits_title,
+)
 
 MAX_CELLS_SHOWN = 110
 """As many as the largest of the articles' experiments has: each of its cells has its wait table."""
@@ -31,11 +40,11 @@ _TITLES = {
 }
 _PAGE_OF_KIND = re.compile(r"[\d:]+, (?P<kind>an? .+)")
 _NUMBER_AT_END = re.compile(r"(?: no\.)? \d+$")
-_COLUMNS = [
-    Column(NINE_COLUMNS[0], "text"),
-    *(Column(name, title=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
-    Column("In SQL Server", "text", "the wait type that a SQL Server DBA would look for"),
-    Column("Method", "text", "counted by the engine, sampled, or derived from other figures"),
+_HEADINGS = [
+    Heading(NINE_COLUMNS[0], "text"),
+    *(Heading(name, meaning=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
+    Heading("In SQL Server", "text", "the wait type that a SQL Server DBA would look for"),
+    Heading("Method", "text", "counted by the engine, sampled, or derived from other figures"),
 ]
 
 
@@ -46,23 +55,25 @@ def cells_shown(findings: Findings) -> list[CellSummary]:
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
 
 
-def sections(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> Markup:
-    """A part for each cell: those to look at first open, the rest folded away. `colours` are those that the chart gave
-    to wait types."""
+def all_cells(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> View:
+    """A part for each cell: those to look at first are open, the others folded away. `colours` are those that the chart
+    gave to wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
     chosen = arrange.chosen_cells(findings)
     first = {cell.cell_id for cell in chosen}
     rest = [cell for cell in cells_shown(findings) if cell.cell_id not in first]
-    parts = [_section(cell, findings, by_cell[cell.cell_id], colours, is_open=True) for cell in chosen]
-    others = [_section(cell, findings, by_cell[cell.cell_id], colours, is_open=False) for cell in rest]
-    if chosen and len(others) > 1:
-        return Markup("".join([_which(findings), *parts, fold(f"{plural(len(others), 'other cell')}", others)]))
-    return Markup("".join([*parts, *others]))
+    folds = bool(chosen) and len(rest) > 1
+    return {
+        "note": _which(findings) if folds else "",
+        "open": [_part(cell, findings, by_cell[cell.cell_id], colours, is_open=True) for cell in chosen],
+        "folded": numbers.plural(len(rest), "other cell") if folds else "",
+        "others": [_part(cell, findings, by_cell[cell.cell_id], colours, is_open=False) for cell in rest],
+    }
 
 
-def _which(findings: Findings) -> Markup:
+def _which(findings: Findings) -> str:
     """Why these cells are open, and what became of the others."""
     x = arrange.arrange(findings).x_title
     left_out = len(findings.cells) - len(
@@ -74,22 +85,29 @@ def _which(findings: Findings) -> Markup:
             f" Of {numbers.count(len(findings.cells))} cells those at the ends of each factor and a spread between them are "
             f"below; the other {numbers.count(left_out)} are in the raw data, uncut."
         )
-    return tag("p", words, class_="note")
+    return words
 
 
-def _section(
+def _part(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
-) -> Markup:
-    mark = wording.verdict_mark(findings, cell.cell_id)
-    time = compared.figure_text(findings, cell) or "no time measured"
-    name = wording.cell_text(cell.levels)
-    summary: list[Child] = [
-        tag("h3", name[0].upper() + name[1:]),
-        tag("span", mark, class_=f"mark {mark.split(' ')[0]}") if mark else None,
-        tag("span", time, class_="quiet"),
-    ]
-    parts = [_waits(cell, findings, runs, colours), _waiting_tasks(runs), _counters(cell, runs)]
-    return fold(summary, *parts, open_=is_open, class_="cell", id=cell_anchor(cell))
+) -> View:
+    name, rows = cell_text(cell.levels), waits_of(cell, uncut=False)
+    caption = waits_title(findings, cell, uncut=False)
+    crowd, crowds = _waiting_tasks(runs) or ("", None)
+    notes = [*audit_sentences(cell), *wait_footnotes(rows, analogues=False), *_no_split_reasons(runs)]
+    return {
+        "anchor": cell_anchor(cell),
+        "is_open": is_open,
+        "name": name[0].upper() + name[1:],
+        "mark": verdict_mark(findings, cell.cell_id),
+        "time": compared.figure_text(findings, cell) or "no time measured",
+        "waits": Block(caption, _HEADINGS, _nine_columns(rows, colours)) if rows else None,
+        "no_waits": "" if rows else no_waits_sentence(cell),
+        "notes": notes if rows else [],
+        "crowd": crowd,
+        "crowds": crowds,
+        "counters": _counters(cell, runs),
+    }
 
 
 def cell_anchor(cell: CellSummary) -> str:
@@ -97,37 +115,20 @@ def cell_anchor(cell: CellSummary) -> str:
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Waits
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def _waits(cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> Markup:
-    rows = waits_of(cell, uncut=False)
-    if not rows:
-        return tag("p", wording.no_waits_sentence(cell), class_="note")
-    notes = [*wording.audit_sentences(cell), *wording.wait_footnotes(rows, analogues=False), *no_split_reasons(runs)]
-    caption = wording.waits_title(findings, cell, uncut=False)
-    return Markup(
-        table(caption, _COLUMNS, nine_columns(rows, colours))
-        + tag("ul", [tag("li", note) for note in notes], class_="notes")
-    )
-
-
-def nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Child]]:
+def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Cell]]:
     """Wait tables as DBAs know them, then the analogue and the method. What is not known is left empty, never 0."""
     texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
     return [
         [
-            [swatch(colours.get(row.wait_type, palette.CATEGORY[row.category])), name],
+            Swatch(name, colours.get(row.wait_type, palette.CATEGORY[row.category])),
             *figures,
-            f"{_MARKS[row.method]}{wording.method_text(row.method)}",
+            f"{_MARKS[row.method]}{method_text(row.method)}",
         ]
         for row, (name, *figures) in zip(rows, texts, strict=True)
     ]
 
 
-def no_split_reasons(runs: Sequence[Run]) -> list[str]:
+def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
     """Why Resource and Signal are empty, in the words of the target."""
     reasons = {
         run.measurement.waits.no_split_reason: None
@@ -135,11 +136,6 @@ def no_split_reasons(runs: Sequence[Run]) -> list[str]:
         if run.measurement is not None and run.measurement.waits is not None
     }
     return [f"No split into Resource and Signal: {reason}" for reason in reasons if reason]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Waiting tasks
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -151,7 +147,7 @@ class _Kind:
     """By moment: number of the run, seconds from its start."""
 
 
-def _waiting_tasks(runs: Sequence[Run]) -> Markup | None:
+def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, Block] | None:
     """What sessions were seen waiting for, over all runs of the cell: the most crowded kinds of things first."""
     kinds: dict[tuple[str, str], _Kind] = defaultdict(_Kind)
     for number, run in enumerate(runs):
@@ -163,13 +159,15 @@ def _waiting_tasks(runs: Sequence[Run]) -> Markup | None:
         return None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
     ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
-    columns = [Column("waiting for", "prose"), Column("WaitType", "text"), Column("moments"), Column("of them"),
-               Column("sessions, mean"), Column("most"), Column("held by", "prose")]  # fmt: skip
+    headings = [Heading("waiting for", "prose"), Heading("WaitType", "text"), Heading("moments"), Heading("of them"),
+               Heading("sessions, mean"), Heading("most"), Heading("held by", "prose")]  # fmt: skip
     rows = [[thing, wait_type, *_crowd(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_TASKS]]
-    rest = f"; {plural(len(ranked) - MAX_TASKS, 'other kind')} in the raw data" if len(ranked) > MAX_TASKS else ""
-    sampled = f"{plural(moments, 'moment')} sampled over {plural(len(runs), 'run')}"
+    rest = (
+        f"; {numbers.plural(len(ranked) - MAX_TASKS, 'other kind')} in the raw data" if len(ranked) > MAX_TASKS else ""
+    )
+    sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(len(runs), 'run')}"
     caption = f"Who waited for what: the largest crowds of {sampled}{rest}"
-    return Markup(tag("p", wording.crowd_sentence(*_most_crowded(kinds), moments)) + table(caption, columns, rows))
+    return crowd_sentence(*_most_crowded(kinds), moments), Block(caption, headings, rows)
 
 
 def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:
@@ -197,12 +195,7 @@ def _crowd(kind: _Kind, moments: int) -> list[str]:
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Counters
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def _counters(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
+def _counters(cell: CellSummary, runs: Sequence[Run]) -> Block | None:
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in runs:
         for group, counters in run.measurement.counters.items() if run.measurement is not None else ():
@@ -211,33 +204,7 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Markup | None:
     known = {key: sum(found) / len(found) for key, found in values.items() if any(found)}
     if not known:
         return None
-    columns = [Column("counter", "text"), Column("of", "text"), Column("mean of a run")]
-    rows = [[name, group, figure_text(name, mean)] for (group, name), mean in known.items()]
-    caption = (
-        f"Counters of server and devices, differences over a run, of {wording.cell_text(cell.levels)}; zeros left out"
-    )
-    return fold("Counters of server and devices", table(caption, columns, rows))
-
-
-def figure_text(name: str, value: JsonValue | None) -> str:
-    """A figure by the unit at the end of its name: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s", and a drive's
-    `usable_bytes` as its maker tells it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, int | float):
-        return wording.value_text(value)
-    if name == "usable_bytes":
-        return numbers.capacity(value)
-    if name.endswith("bytes"):
-        return numbers.bytes_(value)
-    if name.endswith("_s"):
-        return numbers.seconds(value)
-    return numbers.count(value) if value == round(value) or abs(value) >= 100 else f"{value:.3g}"
-
-
-def top_wait(cell: CellSummary) -> tuple[str, float] | None:
-    """The cell's largest wait and its share of connections x elapsed."""
-    largest = next((row for row in cell.waits if row.is_wait and row.wait_s > 0), None)
-    return None if largest is None or not cell.available_s else (largest.wait_type, largest.wait_s / cell.available_s)
+    headings = [Heading("counter", "text"), Heading("of", "text"), Heading("mean of a run")]
+    rows = [[name, group, quantity_text(name, mean)] for (group, name), mean in known.items()]
+    caption = f"Counters of server and devices, differences over a run, of {cell_text(cell.levels)}; zeros left out"
+    return Block(caption, headings, rows, folded="Counters of server and devices")

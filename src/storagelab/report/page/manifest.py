@@ -9,36 +9,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.page.cells import figure_text
-from storagelab.report.page.figures import plural
-from storagelab.report.page.markup import Column, Markup, fold, table, tag
+from storagelab.report.page.blocks import Block, View
 from storagelab.report.words import numbers
-from storagelab.report.words import sentences as wording
-from storagelab.report.words.names import repetition_text
+from storagelab.report.words.names import cell_text, repetition_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.report.words.table import Heading
 
 MAX_VALUES = 4
 MAX_FACTS_OPEN = 24
 MAX_CHECKS = 120
 MAX_RUNS_LISTED = 60
-_FACTS = [Column("fact", "prose"), Column("value", "prose")]
+_FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
 _CLIENT = "client (storagelab's machine)"
 """Where the server is on another machine, this one's CPUs and memory are not what ran it."""
 Facts = dict[tuple[str, ...], Counter[str]]
 
 
-def section(
+def manifest(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
-) -> Markup:
+) -> View:
     """All of it, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
-    return Markup(
-        table("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra))
-        + _virtual_disks(runs)
-        + tag("div", list(_environment(runs)), class_="facts")
-        + (_checks(runs) or "")
-        + (_runs_gone_wrong(runs) or "")
-        + _spec(experiment)
-    )
+    troubles = (_checks(runs), _runs_gone_wrong(runs))
+    return {
+        "campaign": Block("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
+        "virtual_disks": _virtual_disks(runs),
+        "facts": list(_environment(runs)),
+        "troubles": [block for block in troubles if block is not None],
+        "spec": experiment.text,
+    }
 
 
 def _campaign(
@@ -86,7 +85,7 @@ def _observer(runs: Sequence[Run]) -> list[list[str]]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _environment(runs: Sequence[Run]) -> Iterator[Markup]:
+def _environment(runs: Sequence[Run]) -> Iterator[Block]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
@@ -103,12 +102,9 @@ def _environment(runs: Sequence[Run]) -> Iterator[Markup]:
     for group, rows in groups.items():
         parts = [_CLIENT if part == "client" else part.replace("_", " ") for part in group]
         title = " · ".join(parts) or "other facts"
-        content = table(f"{title[0].upper()}{title[1:]}, as read at each run", _FACTS, rows)
-        yield (
-            content
-            if len(rows) <= MAX_FACTS_OPEN
-            else fold(f"{title[0].upper()}{title[1:]}: {len(rows)} facts", content)
-        )
+        heading = title[0].upper() + title[1:]
+        folded = f"{heading}: {len(rows)} facts" if len(rows) > MAX_FACTS_OPEN else ""
+        yield Block(f"{heading}, as read at each run", _FACTS, rows, folded=folded)
 
 
 def _flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -119,7 +115,7 @@ def _flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterat
         elif isinstance(value, list | tuple):
             yield path, ", ".join(map(str, value))
         elif value is not None:
-            yield path, figure_text(str(name), value if isinstance(value, bool | int | float) else str(value))
+            yield path, quantity_text(str(name), value if isinstance(value, bool | int | float) else str(value))
 
 
 def _label(path: Sequence[str]) -> str:
@@ -133,12 +129,12 @@ def _values(values: Counter[str], runs: int) -> str:
     """One value, or the several with how often each was found; of many numbers the ends."""
     if len(values) == 1:
         (only,) = values
-        return only if values[only] == runs else f"{only} ({plural(values[only], 'run')})"
+        return only if values[only] == runs else f"{only} ({numbers.plural(values[only], 'run')})"
     if len(values) > MAX_VALUES and (ends := _ends(values)):
         return f"varies from run to run: {ends[0]} to {ends[1]}"
     common = values.most_common(MAX_VALUES)
     rest = f"; {len(values) - MAX_VALUES} other values" if len(values) > MAX_VALUES else ""
-    return "; ".join(f"{text or '(none)'} ({plural(number, 'run')})" for text, number in common) + rest
+    return "; ".join(f"{text or '(none)'} ({numbers.plural(number, 'run')})" for text, number in common) + rest
 
 
 def _ends(values: Counter[str]) -> tuple[str, str] | None:
@@ -155,7 +151,7 @@ def _leading_number(text: str) -> float:
     return float(number.replace(",", "")) * units.get(unit, 1.0)
 
 
-def _virtual_disks(runs: Sequence[Run]) -> Markup:
+def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """Said apart and plainly: a virtual or caching disk is no drive."""
     named: dict[str, str] = {}
     for run in runs:
@@ -163,12 +159,7 @@ def _virtual_disks(runs: Sequence[Run]) -> Markup:
         for name, volume in volumes.items() if isinstance(volumes, Mapping) else ():
             if isinstance(volume, Mapping) and volume.get("virtual"):
                 named[str(name)] = str(volume.get("virtual_reason") or "")
-    return Markup(
-        "".join(
-            tag("p", tag("strong", f"Volume {name} is a virtual disk"), f": {reason}" if reason else ".", class_="note")
-            for name, reason in named.items()
-        )
-    )
+    return list(named.items())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -176,7 +167,7 @@ def _virtual_disks(runs: Sequence[Run]) -> Markup:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _checks(runs: Sequence[Run]) -> Markup | None:
+def _checks(runs: Sequence[Run]) -> Block | None:
     """What was asked and what was read back, alike checks of several runs together; those that failed first."""
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
@@ -185,8 +176,8 @@ def _checks(runs: Sequence[Run]) -> Markup | None:
         return None
     verdicts = {True: "as asked", False: "DIFFERENT", None: "could not be read"}
     ranked = sorted(found.items(), key=lambda item: (item[0].ok is True, item[0].name, item[0].asked))
-    columns = [Column("asked for", "text"), Column("asked", "prose"), Column("got", "prose"), Column("verdict", "text"),
-               Column("read from", "prose"), Column("runs")]  # fmt: skip
+    headings = [Heading("asked for", "text"), Heading("asked", "prose"), Heading("got", "prose"), Heading("verdict", "text"),
+               Heading("read from", "prose"), Heading("runs")]  # fmt: skip
     rows = [
         [check.name, check.asked, check.got, verdicts[check.ok], check.read_from, numbers.count(number)]
         for check, number in ranked[:MAX_CHECKS]
@@ -195,28 +186,19 @@ def _checks(runs: Sequence[Run]) -> Markup | None:
     caption = "Asked for and read back" + (
         f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else ""
     )
-    state = f"{plural(wrong, 'check')} not as asked" if wrong else "all as asked"
-    summary = f"Asked for and read back: {plural(sum(found.values()), 'check')}, {state}"
-    return fold(summary, table(caption, columns, rows), open_=bool(wrong))
+    state = f"{numbers.plural(wrong, 'check')} not as asked" if wrong else "all as asked"
+    summary = f"Asked for and read back: {numbers.plural(sum(found.values()), 'check')}, {state}"
+    return Block(caption, headings, rows, folded=summary, is_open=bool(wrong))
 
 
-def _runs_gone_wrong(runs: Sequence[Run]) -> Markup | None:
+def _runs_gone_wrong(runs: Sequence[Run]) -> Block | None:
     wrong = [run for run in runs if run.status != "ok"]
     if not wrong:
         return None
-    columns = [Column("cell", "prose"), Column("run", "text"), Column("status", "text"), Column("reason", "prose")]
+    headings = [Heading("cell", "prose"), Heading("run", "text"), Heading("status", "text"), Heading("reason", "prose")]
     rows: list[list[str]] = []
     for run in wrong[:MAX_RUNS_LISTED]:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
-        rows.append(
-            [wording.cell_text(run.levels), repetition_text(run.repetition), run.status, run.reason or unverified]
-        )
+        rows.append([cell_text(run.levels), repetition_text(run.repetition), run.status, run.reason or unverified])
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
-    return table(f"Runs that failed or could not be verified{rest}", columns, rows)
-
-
-def _spec(experiment: Experiment) -> Markup:
-    if not experiment.text:
-        return Markup("")
-    code = tag("pre", tag("code", experiment.text), tabindex=0, role="group", aria_label="text of the spec")
-    return fold("The spec, as it was run", code)
+    return Block(f"Runs that failed or could not be verified{rest}", headings, rows)

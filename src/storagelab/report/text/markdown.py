@@ -1,26 +1,24 @@
-"""A report as Markdown, and runs and waits as CSV. Pure."""
+"""A report as Markdown. Pure."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.model.values import JsonValue
-from storagelab.model.waits import conservation, normalise
-from storagelab.report.page.cells import figure_text
+from storagelab.report.charts import drawn_charts
 from storagelab.report.text.tables import cell_columns, cells_shown, wait_columns, waits_of
-from storagelab.report.words import sentences as w
-from storagelab.report.words.names import repetition_text
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import headline
+from storagelab.report.words.names import cell_text, repetition_text, unmet_text
+from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
 
-Fields = dict[str, str | float | bool | None]
 _ALL = 1_000_000
 _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
 
@@ -34,10 +32,11 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
     parts = [
         _title(experiment, findings),
-        [f"- {_escaped(sentence)}" for sentence in w.sentences(findings)],
+        [f"- {_escaped(sentence)}" for sentence in sentences(findings)],
         ["## Cells", "", *_cells(findings)],
         _doubts(findings),
         ["## Waits", "", *_waits(findings)],
+        _charts(findings, runs),
         _troubles(runs),
         ["## How it was measured", "", *_method(experiment, plan, runs)],
         _spec(experiment),
@@ -47,7 +46,7 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
 
 def _title(experiment: Experiment, findings: Findings) -> list[str]:
     question = [f"*{_escaped(experiment.question)}*", ""] if experiment.question else []
-    return [f"# {_escaped(experiment.name)}", "", *question, f"**{_escaped(w.headline(findings))}**"]
+    return [f"# {_escaped(experiment.name)}", "", *question, f"**{_escaped(headline(findings))}**"]
 
 
 def _escaped(text: str) -> str:
@@ -74,7 +73,7 @@ def _doubts(findings: Findings) -> list[str]:
     if not findings.cautions:
         return []
     serious = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
-    return ["## To bear in mind", "", *(f"- {_escaped(w.caution_sentence(item, findings))}" for item in serious)]
+    return ["## To bear in mind", "", *(f"- {_escaped(caution_sentence(item, findings))}" for item in serious)]
 
 
 def _waits(findings: Findings) -> list[str]:
@@ -88,28 +87,34 @@ def _waits(findings: Findings) -> list[str]:
 
 
 def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
-    title = f"### {_escaped(w.waits_title(findings, cell, uncut=False))}"
+    title = f"### {_escaped(waits_title(findings, cell, uncut=False))}"
     rows = waits_of(cell, uncut=False)
-    audit = [f"- {_escaped(line)}" for line in w.audit_sentences(cell)]
+    audit = [f"- {_escaped(line)}" for line in audit_sentences(cell)]
     if not rows:
-        return [title, "", w.no_waits_sentence(cell), "", *audit]
-    columns = [*wait_columns(rows), ("Method", [w.method_text(row.method) for row in rows])]
+        return [title, "", no_waits_sentence(cell), "", *audit]
+    columns = [*wait_columns(rows), ("Method", [method_text(row.method) for row in rows])]
     return [title, "", *_table(columns, ("WaitType", "In SQL Server", "Method")), "", *audit]
+
+
+def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
+    """What each chart of the page shows, in words and in figures."""
+    lines: list[str] = []
+    for drawn in drawn_charts(findings, runs).values():
+        headings, rows = drawn.table
+        columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
+        left = [heading.text for heading in headings if heading.align != "number"]
+        lines += [f"### {_escaped(drawn.title)}", "", _escaped(drawn.label), "", *_table(columns, left), ""]
+    return ["## Charts in words", "", *lines[:-1]] if lines else []
 
 
 def _troubles(runs: Sequence[Run]) -> list[str]:
     lines = [
-        f"- {run.status}: {_escaped(w.cell_text(run.levels))}, {repetition_text(run.repetition)}: "
-        f"{_escaped(run.reason or _unmet(run) or 'no reason recorded')}"
+        f"- {run.status}: {_escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
+        f"{_escaped(run.reason or unmet_text(run) or 'no reason recorded')}"
         for run in runs
         if run.status != "ok"
     ]
     return ["## Runs that did not go as asked", "", *lines] if lines else []
-
-
-def _unmet(run: Run) -> str:
-    checks = run.measurement.unverified if run.measurement is not None else ()
-    return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)
 
 
 def _method(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> list[str]:
@@ -142,7 +147,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str
 
 def _figure(name: str, value: object) -> str:
     if name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
-        return figure_text(name, value)
+        return quantity_text(name, value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -155,93 +160,3 @@ def _spec(experiment: Experiment) -> list[str]:
 
 def _backticks(text: str) -> list[str]:
     return "".join(character if character == "`" else " " for character in text).split()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# CSV
-# ---------------------------------------------------------------------------------------------------------------------
-
-RUN_COLUMNS = (
-    "repetition", "attempt", "status", "provenance", "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s",
-    "explained", "sequence", "block", "seed", "started_at", "reason", "burn_in",
-)  # fmt: skip
-WAIT_COLUMNS = (
-    "repetition", "attempt", "status", "provenance", "wait_type", "wait_s", "resource_s", "signal_s", "wait_count",
-    "is_wait", "method", "category", "analogue", "connections", "elapsed_s",
-)  # fmt: skip
-
-
-def csv_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
-    """One row per stored run, failed ones too; a column per factor under its own name. Unknown = empty."""
-    return _csv(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs)))
-
-
-def csv_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> str:
-    """One row per run and wait type, uncut, CPU and its queue included; runs without waits have no row."""
-    rows = ((run, fields) for run in _in_order(plan, runs) for fields in _wait_fields(run))
-    return _csv(experiment, WAIT_COLUMNS, rows)
-
-
-def _in_order(plan: Plan, runs: Sequence[Run]) -> list[Run]:
-    place = {cell.cell_id: number for number, cell in enumerate(plan.cells)}
-    return sorted(runs, key=lambda run: (place.get(run.cell_id, len(place)), run.repetition, run.attempt))
-
-
-def _csv(experiment: Experiment, columns: Sequence[str], rows: Iterable[tuple[Run, Fields]]) -> str:
-    factors = [factor.name for factor in experiment.factors]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["cell_id", *factors, *columns])
-    for run, fields in rows:
-        levels = [_level(run.levels[name]) if name in run.levels else "" for name in factors]
-        writer.writerow([run.cell_id, *levels, *(_field(fields.get(column)) for column in columns)])
-    return text.getvalue()
-
-
-def _level(value: JsonValue) -> str:
-    return masked(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _field(value: str | float | bool | None) -> str:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    return masked(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _key_fields(run: Run) -> Fields:
-    provenance = run.measurement.provenance if run.measurement is not None else None
-    return {"repetition": run.repetition, "attempt": run.attempt, "status": run.status, "provenance": provenance}
-
-
-def _run_fields(run: Run) -> Fields:
-    fields = _key_fields(run) | {
-        "sequence": run.sequence, "block": run.block, "seed": run.seed, "started_at": run.started_at,
-        "reason": run.reason or _unmet(run), "burn_in": run.burn_in,
-    }  # fmt: skip
-    measured = run.measurement
-    if measured is None or run.status == "failed":
-        return fields
-    return fields | {
-        "elapsed_s": measured.elapsed_s,
-        "rows": measured.rows,
-        "rows_per_s": measured.rows / measured.elapsed_s if measured.elapsed_s > 0 else None,
-        "checkpoint_s": measured.checkpoint_s,
-        "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
-        "explained": conservation(measured.waits).explained if measured.waits is not None else None,
-    }
-
-
-def _wait_fields(run: Run) -> list[Fields]:
-    measured = run.measurement
-    if measured is None or measured.waits is None or run.status == "failed":
-        return []
-    of_run = _key_fields(run) | {"connections": measured.waits.connections, "elapsed_s": measured.elapsed_s}
-    return [
-        of_run
-        | {
-            "wait_type": row.wait_type, "wait_s": row.wait_s, "resource_s": row.resource_s, "signal_s": row.signal_s,
-            "wait_count": row.wait_count, "is_wait": row.is_wait, "method": row.method, "category": row.category,
-            "analogue": row.analogue,
-        }
-        for row in normalise(measured.waits)
-    ]  # fmt: skip

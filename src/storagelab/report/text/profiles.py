@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from storagelab.profiles import Profile
-from storagelab.report.page.cells import figure_text
 from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.report.words.numbers import bytes_, capacity, significant
+from storagelab.report.words.quantities import quantity_text
 from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
 
 
@@ -84,4 +84,4 @@ def _value(name: str, value: str | int | float | bool) -> str:
     """Makers count in thousands: a size is shown in bytes, as it stands in the file."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return figure_text(name, value)
+    return quantity_text(name, value)

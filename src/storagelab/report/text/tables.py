@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
-from storagelab.report.words import sentences as w
+from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
+from storagelab.report.words.names import factor_text, value_text
+from storagelab.report.words.numbers import count, decimals_for, percent, seconds_number, significant
 from storagelab.targets.sqlserver.facts import BENIGN
 
 TextColumn = tuple[str, list[str]]
@@ -48,7 +50,7 @@ def _slowness(findings: Findings, cell: CellSummary) -> float:
 
 def factor_order(findings: Findings) -> list[str]:
     """Names of the factors, the one that tables go by first."""
-    first = w.first_factor(findings)
+    first = first_factor(findings)
     return sorted((factor.name for factor in findings.factors), key=lambda name: name != first)
 
 
@@ -56,7 +58,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
     """The table of cells: a column per factor, then times, throughput, spread, runs and verdict."""
     names = factor_order(findings)
     columns: list[TextColumn] = [
-        (w.factor_text(name), [w.value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
+        (factor_text(name), [value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
         for name in names
     ]
     if compared.of_raw_io(findings):
@@ -66,7 +68,7 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         *columns,
         ("median s", [_bare(cell.elapsed_s.median if cell.elapsed_s else None, decimals) for cell in cells]),
         ("mean s (95 % CI)", [_mean(cell.elapsed_s, decimals) for cell in cells]),
-        ("rows/s", [w.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells]),
+        ("rows/s", [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells]),
         ("sd", [_spread(cell.elapsed_s) for cell in cells]),
         *_judged_columns(findings, cells),
     ]
@@ -84,14 +86,14 @@ def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
 def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
     return [
         ("runs", [runs_text(cell) for cell in cells]),
-        ("verdict", [w.verdict_mark(findings, cell.cell_id) or "-" for cell in cells]),
-        ("against the best (joint 95 % CI)", [w.difference_text(findings, cell.cell_id) for cell in cells]),
+        ("verdict", [verdict_mark(findings, cell.cell_id) or "-" for cell in cells]),
+        ("against the best (joint 95 % CI)", [difference_text(findings, cell.cell_id) for cell in cells]),
     ]
 
 
 def _decimals(samples: Sequence[Sample]) -> int:
     """One number of decimals for a whole column, so that its points line up: what the narrowest interval asks for."""
-    asked = [w.decimals_for([sample.mean.value], _half_width(sample)) for sample in samples]
+    asked = [decimals_for([sample.mean.value], _half_width(sample)) for sample in samples]
     return max(asked, default=2)
 
 
@@ -101,7 +103,7 @@ def _half_width(sample: Sample) -> float | None:
 
 
 def _bare(value: float | None, decimals: int) -> str:
-    return w.seconds_number(value, decimals)
+    return seconds_number(value, decimals)
 
 
 def _mean(sample: Sample | None, decimals: int) -> str:
@@ -117,7 +119,7 @@ def _spread(sample: Sample | None) -> str:
     """Standard deviation as a share of the mean."""
     if sample is None or sample.sd is None or not sample.mean.value:
         return ""
-    return w.percent(sample.sd / sample.mean.value)
+    return percent(sample.sd / sample.mean.value)
 
 
 def runs_text(cell: CellSummary) -> str:
@@ -145,13 +147,13 @@ def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:
     average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
     return [
         ("WaitType", [row.wait_type for row in rows]),
-        ("Wait_S", [w.seconds_number(row.wait_s, seconds) for row in rows]),
-        ("Resource_S", [w.seconds_number(row.resource_s, seconds) for row in rows]),
-        ("Signal_S", [w.seconds_number(row.signal_s, seconds) for row in rows]),
-        ("WaitCount", [w.count(row.wait_count) for row in rows]),
+        ("Wait_S", [seconds_number(row.wait_s, seconds) for row in rows]),
+        ("Resource_S", [seconds_number(row.resource_s, seconds) for row in rows]),
+        ("Signal_S", [seconds_number(row.signal_s, seconds) for row in rows]),
+        ("WaitCount", [count(row.wait_count) for row in rows]),
         ("Percentage", [f"{row.percentage:.2f}" for row in rows]),
-        ("AvgWait_S", [w.seconds_number(row.avg_wait_s, average) for row in rows]),
-        ("AvgRes_S", [w.seconds_number(row.avg_resource_s, average) for row in rows]),
-        ("AvgSig_S", [w.seconds_number(row.avg_signal_s, average) for row in rows]),
+        ("AvgWait_S", [seconds_number(row.avg_wait_s, average) for row in rows]),
+        ("AvgRes_S", [seconds_number(row.avg_resource_s, average) for row in rows]),
+        ("AvgSig_S", [seconds_number(row.avg_signal_s, average) for row in rows]),
         ("In SQL Server", [row.analogue for row in rows]),
     ]

@@ -18,7 +18,12 @@ from storagelab.report.text.columns import Column, emit, print_paragraph, print_
 from storagelab.report.text.plan_facts import PlanFacts, VolumeFacts
 from storagelab.report.text.tables import CELL_RANKS, WAIT_RANKS, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words import compared
-from storagelab.report.words import sentences as w
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import headline, verdict_mark
+from storagelab.report.words.names import cell_text, factor_text, level_text, listed, value_text
+from storagelab.report.words.numbers import bytes_, count, duration, plural
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it
@@ -34,9 +39,9 @@ _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 def print_findings(console: Console, findings: Findings) -> None:
     """The whole verdict: headline, sentences, the table of cells, waits of best and worst, doubts."""
-    print_paragraph(console, w.headline(findings), style="bold")
+    print_paragraph(console, headline(findings), style="bold")
     _blank(console)
-    for sentence in w.sentences(findings):
+    for sentence in sentences(findings):
         print_paragraph(console, sentence, first="- ")
     _print_cells(console, findings)
     if compared.of_raw_io(findings):
@@ -63,10 +68,10 @@ def _print_cells(console: Console, findings: Findings) -> None:
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        levels = Column("cell", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        levels = Column("cell", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
         count = len(findings.factors)
         columns = [*_narrow(columns[:count], levels), *columns[count:]]
-    styles = [_STYLES.get(w.verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]
+    styles = [_STYLES.get(verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]
     print_table(console, columns, rows_styled=styles)
     if left_out:
         print_paragraph(console, f"... and {left_out} slower cells; the report has them all.", first="  ")
@@ -96,7 +101,7 @@ def _print_doubts(console: Console, findings: Findings) -> None:
     emit(console, Text("To bear in mind", style="bold"))
     for caution in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
         serious = caution.severity == "caution"
-        text = w.caution_sentence(caution, findings)
+        text = caution_sentence(caution, findings)
         print_paragraph(console, text, first="! " if serious else "- ", style="yellow" if serious else "")
 
 
@@ -110,7 +115,7 @@ def print_waits(console: Console, findings: Findings, cell_ids: Sequence[str], u
     known = {cell.cell_id: cell for cell in findings.cells}
     unknown = [cell_id for cell_id in cell_ids if cell_id not in known]
     if unknown:
-        raise StoragelabError(f"no cell {w.listed(unknown)} in {findings.experiment}\n  cells: {', '.join(known)}")
+        raise StoragelabError(f"no cell {listed(unknown)} in {findings.experiment}\n  cells: {', '.join(known)}")
     noted: dict[str, TableRow] = {}
     for cell_id in cell_ids:
         rows = waits_of(known[cell_id], uncut)
@@ -119,19 +124,19 @@ def print_waits(console: Console, findings: Findings, cell_ids: Sequence[str], u
         _print_waits_of(console, findings, known[cell_id], rows, uncut)
     if noted:
         _blank(console)
-    for line in w.wait_footnotes(list(noted.values()), analogues=console.width < _WIDE):
+    for line in wait_footnotes(list(noted.values()), analogues=console.width < _WIDE):
         print_paragraph(console, line, first="  ", style="dim")
 
 
 def _print_waits_of(
     console: Console, findings: Findings, cell: CellSummary, rows: Sequence[TableRow], uncut: bool
 ) -> None:
-    print_paragraph(console, w.waits_title(findings, cell, uncut), style="bold")
+    print_paragraph(console, waits_title(findings, cell, uncut), style="bold")
     if not rows:
-        print_paragraph(console, w.no_waits_sentence(cell), first="  ")
+        print_paragraph(console, no_waits_sentence(cell), first="  ")
     else:
         _print_wait_rows(console, rows)
-    for line in w.audit_sentences(cell):
+    for line in audit_sentences(cell):
         print_paragraph(console, line, first="  ")
 
 
@@ -179,20 +184,16 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         print_paragraph(console, warning, first="! ", style="yellow")
 
 
-def _plural(number: int, word: str) -> str:
-    return f"{w.count(number)} {word}{'' if number == 1 else 's'}"
-
-
 def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
     text = (
-        f"{_plural(len(plan.cells), 'cell')} x {_plural(experiment.repetitions, 'repetition')} "
-        + (f"+ {_plural(burn_in, 'burn-in run')} " if (burn_in := sum(run.burn_in for run in plan.runs)) else "")
-        + f"= {_plural(len(plan.runs), 'run')}"
+        f"{plural(len(plan.cells), 'cell')} x {plural(experiment.repetitions, 'repetition')} "
+        + (f"+ {plural(burn_in, 'burn-in run')} " if (burn_in := sum(run.burn_in for run in plan.runs)) else "")
+        + f"= {plural(len(plan.runs), 'run')}"
     )
     if not facts.runs_stored:
         return text
     left = len(plan.runs) - facts.runs_stored
-    return f"{text}; {w.count(facts.runs_stored)} stored already, {w.count(left)} to go"
+    return f"{text}; {count(facts.runs_stored)} stored already, {count(left)} to go"
 
 
 def _order_text(experiment: Experiment, plan: Plan) -> str:
@@ -203,7 +204,7 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
         "cell-by-cell": "as listed in the spec, all repetitions of a cell before the next",
     }[experiment.order]
     if blocks > 1:
-        costly = w.listed([w.factor_text(name) for name in _constant_in_blocks(plan)])
+        costly = listed([factor_text(name) for name in _constant_in_blocks(plan)])
         text += f", in {blocks} blocks" + (f", one for each {costly}" if costly else "")
     return text
 
@@ -223,7 +224,7 @@ def _first_runs_text(plan: Plan) -> str:
     order = list(dict.fromkeys(run.cell_id for run in plan.runs if run.cell_id in levels))
     repeated = any(one.cell_id == other.cell_id for one, other in itertools.pairwise(plan.runs))
     shown = order if repeated else [run.cell_id for run in plan.runs if run.cell_id in levels]
-    first = [w.cell_text(levels[cell_id]) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
+    first = [cell_text(levels[cell_id]) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
     more = " ..." if len(shown) > len(first) else ""
     return "; ".join(first) + more if len(plan.cells) > 1 else ""
 
@@ -234,7 +235,7 @@ def _time_text(plan: Plan, facts: PlanFacts) -> str:
     basis = f" ({facts.estimate_basis})" if facts.estimate_basis else ""
     if facts.estimate_s is None:
         return f"no estimate{basis or ' until a run has finished'}"
-    return f"about {w.duration(facts.estimate_s)}{basis}"
+    return f"about {duration(facts.estimate_s)}{basis}"
 
 
 def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan, most: int) -> None:
@@ -243,7 +244,7 @@ def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan, m
     identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
     _print_levels(console, experiment, [identity], cells)
     if len(plan.cells) > len(cells):
-        more = w.count(len(plan.cells) - len(cells))
+        more = count(len(plan.cells) - len(cells))
         print_paragraph(console, f"... and {more} more; --all lists them, and every run in its order", first="  ")
 
 
@@ -251,9 +252,9 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
     """Every run in its order, and the block it is in where there are several."""
     cells = {cell.cell_id: cell for cell in plan.cells}
     columns = [
-        Column("run", [w.count(number) for number in range(1, len(plan.runs) + 1)]),
-        Column("block", [w.count(run.block + 1) for run in plan.runs]),
-        Column("repetition", ["burn-in" if run.burn_in else w.count(run.repetition) for run in plan.runs]),
+        Column("run", [count(number) for number in range(1, len(plan.runs) + 1)]),
+        Column("block", [count(run.block + 1) for run in plan.runs]),
+        Column("repetition", ["burn-in" if run.burn_in else count(run.repetition) for run in plan.runs]),
         Column("cell", [run.cell_id for run in plan.runs], right=False, style="dim"),
     ]
     if len({run.block for run in plan.runs}) == 1:
@@ -265,19 +266,19 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
     """A row for each of `cells`: the columns `before`, then its levels, wrapped where they are too wide."""
     factors = [
-        Column(w.factor_text(factor.name), texts, right=_is_numeric("", texts))
+        Column(factor_text(factor.name), texts, right=_is_numeric("", texts))
         for factor in experiment.factors
         if (texts := [_level_of(cell, factor.name) for cell in cells])
     ]
     columns = [*before, *factors]
     if sum(column.width + 2 for column in columns) > console.width:
-        levels = Column("levels", [w.level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        levels = Column("levels", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
         columns = [*before, *_narrow(factors, levels)]
     print_table(console, columns)
 
 
 def _level_of(cell: Cell, name: str) -> str:
-    return w.value_text(cell.levels[name]) if name in cell.levels else ""
+    return value_text(cell.levels[name]) if name in cell.levels else ""
 
 
 def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
@@ -286,8 +287,8 @@ def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
     _blank(console)
     columns = [
         Column("volume", [volume.name for volume in volumes], right=False),
-        Column("needs", [w.bytes_(volume.needed_bytes) for volume in volumes]),
-        Column("free", [w.bytes_(volume.free_bytes) for volume in volumes]),
+        Column("needs", [bytes_(volume.needed_bytes) for volume in volumes]),
+        Column("free", [bytes_(volume.free_bytes) for volume in volumes]),
         Column("", ["not enough" if volume.lacks_space else "" for volume in volumes], right=False),
         Column("path", [volume.path for volume in volumes], right=False, wraps=True),
         Column("device", [volume.device for volume in volumes], right=False, wraps=True, rank=1),

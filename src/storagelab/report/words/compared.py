@@ -61,3 +61,9 @@ def raw_io_text(cell: CellSummary, counter: str) -> str:
         return numbers.significant(mean.value * times)
     ends = (numbers.significant(end * times) for end in (mean.low, mean.high))
     return f"{numbers.significant(mean.value * times)} ({' to '.join(ends)})"
+
+
+def ends(findings: Findings) -> tuple[str | None, str | None]:
+    """Ids of the cells with the smallest and the largest time, verdict or not; None for an end there is not."""
+    fastest = findings.fastest or next(iter(findings.best), None)
+    return fastest, findings.worst if findings.worst != fastest else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.model.measurement import Run
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path, without_unit
@@ -187,3 +188,9 @@ def noun(factors: Sequence[Factor], number: int = 1) -> str:
 def repetition_text(repetition: int) -> str:
     """ "repetition 3"; those of a burn-in, which count from 0 down, "burn-in run 1" and on."""
     return f"repetition {repetition}" if repetition > 0 else f"burn-in run {1 - repetition}"
+
+
+def unmet_text(run: Run) -> str:
+    """What a run was asked for and did not get."""
+    checks = run.measurement.unverified if run.measurement is not None else ()
+    return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)

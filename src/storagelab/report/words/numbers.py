@@ -181,6 +181,11 @@ def count(value: float | None) -> str:
     return _number(value, 0)
 
 
+def plural(number: int, one: str, many: str = "") -> str:
+    """A number of things: "1 panel", "3 panels"."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
 def bytes_(value: float | None) -> str:
     """Bytes in the units people write in a spec (1 KB = 1024 bytes): "512 bytes", "64 MB", "1.5 GB"."""
     if value is None or not math.isfinite(value):

@@ -1,12 +1,5 @@
-"""Findings become sentences, here and nowhere else. Pure.
+"""The findings in full, sentence by sentence. Pure.
 
-    headline(findings)                  one sentence: the verdict
-    sentences(findings)                 what follows from it: how much, of what, and which waits explain it
-    caution_sentence(caution, findings) one doubt: what, how much, and what to do about it
-    comparison_text / verdict_mark      a cell against the best, in words and in a table
-
-Numbers and names come from `report.numbers` and `report.names`, what waits mean from
-`report.wait_words`, doubts from `report.doubts`: all re-exported here, so that a page or table needs one import.
 A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
 with ordinary spaces; `keep_together` puts no-break spaces between numbers and units for whoever wraps lines.
 """
@@ -23,81 +16,21 @@ from storagelab.report.words.headline import (
     SLOWER_SHOWN,
     cell_name,
     change_text,
-    comparison_text,
     did,
-    difference_text,
     elapsed_text,
-    first_factor,
-    headline,
     per_row,
     sentence_start,
     slower_cells,
     untested_text,
-    verdict_mark,
     verdict_sentence,
 )
 from storagelab.report.words.loads import load_sentences
-from storagelab.report.words.names import (
-    cell_text,
-    factor_noun,
-    factor_text,
-    group_text,
-    level_text,
-    listed,
-    noun,
-    phrase,
-    value_text,
-)
-from storagelab.report.words.numbers import (
-    bytes_,
-    change,
-    change_estimate,
-    count,
-    decimals_for,
-    duration,
-    keep_together,
-    percent,
-    ratio_interval,
-    rows_per_s,
-    rows_per_s_estimate,
-    seconds,
-    seconds_estimate,
-    seconds_interval,
-    seconds_number,
-    signed_percent,
-    significant,
-    slower_by,
-)
-from storagelab.report.words.waiting import (
-    audit_sentences,
-    crowd_sentence,
-    method_text,
-    no_waits_sentence,
-    wait_change_sentences,
-    wait_footnotes,
-    wait_names_sentence,
-    wait_text,
-    wait_trend_sentences,
-    waits_title,
-)
+from storagelab.report.words.names import cell_text, noun, phrase
+from storagelab.report.words.numbers import change, rows_per_s_estimate, slower_by
+from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
 
-__all__ = [
-    "audit_sentences", "bytes_", "caution_sentence", "cell_text", "change", "change_estimate", "comparison_text",
-    "count", "crowd_sentence", "decimals_for", "difference_text", "duration",
-    "factor_noun", "factor_text", "first_factor", "group_text", "headline", "keep_together",
-    "level_text", "listed", "method_text", "no_waits_sentence", "percent", "ratio_interval", "rows_per_s",
-    "rows_per_s_estimate", "seconds", "seconds_estimate", "seconds_interval", "seconds_number", "sentences",
-    "signed_percent", "significant", "slower_by", "value_text", "verdict_mark", "wait_footnotes", "wait_text",
-    "waits_title", "what_if_sentences",
-]  # fmt: skip
-
 _EFFECTS_SHOWN = 8
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What follows from it
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 def sentences(findings: Findings) -> list[str]:

@@ -12,8 +12,8 @@ from storagelab.findings.model import CellSummary, Effect, Findings, WaitChange,
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Method, TableRow
-from storagelab.report.drawing.arrange import ends
 from storagelab.report.words import compared
+from storagelab.report.words.compared import ends
 from storagelab.report.words.loads import load_noun
 from storagelab.report.words.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.words.numbers import (
