@@ -18,11 +18,11 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, TimeSeries
 from storagelab.model.plan import Experiment, Factor, Level
 from storagelab.model.waits import CountedWait, CountedWaits
-from storagelab.report.export import export, plain, to_json
-from storagelab.report.secrets import masked
+from storagelab.report.export.as_json import export, plain, to_json
+from storagelab.report.words.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
-SCHEMA = json.loads((resources.files("storagelab.report") / "export.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((resources.files("storagelab.report.export") / "export.schema.json").read_text("utf-8"))
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "export.md"
 
 
