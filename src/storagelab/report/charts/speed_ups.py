@@ -117,7 +117,7 @@ def _caption(data: Figure, findings: Findings, factor: str) -> str:
     words = [
         f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
         "of the level named above over that of another; above the dashed line is faster.",
-        "Intervals hold together at 95 %."
+        "The intervals hold together at 95 %."
         if tested
         else "Not tested: these levels were run in blocks, one after the other.",
         f"Averaged over {averaged}." if averaged else "",

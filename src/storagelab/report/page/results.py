@@ -179,8 +179,8 @@ def checkpoint(findings: Findings) -> View | None:
     rows = [_checkpoint_row(cell, decimals) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
     words = (
-        "A load leaves dirty pages behind. The checkpoint that writes them is timed apart and is no part of the "
-        "completion time."
+        "A load leaves dirty pages behind. The checkpoint that writes them is timed separately and is not part "
+        "of the completion time."
     )
     caption = f"Time of the final checkpoint ({findings.provenance}){rest}"
     return {"note": words, "tables": [Block(caption, columns, rows)]}

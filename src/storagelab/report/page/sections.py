@@ -149,8 +149,8 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Char
     left = data.hidden_panels
     words = [
         "One panel for each cell, all with the same axes. The thick line is the run of median completion time, with",
-        f"a point about every {steps_text(data)}, the thin ones are the other repetitions.",
-        f"In all of them {shared}." if shared else "",
+        f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
+        f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
     ]
     return {"note": " ".join(word for word in words if word), "charts": charts}

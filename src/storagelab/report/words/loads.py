@@ -64,7 +64,9 @@ def by_load(findings: Findings, say: Say) -> str:
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     without = sum(load.verdict == "too-few-runs" for load in findings.loads)
     missing = (
-        f" Of {without} more {load_noun(findings, without)} there are too few runs for a verdict." if without else ""
+        f" {without} more {load_noun(findings, without)} {'have' if without > 1 else 'has'} too few runs for a verdict."
+        if without
+        else ""
     )
     return _verdict_of(findings, judged, say) + missing
 
@@ -106,7 +108,7 @@ def _each(findings: Findings, judged: Sequence[LoadVerdict], two: str, many: str
 
 
 def load_noun(findings: Findings, count: int = 1) -> str:
-    """What layouts have to bear in this experiment: "load", or "condition" where more than the workload is varied."""
+    """What layouts are run under: a "load", or a "condition" where more than the workload is varied."""
     borne = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
     return ("load" if all(map(is_load, borne)) else "condition") + "s" * (count != 1)
 
@@ -143,13 +145,13 @@ def _leads(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
 
 
 def _stake(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
-    """The dearest layout that is told apart from the fastest, and under which load."""
+    """The slowest layout that is told apart from the fastest, and under which load."""
     told = [row for load in loads if (row := _slowest_told(findings, load)) is not None]
     if not told:
         return ""
     most = max(told, key=lambda row: row.ratio.value)
     worst = cell_text(findings.cell(most.cell_id).levels)
-    return f"; the dearest choice, {worst}, took {change_estimate(most.ratio, compared.per(findings))}"
+    return f"; the slowest choice, {worst}, took {change_estimate(most.ratio, compared.per(findings))}"
 
 
 def _slowest_told(findings: Findings, load: LoadVerdict) -> Comparison | None:
@@ -200,7 +202,8 @@ def one_layout(findings: Findings) -> str:
     parts = [f"{_figure(findings, cell)} with {cell_text(cell.levels)}" for cell in ends]
     number = len(findings.loads)
     return (
-        f"One layout bore {number} {load_noun(findings, number)}, so there is none to choose: it {verb} {' to '.join(parts)}."
+        f"One layout was run under {number} {load_noun(findings, number)}, so there is none to choose: it {verb} "
+        f"{' to '.join(parts)}."
         if parts else "No run has given a time yet, so nothing can be said."
     )  # fmt: skip
 
@@ -222,6 +225,6 @@ def load_sentences(findings: Findings, say: Say) -> list[str]:
         return []
     which = noun(_choices(findings), 2).capitalize()
     load = load_noun(findings)
-    how = f"{which} are held against the fastest under the same {load}; what a {load} costs by itself stands with its factor."
+    how = f"{which} are compared with the fastest under the same {load}; what a {load} costs is said of its factor."
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     return [how] if says_each(findings) else [how, *_each_load(findings, judged, say)]

@@ -23,6 +23,7 @@ from storagelab.report.words.headline import (
     slower_cells,
     untested_text,
     verdict_sentence,
+    was,
 )
 from storagelab.report.words.loads import load_sentences
 from storagelab.report.words.names import cell_text, noun, phrase
@@ -66,9 +67,9 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
     if not per_row(findings) or len(findings.cells) < 2:
         return []
     if compared.of_raw_io(findings):
-        return ["All runs last as long as they were told to, so what is compared is their time per request."]
+        return ["All runs last as long as the spec says, so they are compared by their time per request."]
     which = noun(findings.factors, 2).capitalize()
-    return [f"{which} insert different numbers of rows, so not their times are compared but their time per row."]
+    return [f"{which} insert different numbers of rows, so they are compared by their time per row."]
 
 
 def _on_loads(findings: Findings) -> list[str]:
@@ -85,7 +86,7 @@ def _on_the_best(findings: Findings) -> list[str]:
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
         time = "" if compared.of_raw_io(findings) else f"{elapsed_text(best)}, or "
-        lead = f"Nominally fastest is {name}: {time}{rate}, over {runs}."
+        lead = f"{name} {was(name)} nominally fastest: {time}{rate}, over {runs}."
         return [lead, *_what_taking_it_costs(findings), *_what_may_hide(findings)]
     return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]
 
@@ -108,11 +109,11 @@ def _what_may_hide(findings: Findings) -> list[str]:
     high, comparison = max(highs, key=lambda pair: pair[0])
     per = compared.per(findings)
     room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(high, per=per)}"
-    them = "That does not make them" if not findings.loads else "What is not told apart is not therefore"
+    than = "as" if high >= 2 else "than"
+    them = "That does not make them" if not findings.loads else "Layouts that are not told apart need not be"
     return [
-        f"{them} equal: these runs leave room for {room} with "
-        f"{cell_name(findings, comparison.cell_id)} than with {cell_name(findings, comparison.best_cell_id)} "
-        "(upper end of the joint 95 % CI); more repetitions narrow it."
+        f"{them} equal: {cell_name(findings, comparison.cell_id)} may take {room} {than} "
+        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More repetitions narrow this."
     ]
 
 
@@ -164,7 +165,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
     )
     if len(parts) > _EFFECTS_SHOWN:
         parts = list(_many_effects(findings, name, effects))
-    return f"With all else the same, against {baseline}: {'; '.join(parts)}."
+    return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
 
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:

@@ -186,11 +186,11 @@ def _meaning(findings: Findings, move: _Move) -> str:
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """That a wait moved at no cost may only be said where the runs would have shown a cost."""
+    """Whether the wait cost time: that it did not is only said where the runs would have shown a cost."""
     ends = (effect.ratio.low, effect.ratio.high)
     if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
-        return ": whether it costs time takes more runs to say"
-    return ": the wait moved, it did not cost time that shows" if move.falls and move.turn is None else ""
+        return ": more runs are needed to say whether it costs time"
+    return ": the wait changed, at no cost in time that shows" if move.falls and move.turn is None else ""
 
 
 def _effect_between(findings: Findings, move: _Move) -> Effect | None:
@@ -246,7 +246,7 @@ def no_waits_sentence(cell: CellSummary) -> str:
     if cell.elapsed_s is None:
         return "No run of this cell was measured."
     if cell.raw_io:
-        return "Raw I/O has no database, so nothing waits in one: its latencies are in the table of all cells."
+        return "Raw I/O runs no database, so there are no waits; its latencies are in the table of all cells."
     if not cell.waits and not cell.waits_asked:
         return "Waits were not sampled: measure.waits = false."
     return "No waits were observed in these runs." if not cell.waits else "The connections waited for nothing."
@@ -274,7 +274,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             f"({cell.connections} x {seconds(cell.available_s / cell.connections)} = {seconds(cell.available_s)})."
         )
     elif cell.waits:
-        lines.append("Whether waits + CPU explain the whole time can't be said: CPU time could not be read.")
+        lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
     benign = [row for row in cell.waits if row.is_wait and row.wait_type in BENIGN.wait_types and row.wait_s > 0]
     if benign:
         named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)

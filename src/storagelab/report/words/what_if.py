@@ -108,7 +108,7 @@ def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
 
 
 def _averaged(found: Dependence) -> str:
-    return f", {listed([factor_noun(name) for name in found.averaged])} averaged" if found.averaged else ""
+    return f", averaged over {listed([factor_noun(name) for name in found.averaged])}" if found.averaged else ""
 
 
 def _independent(findings: Findings) -> list[str]:
@@ -132,8 +132,8 @@ def _independent(findings: Findings) -> list[str]:
     over_all = f"Over all {load_noun(findings, 2)} together, whatever"
     whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
-        f"{whatever} {others}, {phrase(factor, common)} can't be told from the fastest: as far as these runs tell, the best "
-        f"{factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs tell, the "
+        f"best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
     ]
 
 
@@ -181,12 +181,12 @@ def _drives(findings: Findings) -> list[str]:
     )
     start = f"Drive {drive} changed from the first runs after a formatting to the last: its {moved}.{together}"
     if trends[0].randomised:
-        return [f"{start} The order was random, so that on average it hits all alike."]
+        return [f"{start} The order was random, so on average this affects all cells alike."]
     advice = (
         "" if any(_FORMAT_DRIVES in level.sets for factor in findings.factors for level in factor.levels)
         else f"; {_FORMAT_DRIVES} as a factor tells the two apart"
     )  # fmt: skip
-    return [f"{start} What ran late may owe its time to the drive's past as well as to itself{advice}."]
+    return [f"{start} Cells that ran late may owe part of their time to the drive's past{advice}."]
 
 
 def _moved(trend: DriveTrend) -> str:
