@@ -1,4 +1,4 @@
-"""What there is to say of single cells: wait tables in nine columns, what sessions were seen waiting for, counters."""
+"""The parts of single cells: wait tables in nine columns, what sessions were seen waiting for, counters."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def all_cells(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str
 
 
 def _which(findings: Findings) -> str:
-    """Why these cells are open, and what became of the others."""
+    """Which cells are open, and where the others are."""
     x = arrange.arrange(findings).x_title
     left_out = len(findings.cells) - len(
         {cell.cell_id for cell in (*cells_shown(findings), *arrange.chosen_cells(findings))}
@@ -185,7 +185,7 @@ def kind_of(resource: str) -> str:
 
 
 def _crowd(kind: _Kind, moments: int) -> list[str]:
-    """Of each moment all sessions that waited for the kind, on however many things."""
+    """How often and how much the kind was waited for. At each moment all of its sessions count, whatever the thing."""
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
     sessions = kind.sessions

@@ -152,7 +152,7 @@ def _leading_number(text: str) -> float:
 
 
 def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Said apart and plainly: a virtual or caching disk is no drive."""
+    """The volumes on virtual or caching disks, which are no drives, and the reasons."""
     named: dict[str, str] = {}
     for run in runs:
         volumes = run.measurement.environment.get("volumes") if run.measurement is not None else None
@@ -168,7 +168,7 @@ def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def _checks(runs: Sequence[Run]) -> Block | None:
-    """What was asked and what was read back, alike checks of several runs together; those that failed first."""
+    """What was asked for and what was read back. Equal checks of several runs share a row; those that failed come first."""
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
     )

@@ -1,9 +1,9 @@
-"""The verdict in words: in one sentence for the head of a report, cell by cell for tables and legends. Pure.
+"""The verdict in words: one sentence for the head of a report, and a mark for each cell in tables. Pure.
 
     headline(findings)                  one sentence: the verdict
     comparison_text / verdict_mark      a cell against the best, in words and in a table
 
-What was not tested is never said to be tied: "not judged", and why.
+What was not tested is never called tied: it is "not judged", with the reason.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def _common_runs(findings: Findings, cell_id: str) -> str:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" of a single cell."""
+    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell."""
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""

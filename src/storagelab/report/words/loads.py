@@ -1,7 +1,7 @@
 """Verdicts in words where the load, or another condition, is varied: which layout is fastest under each, never which load.
 Pure.
 
-`say` is how `wording` words the verdict of an experiment; a load's own verdict is one of an experiment of its cells alone.
+`say` words the verdict of an experiment. A load's own verdict is that of an experiment of its cells alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Say = Callable[[Findings], str]
 
 
 def of_load(findings: Findings, load: LoadVerdict) -> Findings:
-    """The findings of one load alone; its own levels, the same for all of its cells, go unnamed."""
+    """The findings of one load alone. The load's own levels are the same in all of its cells and are not named."""
     inside = {*load.cells}
     cells = [
         cell.model_copy(update={"levels": _layout(cell, load)}) for cell in findings.cells if cell.cell_id in inside
@@ -60,7 +60,7 @@ def load_text(load: Mapping[str, JsonValue]) -> str:
 
 
 def by_load(findings: Findings, say: Say) -> str:
-    """One sentence where the same layout will do under every load, else one for each load."""
+    """One sentence if the same layout will do under every load, else one for each load."""
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     without = sum(load.verdict == "too-few-runs" for load in findings.loads)
     missing = (
@@ -196,7 +196,7 @@ def _each_load(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> l
 
 
 def one_layout(findings: Findings) -> str:
-    """Nothing but loads: what they took, and no best of them."""
+    """What each load took, where nothing but loads is varied."""
     ends = [findings.cell(cell_id) for cell_id in dict.fromkeys((findings.fastest, findings.worst)) if cell_id]
     verb = "did" if compared.of_raw_io(findings) else "inserted" if compared.by_rate(findings) else "took"
     parts = [f"{_figure(findings, cell)} with {cell_text(cell.levels)}" for cell in ends]

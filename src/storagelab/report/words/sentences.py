@@ -53,7 +53,7 @@ def sentences(findings: Findings) -> list[str]:
 
 
 def _on_the_order(findings: Findings) -> list[str]:
-    """What the order does to a verdict that rests on it belongs beside the verdict."""
+    """The caution on the order, which belongs beside the verdict that it touches."""
     if findings.verdict == "untested":
         return []  # the headline says it
     return [
@@ -92,7 +92,7 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _what_taking_it_costs(findings: Findings) -> list[str]:
-    """How much better another layout may be than the one that looks best."""
+    """How much slower the layout that looks best may be than the one that is."""
     most = findings.at_most_slower
     if most is None:
         return []
@@ -101,7 +101,7 @@ def _what_taking_it_costs(findings: Findings) -> list[str]:
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
-    """The largest difference that the runs can't exclude among the cells that are not told apart."""
+    """The largest difference that may hide among the cells that are not told apart."""
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
     highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
     if not highs:
@@ -137,7 +137,7 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor; those of a single factor would be the comparisons again, unless it is a load."""
+    """One sentence per factor. The effects of a single factor would repeat the comparisons, unless it is a load."""
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
     lines = []
@@ -169,7 +169,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
-    """Of very many levels the ends: of those that take less time, and of those that take more."""
+    """The ends of very many levels: of those that take less time, and of those that take more."""
     untold = sum(not effect.distinguishable and not effect.across_blocks for effect in effects)
     judged = [effect for effect in effects if effect.distinguishable or effect.across_blocks]
     for way, those in (

@@ -49,7 +49,7 @@ def wait_text(wait_type: str, analogue: str, said: set[str] | None = None) -> st
 
 
 def method_text(method: Method) -> str:
-    """How a figure was got: "counted", "sampled" or "derived"."""
+    """Where a figure comes from: "counted", "sampled" or "derived"."""
     return _METHODS[method]
 
 
@@ -57,7 +57,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     """What grew between the best cell and the worst, if these can be told apart."""
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
-    # Of more rows, everything grows: that explains nothing.
+    # With more rows everything grows, which explains nothing.
     if fastest is None or slowest not in told or compared.by_rate(findings):
         return []
     best, worst = findings.cell(fastest), findings.cell(slowest)
@@ -78,7 +78,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
 
 
 def wait_names_sentence(findings: Findings) -> list[str]:
-    """Where engines are compared: which of their own names stand behind what is named in words."""
+    """Where engines are compared: their own names for each class of waits."""
     shown = {item.wait_type for item in findings.wait_changes} & findings.wait_names.keys()
     parts = [
         f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
@@ -154,7 +154,7 @@ def _trend_sentence(move: _Move, said: set[str]) -> str:
 
 
 def _short_trend(move: _Move, said: set[str]) -> str:
-    """The same after a sentence that named the span."""
+    """A shorter sentence, after one that named the same span."""
     name = wait_text(move.trend.wait_type, move.trend.analogue, said)
     goes = "falls" if move.falls else "grows"
     ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
@@ -173,7 +173,7 @@ def _second_phrase(factor: str, level: JsonValue) -> str:
 
 
 def _meaning(findings: Findings, move: _Move) -> str:
-    """What the completion time did meanwhile: only said where its two ends were compared."""
+    """What the completion time did meanwhile; "" unless the two ends were compared."""
     effect = _effect_between(findings, move)
     interval = ratio_interval(effect.ratio) if effect is not None else ""
     if effect is None or not interval:
@@ -283,7 +283,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 
 def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
-    """How the figures of a table were got, what its empty columns mean and, if `analogues`, the SQL Server names."""
+    """Where the figures of a table come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
     lines = []
     methods = {row.method for row in rows}
     notes = []

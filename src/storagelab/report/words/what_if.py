@@ -1,5 +1,6 @@
-"""What-if answers in words: what the best level depends on, which effects change, and whether the drive's past may be
-behind it. Pure. Every sentence comes out of `Findings.dependences` and `Findings.drive_trends`; the largest come first.
+"""What the best level depends on, which effects change, and whether the drive's past may be behind it, in words. Pure.
+
+Every sentence comes from `Findings.dependences` or `Findings.drive_trends`; the largest come first.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _depends(findings: Findings, found: Dependence) -> str:
 
 
 def _some(rows: Sequence[BestLevels]) -> list[BestLevels]:
-    """All, or of very many the ends and a spread between them."""
+    """All of them, or the ends of very many and a few between."""
     if len(rows) <= _LEVELS_SHOWN:
         return list(rows)
     step = (len(rows) - 1) / (_LEVELS_SHOWN - 1)
@@ -112,7 +113,7 @@ def _averaged(found: Dependence) -> str:
 
 
 def _independent(findings: Findings) -> list[str]:
-    """That one and the same level does everywhere, of the factor that can say it against most others."""
+    """That one level does everywhere, for the factor of which this holds against most others."""
     of_factor: dict[str, list[Dependence]] = {}
     for found in findings.dependences:
         if _is_the_verdict(findings, found):
@@ -165,7 +166,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
 
 
 def _drives(findings: Findings) -> list[str]:
-    """One sentence, of the drive that changed most, where any did along the order of runs."""
+    """A sentence on the drive that changed most along the order of runs, if any did."""
     of_drive: dict[str, list[DriveTrend]] = {}
     for trend in findings.drive_trends:
         of_drive.setdefault(trend.drive, []).append(trend)
