@@ -64,6 +64,12 @@ def test_when_nothing_stands_out_the_headline_says_so_without_calling_anything_e
     assert "1 data file may take up to 10 % more time than 4 data files (upper end of the joint 95 % CI)" in room
 
 
+def test_a_bound_too_small_to_show_is_rounded_up():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.4}, verdict="indistinguishable")
+    (cost,) = [line for line in sentences(findings.model_copy(update={"at_most_slower": 1.0})) if "truly" in line]
+    assert cost == "It takes at most 0.1 % more time than the truly fastest layout, whichever that is (95 %)."
+
+
 def test_a_best_set_that_is_a_cross_of_levels_names_each_factor_once():
     means = {(1, "a"): 3.0, (1, "b"): 2.9, (4, "a"): 2.8, (4, "b"): 2.01, (8, "a"): 2.7, (8, "b"): 2.0}
     findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(4, "b")])

@@ -32,6 +32,8 @@ from storagelab.report.words.waiting import wait_change_sentences, wait_names_se
 from storagelab.report.words.what_if import what_if_sentences
 
 _EFFECTS_SHOWN = 8
+_LEAST = 1.001
+"""A bound that is closer to 1 is said to be this, which is true and has a figure: "at most 0.1 % more time"."""
 
 
 def sentences(findings: Findings) -> list[str]:
@@ -96,7 +98,7 @@ def _what_taking_it_costs(findings: Findings) -> list[str]:
     most = findings.at_most_slower
     if most is None:
         return []
-    room = f"{change(most, per=compared.per(findings))} {'as' if most >= 2 else 'than'}"
+    room = f"{change(max(most, _LEAST), per=compared.per(findings))} {'as' if most >= 2 else 'than'}"
     return [f"It takes at most {room} the truly fastest {noun(findings.factors)}, whichever that is (95 %)."]
 
 
@@ -108,7 +110,7 @@ def _what_may_hide(findings: Findings) -> list[str]:
         return []
     high, comparison = max(highs, key=lambda pair: pair[0])
     per = compared.per(findings)
-    room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(high, per=per)}"
+    room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
     than = "as" if high >= 2 else "than"
     them = "That does not make them" if not findings.loads else "Layouts that are not told apart need not be"
     return [
