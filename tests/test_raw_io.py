@@ -13,7 +13,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.report.charts import drawn_charts
 from storagelab.report.words.sentences import headline, sentences
 from storagelab.report.writing import render
-from storagelab.run.pool import run_all
+from storagelab.run.loop import run_all
 from storagelab.run.store import Store
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse

@@ -32,7 +32,7 @@ from storagelab.report.words.waiting import wait_change_sentences, wait_names_se
 from storagelab.report.words.what_if import what_if_sentences
 
 _EFFECTS_SHOWN = 8
-_LEAST = 1.001
+_LEAST = 1.0011
 """A bound that is closer to 1 is said to be this, which is true and has a figure: "at most 0.1 % more time"."""
 
 
