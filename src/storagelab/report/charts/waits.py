@@ -69,7 +69,7 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     colours = dict(zip(largest, palette.shades([kinds[name][0] for name in largest]), strict=True))
     if len(named) > len(largest):
         colours[OTHER_WAITS] = palette.CATEGORY["other"]
-    return colours | dict.fromkeys(cpu, palette.CATEGORY["cpu"]) | {REMAINDER: palette.REMAINDER}
+    return colours | dict.fromkeys(cpu, palette.CATEGORY["cpu"]) | {REMAINDER: palette.UNEXPLAINED}
 
 
 def _movement(values: Sequence[float]) -> float:
