@@ -23,7 +23,7 @@ from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.report.drawing import arrange
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page import cells, html
-from storagelab.report.page.verdict import verdict
+from storagelab.report.page.opening import verdict_view
 from storagelab.report.text.tables import NINE_COLUMNS
 from storagelab.report.words.secrets import masked
 
@@ -354,7 +354,7 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
-    shown = cells.cells_shown(findings)
+    shown = cells.cells_with_parts(findings)
     assert len(shown) == cells.CELLS_OF_A_LARGE_EXPERIMENT
     assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
     page = html.page(experiment, plan, runs, findings, "{}")
@@ -389,8 +389,8 @@ def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
     experiment = make_experiment({FILES: [1, 4, 8]}, 5)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan, elapsed=elapsed)
-    (odd,) = [tile for tile in verdict(analyse(experiment, plan, runs))["tiles"] if tile["odd"]]
+    (odd,) = [tile for tile in verdict_view(analyse(experiment, plan, runs))["tiles"] if tile["odd"]]
     assert odd["what"] == "4 data files"
     assert odd["odd"].startswith("1 run of 5 stands apart: repetition 3 took 14,274 s; median 2,0")
-    steady = verdict(analyse(experiment, plan, make_runs(experiment, plan)))
+    steady = verdict_view(analyse(experiment, plan, make_runs(experiment, plan)))
     assert [tile["odd"] for tile in steady["tiles"]] == ["", ""]

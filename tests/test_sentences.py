@@ -61,7 +61,13 @@ def test_when_nothing_stands_out_the_headline_says_so_without_calling_anything_e
         "2.36 to 2.55 s)."
     )
     room = next(line for line in sentences(findings) if line.startswith("That does not make them equal"))
-    assert "up to 10 % more time with 1 data file than with 4 data files (upper end of the joint 95 % CI)" in room
+    assert "1 data file may take up to 10 % more time than 4 data files (upper end of the joint 95 % CI)" in room
+
+
+def test_a_bound_too_small_to_show_is_rounded_up():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.4}, verdict="indistinguishable")
+    (cost,) = [line for line in sentences(findings.model_copy(update={"at_most_slower": 1.0})) if "truly" in line]
+    assert cost == "It takes at most 0.1 % more time than the truly fastest layout, whichever that is (95 %)."
 
 
 def test_a_best_set_that_is_a_cross_of_levels_names_each_factor_once():
@@ -118,8 +124,8 @@ def test_settings_that_are_no_layout_are_called_combinations():
             {1: 2.9, 4: 2.41},
             "too-few-runs",
             1,
-            "Not judged: 1 run each can't tell a difference from chance. The shortest mean time is 2.41 s, of "
-            "4 data files; the longest 2.90 s, of 1 data file.",
+            "Not judged: with 1 run each, a difference can't be told from chance. The shortest mean time is 2.41 s, with "
+            "4 data files; the longest is 2.90 s, with 1 data file.",
         ),
         (
             {1: 2.9, 4: None},
@@ -136,7 +142,7 @@ def test_without_a_test_there_is_no_verdict(means, verdict, repetitions, text):
 def test_one_cell_alone_has_nothing_to_be_compared_with():
     findings = make_findings({}, {(): 2.9}, verdict="single-cell")
     assert headline(findings) == (
-        "The only layout took 2.90 s (95 % CI 2.84 to 2.96 s); there is nothing to compare with."
+        "The only layout took 2.90 s (95 % CI 2.84 to 2.96 s); there is nothing to compare it with."
     )
 
 
@@ -152,7 +158,7 @@ def test_a_wait_that_moved_without_costing_time_is_told_as_such():
         "Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from 25 % of connection time at "
         "1 data file to 2 % at 16, while the completion time can't be told apart (joint 95 % CI 4 % less to 2 % "
         "more): the "
-        "wait moved, it did not cost time that shows."
+        "wait changed, at no cost in time that shows."
     )
 
 
@@ -165,7 +171,7 @@ def test_with_wide_intervals_a_wait_is_not_said_to_cost_nothing():
         effects=[make_effect(FILES, 4, 1, (0.44, 0.79, 1.43))],
     )
     assert sentences(findings)[-1].endswith(
-        "can't be told apart (joint 95 % CI 56 % less to 43 % more): whether it costs time takes more runs to say."
+        "can't be told apart (joint 95 % CI 56 % less to 43 % more): more runs are needed to say whether it costs time."
     )
 
 
@@ -262,7 +268,7 @@ def test_each_factor_has_its_say_with_all_else_the_same():
     )
     lines = sentences(findings)
     assert (
-        "With all else the same, against 1 data file: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)."
+        "Compared with 1 data file, all else the same: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)."
         in lines
     )
     (log,) = [line for line in lines if "log on b can't be told apart" in line]
@@ -282,7 +288,7 @@ def test_of_very_many_levels_the_ends_are_told_and_the_rest_counted():
         verdict="indistinguishable",
         effects=effects,
     )
-    (said,) = [line for line in sentences(findings) if "against storage = s0" in line]
+    (said,) = [line for line in sentences(findings) if line.startswith("Compared with storage = s0")]
     assert "9 of the 11 others took less time, from 35 % less time" in said
     assert "with storage = s9 to 75 % less time" in said
     assert "1 of the 11 others took 20 % more time" in said

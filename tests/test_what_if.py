@@ -48,8 +48,8 @@ def test_nothing_is_said_where_nothing_was_found():
 def test_a_best_number_that_follows_another_is_told_level_by_level_with_the_cost_of_not_following():
     assert what_if_sentences(findings_with(FOLLOWS)) == [
         "With 4 cores 4 data files are fastest and with 16 cores 16 data files are fastest (or 8, not told apart): the best "
-        "number of data files follows the number of cores, log volume averaged. With 16 cores, 4 data files, the fastest "
-        "with 4 cores, take 25 % more time (joint 95 % CI 20 to 30 %) than 16 data files."
+        "number of data files follows the number of cores, averaged over log volume. With 16 cores, 4 data files, the "
+        "fastest with 4 cores, take 25 % more time (joint 95 % CI 20 to 30 %) than 16 data files."
     ]
 
 
@@ -63,8 +63,8 @@ def test_a_best_number_may_fall_or_just_depend():
 def test_a_best_number_that_does_not_follow_is_said_with_what_does_everywhere():
     common = best((4, (8, 16)), (16, (8,)))
     assert what_if_sentences(findings_with(Dependence(factor=FILES, within=CORES, best=common))) == [
-        "Whatever the number of cores, 8 data files can't be told from the fastest: as far as these runs tell, the best "
-        "number of data files does not follow it."
+        "Whatever the number of cores, 8 data files can't be told apart from the fastest: as far as these runs tell, the "
+        "best number of data files does not follow it."
     ]
 
 
@@ -96,7 +96,7 @@ def test_the_drives_past_is_told_with_a_way_to_tell_it_apart_unless_it_is_varied
 
 def test_a_random_order_is_said_to_hit_all_alike_on_average():
     (said,) = what_if_sentences(findings_with(trends=(REMEMBERS.model_copy(update={"randomised": True}),)))
-    assert said.endswith("The order was random, so that on average it hits all alike.")
+    assert said.endswith("The order was random, so on average this affects all cells alike.")
 
 
 def test_the_largest_come_first_and_three_are_enough():

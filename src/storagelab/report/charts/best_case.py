@@ -17,7 +17,7 @@ from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.names import cell_text, phrase, value_text
-from storagelab.report.words.table import Heading, Table, plain
+from storagelab.report.words.table import Heading, Table, bare
 from storagelab.spec.factors import is_load
 
 _FIELDS = ("mean_s", "low_s", "high_s")
@@ -130,7 +130,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
     rows = []
     for row in data.rows:
         which = "fastest" if row["line"] == data.lines[1] else "first"
-        figures = [plain(row[key]) for key in _FIELDS]
+        figures = [bare(row[key]) for key in _FIELDS]
         rows.append([str(row["x"]), which, str(row["name"]), *figures, str(row["against"])])
     return Table(headings, rows)
 

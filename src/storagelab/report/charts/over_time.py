@@ -21,7 +21,7 @@ from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, o
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_text
-from storagelab.report.words.table import Heading, Table, plain
+from storagelab.report.words.table import Heading, Table, bare
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
@@ -254,7 +254,7 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
     for key, of_line in lines.items():
         values = [float(row["value"]) for row in of_line if row["value"] is not None]
         figures = (sum(values) / len(values), min(values), max(values), values[-1]) if values else (None,) * 4
-        rows.append([*key, plain(of_line[-1]["at_s"]), *map(plain, figures)])
+        rows.append([*key, bare(of_line[-1]["at_s"]), *map(bare, figures)])
     return Table(headings, rows)
 
 

@@ -12,7 +12,7 @@ from storagelab.report.drawing.layers import height_px, means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.names import factor_text, listed, phrase, value_text
 from storagelab.report.words.numbers import inverse, plural
-from storagelab.report.words.table import Heading, Table, plain
+from storagelab.report.words.table import Heading, Table, bare
 
 MAX_SPEED_UPS = 6
 _FIELDS = ("speed_up", "low", "high")
@@ -117,7 +117,7 @@ def _caption(data: Figure, findings: Findings, factor: str) -> str:
     words = [
         f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
         "of the level named above over that of another; above the dashed line is faster.",
-        "Intervals hold together at 95 %."
+        "The intervals hold together at 95 %."
         if tested
         else "Not tested: these levels were run in blocks, one after the other.",
         f"Averaged over {averaged}." if averaged else "",
@@ -129,7 +129,7 @@ def _caption(data: Figure, findings: Findings, factor: str) -> str:
 def _table(data: Figure, _findings: Findings) -> Table:
     headings = [Heading("comparison", "prose"), Heading("times as fast"), Heading("95 % from"), Heading("to"),
                 Heading("verdict", "text")]  # fmt: skip
-    rows = [[str(row["what"]), *(plain(row[name]) for name in _FIELDS), str(row["judged"])] for row in data.rows]
+    rows = [[str(row["what"]), *(bare(row[name]) for name in _FIELDS), str(row["judged"])] for row in data.rows]
     return Table(headings, rows)
 
 

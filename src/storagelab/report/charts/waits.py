@@ -69,7 +69,7 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     colours = dict(zip(largest, palette.shades([kinds[name][0] for name in largest]), strict=True))
     if len(named) > len(largest):
         colours[OTHER_WAITS] = palette.CATEGORY["other"]
-    return colours | dict.fromkeys(cpu, palette.CATEGORY["cpu"]) | {REMAINDER: palette.REMAINDER}
+    return colours | dict.fromkeys(cpu, palette.CATEGORY["cpu"]) | {REMAINDER: palette.UNEXPLAINED}
 
 
 def _movement(values: Sequence[float]) -> float:
@@ -146,7 +146,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 def _caption(data: Figure, findings: Findings) -> str:
     words = [
         "Each bar is one cell's mean run: all the time its connections had, connections × elapsed, by what they spent",
-        "it on. The wait that moves most stands at the bottom; hues are wait categories, the same all over this page.",
+        "it on. The wait that moves most stands at the bottom; colours are wait categories, the same on the whole page.",
         "Waits of different engines are joined by what is waited for; each cell's own table has their names."
         if findings.wait_names else "",
         data.on_hidden_panels,

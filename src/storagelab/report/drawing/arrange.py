@@ -1,9 +1,9 @@
 """Which factor goes along the axis, which makes the lines and which the panels. Pure.
 
 The number of data files is the axis wherever it is varied, else the numeric factor with the most levels, else the first
-factor. Of the other factors a few combinations are lines of one panel; more of them share panels, and a factor of very
-many levels, such as storage configurations, has a panel for each. What there is no room for is counted, never dropped
-in silence.
+factor. A few combinations of the other factors are the lines of one panel; more are spread over panels. A factor
+of very many levels, such as storage configurations, has a panel for each. What there is no room for is counted, never
+dropped in silence.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Arrangement:
         return max(MAX_PANELS, min(MAX_PANELS_OF_ONE_FACTOR, MAX_PLACES // len(self.x.levels)))
 
     def x_levels(self, cells: Iterable[CellSummary]) -> list[str]:
-        """What stands along the axis for `cells`: numbers from small to large and, where all are powers of two, the
-        powers between them too, so that equal steps are equal ratios."""
+        """The labels along the axis for `cells`: numbers from small to large. Where all are powers of two, the powers between
+        them are there too, so that equal steps are equal ratios."""
         there = in_order(map(self.x_of, cells))
         if self.x is None:
             return there
@@ -85,7 +85,7 @@ class Arrangement:
         return list(powers) if len(powers) <= 2 * len(known) else []
 
     def others_of(self, cell: CellSummary) -> str:
-        """All that is not along the axis, in words."""
+        """The levels that are not along the axis, in words."""
         return _levels(cell, (*self.lines, *self.panels))
 
 
@@ -145,10 +145,8 @@ def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
 
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
-    """The cells to look at first: the axis' first, best and last level beside the fastest cell, and the slowest cell.
-
-    All of an experiment of few cells.
-    """
+    """The cells to look at first: the axis' first, best and last level beside the fastest cell, and the slowest cell; all
+    cells where there are few."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)
     x = arrange(findings).x

@@ -9,7 +9,7 @@ from __future__ import annotations
 from storagelab.model.waits import Category
 
 INK, MUTED, GRID, GROUND = "#1f2328", "#59636e", "#dfe3e8", "#ffffff"
-REMAINDER = "#eceff3"
+UNEXPLAINED = "#eceff3"
 """Time that no row explains, drawn as almost nothing."""
 NEUTRAL = "#8a94a0"
 FASTER, SLOWER = "#0b7f5f", "#c8501e"

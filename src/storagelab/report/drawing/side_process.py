@@ -1,6 +1,6 @@
 """Charts drawn by a process of their own while this one writes the rest of the page.
 
-In threads they would wait for each other: whoever draws holds Python's lock. So a report of 360 runs takes 2.6 s and not 3.2.
+Threads would wait for each other, as drawing holds Python's lock. A report of 360 runs takes 2.6 s so, not 3.2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Drawing:
         self._said = b""
         self._talk = threading.Thread(target=self._communicate, daemon=True)
         self._begun, self._ended = False, threading.Event()
-        """Not asked of the thread: one that was waited for in vain, as Ctrl-C came, may be taken for dead (Python 3.11)."""
+        """An event, as a thread whose join Ctrl-C broke off may be taken for dead (Python 3.11)."""
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class Drawing:
 
 
 def _started() -> subprocess.Popen[bytes] | None:
-    """The process that draws; None if this system starts no more of them, for which no report shall be lost."""
+    """The process that draws; None if the system starts no more processes: the report is then drawn in this one."""
     try:
         return subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except OSError:

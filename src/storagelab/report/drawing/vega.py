@@ -17,7 +17,7 @@ Spec = dict[str, Any]
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
 """Faces of one width on every system, as room for labels is measured here and not by the browser."""
 VEGA_LITE = "5.21"
-SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _AXIS_WIDTH_PX = 58
 _GAP_PX = 18
 _IN_EXPRESSION = re.compile(r"\bdatum\.(\w+)")
@@ -88,7 +88,7 @@ def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Map
     form, count = sheet.form, len(panels)
     size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
     spec: Spec = {
-        "$schema": SCHEMA,
+        "$schema": VEGA_LITE_SCHEMA,
         "title": {"text": sheet.title, "subtitle": f"{sheet.subtitle}{note}"},
         "background": palette.GROUND,
         "padding": 4,

@@ -1,4 +1,4 @@
-"""What there is to say of single cells: wait tables in nine columns, what sessions were seen waiting for, counters."""
+"""The parts of single cells: wait tables in nine columns, what sessions were seen waiting for, counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run, WaitingTask
 from storagelab.model.waits import Method, TableRow
 from storagelab.report.drawing import arrange, palette
-from storagelab.report.page.blocks import Block, Cell, Swatch, View
+from storagelab.report.page.pieces import Content, PageTable, Swatch, View
 from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import verdict_mark
@@ -48,14 +48,14 @@ _HEADINGS = [
 ]
 
 
-def cells_shown(findings: Findings) -> list[CellSummary]:
+def cells_with_parts(findings: Findings) -> list[CellSummary]:
     """All cells, or those worth a section of their own where there are very many."""
     if len(findings.cells) <= MAX_CELLS_SHOWN:
         return list(findings.cells)
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
 
 
-def all_cells(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> View:
+def cells_view(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> View:
     """A part for each cell: those to look at first are open, the others folded away. `colours` are those that the chart
     gave to wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
@@ -63,7 +63,7 @@ def all_cells(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str
         by_cell[run.cell_id].append(run)
     chosen = arrange.chosen_cells(findings)
     first = {cell.cell_id for cell in chosen}
-    rest = [cell for cell in cells_shown(findings) if cell.cell_id not in first]
+    rest = [cell for cell in cells_with_parts(findings) if cell.cell_id not in first]
     folds = bool(chosen) and len(rest) > 1
     return {
         "note": _which(findings) if folds else "",
@@ -74,15 +74,15 @@ def all_cells(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str
 
 
 def _which(findings: Findings) -> str:
-    """Why these cells are open, and what became of the others."""
+    """Which cells are open, and where the others are."""
     x = arrange.arrange(findings).x_title
     left_out = len(findings.cells) - len(
-        {cell.cell_id for cell in (*cells_shown(findings), *arrange.chosen_cells(findings))}
+        {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
     )
-    words = f"Open are the first, the best and the last of {x} beside the fastest cell, and the slowest cell."
+    words = f"Shown open: the cells with the first, the best and the last {x} beside the fastest cell, and the slowest cell."
     if left_out:
         words += (
-            f" Of {numbers.count(len(findings.cells))} cells those at the ends of each factor and a spread between them are "
+            f" Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between them are "
             f"below; the other {numbers.count(left_out)} are in the raw data, uncut."
         )
     return words
@@ -101,7 +101,7 @@ def _part(
         "name": name[0].upper() + name[1:],
         "mark": verdict_mark(findings, cell.cell_id),
         "time": compared.figure_text(findings, cell) or "no time measured",
-        "waits": Block(caption, _HEADINGS, _nine_columns(rows, colours)) if rows else None,
+        "waits": PageTable(caption, _HEADINGS, _nine_columns(rows, colours)) if rows else None,
         "no_waits": "" if rows else no_waits_sentence(cell),
         "notes": notes if rows else [],
         "crowd": crowd,
@@ -111,11 +111,11 @@ def _part(
 
 
 def cell_anchor(cell: CellSummary) -> str:
-    """The id of a cell's section. Cell ids are storagelab's own, but may hold anything."""
+    """The id of a cell's section. Content ids are storagelab's own, but may hold anything."""
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
 
 
-def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Cell]]:
+def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:
     """Wait tables as DBAs know them, then the analogue and the method. What is not known is left empty, never 0."""
     texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
     return [
@@ -147,7 +147,7 @@ class _Kind:
     """By moment: number of the run, seconds from its start."""
 
 
-def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, Block] | None:
+def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
     """What sessions were seen waiting for, over all runs of the cell: the most crowded kinds of things first."""
     kinds: dict[tuple[str, str], _Kind] = defaultdict(_Kind)
     for number, run in enumerate(runs):
@@ -167,7 +167,7 @@ def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, Block] | None:
     )
     sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(len(runs), 'run')}"
     caption = f"Who waited for what: the largest crowds of {sampled}{rest}"
-    return crowd_sentence(*_most_crowded(kinds), moments), Block(caption, headings, rows)
+    return crowd_sentence(*_most_crowded(kinds), moments), PageTable(caption, headings, rows)
 
 
 def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:
@@ -185,7 +185,7 @@ def kind_of(resource: str) -> str:
 
 
 def _crowd(kind: _Kind, moments: int) -> list[str]:
-    """Of each moment all sessions that waited for the kind, on however many things."""
+    """How often and how much the kind was waited for. At each moment all of its sessions count, whatever the thing."""
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
     sessions = kind.sessions
@@ -195,7 +195,7 @@ def _crowd(kind: _Kind, moments: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _counters(cell: CellSummary, runs: Sequence[Run]) -> Block | None:
+def _counters(cell: CellSummary, runs: Sequence[Run]) -> PageTable | None:
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in runs:
         for group, counters in run.measurement.counters.items() if run.measurement is not None else ():
@@ -207,4 +207,4 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Block | None:
     headings = [Heading("counter", "text"), Heading("of", "text"), Heading("mean of a run")]
     rows = [[name, group, quantity_text(name, mean)] for (group, name), mean in known.items()]
     caption = f"Counters of server and devices, differences over a run, of {cell_text(cell.levels)}; zeros left out"
-    return Block(caption, headings, rows, folded="Counters of server and devices")
+    return PageTable(caption, headings, rows, folded="Counters of server and devices")

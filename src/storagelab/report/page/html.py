@@ -26,8 +26,8 @@ from storagelab.report.charts import drawn_charts
 from storagelab.report.drawing.side_process import Drawing
 from storagelab.report.drawing.slim import framed
 from storagelab.report.export.as_json import to_json
+from storagelab.report.page.opening import badges
 from storagelab.report.page.sections import Section, sections
-from storagelab.report.page.verdict import badges
 from storagelab.report.words import numbers
 from storagelab.report.words.secrets import masked
 

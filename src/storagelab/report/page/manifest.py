@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.page.blocks import Block, View
+from storagelab.report.page.pieces import PageTable, View
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_text, repetition_text
 from storagelab.report.words.quantities import quantity_text
@@ -26,13 +26,13 @@ _CLIENT = "client (storagelab's machine)"
 Facts = dict[tuple[str, ...], Counter[str]]
 
 
-def manifest(
+def manifest_view(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
 ) -> View:
     """All of it, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
     troubles = (_checks(runs), _runs_gone_wrong(runs))
     return {
-        "campaign": Block("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
+        "campaign": PageTable("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
         "virtual_disks": _virtual_disks(runs),
         "facts": list(_environment(runs)),
         "troubles": [block for block in troubles if block is not None],
@@ -85,7 +85,7 @@ def _observer(runs: Sequence[Run]) -> list[list[str]]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _environment(runs: Sequence[Run]) -> Iterator[Block]:
+def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
@@ -104,7 +104,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[Block]:
         title = " · ".join(parts) or "other facts"
         heading = title[0].upper() + title[1:]
         folded = f"{heading}: {len(rows)} facts" if len(rows) > MAX_FACTS_OPEN else ""
-        yield Block(f"{heading}, as read at each run", _FACTS, rows, folded=folded)
+        yield PageTable(f"{heading}, as read at each run", _FACTS, rows, folded=folded)
 
 
 def _flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -152,7 +152,7 @@ def _leading_number(text: str) -> float:
 
 
 def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Said apart and plainly: a virtual or caching disk is no drive."""
+    """The volumes on virtual or caching disks, which are no drives, and the reasons."""
     named: dict[str, str] = {}
     for run in runs:
         volumes = run.measurement.environment.get("volumes") if run.measurement is not None else None
@@ -167,8 +167,8 @@ def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _checks(runs: Sequence[Run]) -> Block | None:
-    """What was asked and what was read back, alike checks of several runs together; those that failed first."""
+def _checks(runs: Sequence[Run]) -> PageTable | None:
+    """What was asked for and what was read back. Equal checks of several runs share a row; those that failed come first."""
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
     )
@@ -188,10 +188,10 @@ def _checks(runs: Sequence[Run]) -> Block | None:
     )
     state = f"{numbers.plural(wrong, 'check')} not as asked" if wrong else "all as asked"
     summary = f"Asked for and read back: {numbers.plural(sum(found.values()), 'check')}, {state}"
-    return Block(caption, headings, rows, folded=summary, is_open=bool(wrong))
+    return PageTable(caption, headings, rows, folded=summary, is_open=bool(wrong))
 
 
-def _runs_gone_wrong(runs: Sequence[Run]) -> Block | None:
+def _runs_gone_wrong(runs: Sequence[Run]) -> PageTable | None:
     wrong = [run for run in runs if run.status != "ok"]
     if not wrong:
         return None
@@ -201,4 +201,4 @@ def _runs_gone_wrong(runs: Sequence[Run]) -> Block | None:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
         rows.append([cell_text(run.levels), repetition_text(run.repetition), run.status, run.reason or unverified])
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
-    return Block(f"Runs that failed or could not be verified{rest}", headings, rows)
+    return PageTable(f"Runs that failed or could not be verified{rest}", headings, rows)

@@ -8,8 +8,8 @@ from storagelab.findings.model import CellSummary, Estimate, Findings, Sample
 from storagelab.report.charts.write_amplification import drives as drives_of
 from storagelab.report.charts.write_amplification import state_of
 from storagelab.report.drawing.arrange import notable_cells
-from storagelab.report.page.blocks import Bar, Block, Cell, ChartBlock, Link, Mark, View
-from storagelab.report.page.cells import cell_anchor, cells_shown
+from storagelab.report.page.cells import cell_anchor, cells_with_parts
+from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import first_factor, verdict_mark
 from storagelab.report.words.names import cell_text, factor_text, value_text
@@ -19,12 +19,12 @@ MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000
 
 
-def completion_times(findings: Findings, charts: list[ChartBlock], drives: list[ChartBlock]) -> View:
+def times_view(findings: Findings, charts: list[PageChart], drives: list[PageChart]) -> View:
     """The charts of all cells, the cells in a table, and what their drives did meanwhile."""
     return {"charts": charts, "tables": _results(findings), "drives": drives}
 
 
-def _results(findings: Findings) -> list[Block]:
+def _results(findings: Findings) -> list[PageTable]:
     """Every cell; of very many the first part open and the rest to be opened."""
     cells = findings.cells[:MAX_ROWS]
     columns, rows = _result_rows(findings, cells)
@@ -35,19 +35,19 @@ def _results(findings: Findings) -> list[Block]:
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
     if len(rows) <= MAX_ROWS_OPEN:
-        return [Block(caption, columns, rows, classes)]
+        return [PageTable(caption, columns, rows, classes)]
     kept = {cell.cell_id for cell in notable_cells(findings, 12)}
     some = [index for index, cell in enumerate(cells) if cell.cell_id in kept]
     return [
-        Block(
+        PageTable(
             "The fastest, the slowest and the ends of each factor", columns, [rows[index] for index in some],
             [classes[index] for index in some],
         ),
-        Block(caption, columns, rows, classes, folded=f"All {numbers.count(len(findings.cells))} cells"),
+        PageTable(caption, columns, rows, classes, folded=f"All {numbers.count(len(findings.cells))} cells"),
     ]  # fmt: skip
 
 
-def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Heading], list[list[Cell]]]:
+def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Heading], list[list[Content]]]:
     factors = sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings))
     columns = [Heading(factor_text(f.name), "number" if _numeric(f.levels) else "text") for f in factors]
     columns = columns or [Heading("cell", "prose")]
@@ -59,10 +59,10 @@ def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list
     measured = [sample for cell in cells if (sample := compared.figure(findings, cell)) is not None]
     decimals = max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in measured), default=2)
     span = _span(measured)
-    linked = {cell.cell_id for cell in cells_shown(findings)}
-    rows: list[list[Cell]] = []
+    linked = {cell.cell_id for cell in cells_with_parts(findings)}
+    rows: list[list[Content]] = []
     for cell in cells:
-        names: list[Cell] = [value_text(cell.levels[f.name]) if f.name in cell.levels else "" for f in factors]
+        names: list[Content] = [value_text(cell.levels[f.name]) if f.name in cell.levels else "" for f in factors]
         names = names or [cell_text(cell.levels)]
         if cell.cell_id in linked:
             names[0] = Link(str(names[0]), cell_anchor(cell))
@@ -108,13 +108,13 @@ def _interval(estimate: Estimate, decimals: int) -> str:
     return f"{estimate.low:,.{decimals}f} to {estimate.high:,.{decimals}f}"
 
 
-def _times(sample: Sample | None, decimals: int, span: tuple[float, float]) -> tuple[list[Cell], list[Cell]]:
+def _times(sample: Sample | None, decimals: int, span: tuple[float, float]) -> tuple[list[Content], list[Content]]:
     """The mean with its interval, and what else there is to say of the runs."""
     if sample is None:
         return ["", "", ""], ["", ""]
     spread = numbers.percent(sample.sd / sample.mean.value, 1) if sample.sd is not None and sample.mean.value else ""
     mean = numbers.seconds_number(sample.mean.value, decimals)
-    drawn: list[Cell] = [mean, _interval(sample.mean, decimals), _bar(sample.mean, span)]
+    drawn: list[Content] = [mean, _interval(sample.mean, decimals), _bar(sample.mean, span)]
     return drawn, [numbers.seconds_number(sample.median, decimals), spread]
 
 
@@ -135,7 +135,7 @@ def _bar(mean: Estimate, span: tuple[float, float]) -> Bar:
     return Bar(at(mean.value), at(mean.low), at(mean.high))
 
 
-def _rates(sample: Sample | None) -> list[Cell]:
+def _rates(sample: Sample | None) -> list[Content]:
     if sample is None:
         return ["", ""]
     low, high = sample.mean.low, sample.mean.high
@@ -158,7 +158,7 @@ def _runs(cell: CellSummary) -> str:
     return ", ".join([text, *(f"{number} {what}" for number, what in wrong if number)])
 
 
-def _against(findings: Findings, cell: CellSummary) -> Cell:
+def _against(findings: Findings, cell: CellSummary) -> Content:
     mark = verdict_mark(findings, cell.cell_id)
     found = next((item for item in findings.comparisons if item.cell_id == cell.cell_id), None)
     if found is None or found.ratio.low is None or found.ratio.high is None:
@@ -166,7 +166,7 @@ def _against(findings: Findings, cell: CellSummary) -> Cell:
     return Mark(mark, f"{numbers.signed_percent(found.ratio.low)} to {numbers.signed_percent(found.ratio.high)}")
 
 
-def checkpoint(findings: Findings) -> View | None:
+def checkpoint_view(findings: Findings) -> View | None:
     """The checkpoint after each run, timed apart: work that the load left behind."""
     cells = [cell for cell in findings.cells if cell.checkpoint_s is not None and cell.elapsed_s is not None]
     if not cells:
@@ -179,14 +179,14 @@ def checkpoint(findings: Findings) -> View | None:
     rows = [_checkpoint_row(cell, decimals) for cell in shown]
     rest = f"; {numbers.count(len(shown))} of {numbers.count(len(cells))} cells" if len(shown) < len(cells) else ""
     words = (
-        "A load leaves dirty pages behind. The checkpoint that writes them is timed apart and is no part of the "
-        "completion time."
+        "A load leaves dirty pages behind. The checkpoint that writes them is timed separately and is not part "
+        "of the completion time."
     )
     caption = f"Time of the final checkpoint ({findings.provenance}){rest}"
-    return {"note": words, "tables": [Block(caption, columns, rows)]}
+    return {"note": words, "tables": [PageTable(caption, columns, rows)]}
 
 
-def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Cell]:
+def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Content]:
     assert cell.checkpoint_s is not None
     assert cell.elapsed_s is not None
     load, after = cell.elapsed_s.mean, cell.checkpoint_s.mean

@@ -12,11 +12,11 @@ from storagelab.report.charts.effects import effect_table
 from storagelab.report.charts.over_time import steps_text
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.page.blocks import Block, Cell, ChartBlock, Swatch, View, chart_block
-from storagelab.report.page.cells import all_cells
-from storagelab.report.page.manifest import manifest
-from storagelab.report.page.results import checkpoint, completion_times
-from storagelab.report.page.verdict import cautions, verdict
+from storagelab.report.page.cells import cells_view
+from storagelab.report.page.manifest import manifest_view
+from storagelab.report.page.opening import cautions_view, verdict_view
+from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart
+from storagelab.report.page.results import checkpoint_view, times_view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.compared import ends
 from storagelab.report.words.loads import load_noun
@@ -46,15 +46,15 @@ def sections(
     extra: Mapping[str, object],
 ) -> list[Section]:
     """Every section that there is something to say in. `extra` are facts of the campaign that no run carries."""
-    charts: dict[str, list[ChartBlock]] = {}
+    charts: dict[str, list[PageChart]] = {}
     for one in drawn.values():
-        charts.setdefault(one.chart.part, []).append(chart_block(one))
+        charts.setdefault(one.chart.part, []).append(page_chart(one))
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
-    times = completion_times(findings, charts.get("completion-time", []), charts.get("drives", []))
+    times = times_view(findings, charts.get("completion-time", []), charts.get("drives", []))
     every = (
-        Section("findings", "Findings", verdict(findings)),
-        Section("cautions", "Cautions", cautions(findings)),
+        Section("findings", "Findings", verdict_view(findings)),
+        Section("cautions", "Cautions", cautions_view(findings)),
         Section("completion-time", compared.title(findings), times),
         Section("effects", "What each factor does", _effects(findings, charts.get("effects", []))),
         Section(
@@ -62,21 +62,21 @@ def sections(
             "Where the connections’ time goes",
             None if raw_io else _waits(findings, charts.get("waits", []), colours),
         ),
-        Section("cells", f"{'Counters' if raw_io else 'Waits'} of each cell", all_cells(findings, runs, colours)),
+        Section("cells", f"{'Counters' if raw_io else 'Waits'} of each cell", cells_view(findings, runs, colours)),
         Section("over-time", "Over time", _over_time(findings, drawn, charts.get("over-time", []))),
-        Section("checkpoint", "Final checkpoint", checkpoint(findings)),
-        Section("manifest", "How it was measured", manifest(experiment, plan, findings, runs, extra)),
+        Section("checkpoint", "Final checkpoint", checkpoint_view(findings)),
+        Section("manifest", "How it was measured", manifest_view(experiment, plan, findings, runs, extra)),
     )
     return [section for section in every if section.view is not None]
 
 
-def _effects(findings: Findings, charts: list[ChartBlock]) -> View | None:
+def _effects(findings: Findings, charts: list[PageChart]) -> View | None:
     """What each level does against its factor's baseline: all else the same, then at single levels of others."""
     tables = [*_best_levels(findings), *_effects_at_levels(findings)]
     return {"charts": charts, "tables": tables} if charts or tables else None
 
 
-def _best_levels(findings: Findings) -> Iterator[Block]:
+def _best_levels(findings: Findings) -> Iterator[PageTable]:
     """The best level of a factor at each level of another."""
     for found in findings.dependences:
         if not found.best:
@@ -88,23 +88,23 @@ def _best_levels(findings: Findings) -> Iterator[Block]:
             for row in found.best
         ]
         caption = f"The best {noun} at each level of {within} ({findings.provenance}){_averaged(found)}"
-        yield Block(caption, headings, rows, folded=f"The best {noun} by {within}")
+        yield PageTable(caption, headings, rows, folded=f"The best {noun} by {within}")
 
 
 def _averaged(found: Dependence) -> str:
     return f"; averaged over {listed(list(map(factor_text, found.averaged)))}" if found.averaged else ""
 
 
-def _effects_at_levels(findings: Findings) -> Iterator[Block]:
+def _effects_at_levels(findings: Findings) -> Iterator[PageTable]:
     at = [effect for effect in findings.effects if effect.at]
     if at:
         rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
         folded = f"At single levels of the other factors: {numbers.plural(len(at), 'comparison')}"
-        yield Block(caption, *effect_table(at[:MAX_EFFECT_ROWS]), folded=folded)
+        yield PageTable(caption, *effect_table(at[:MAX_EFFECT_ROWS]), folded=folded)
 
 
-def _waits(findings: Findings, charts: list[ChartBlock], colours: Mapping[str, str]) -> View:
+def _waits(findings: Findings, charts: list[PageChart], colours: Mapping[str, str]) -> View:
     """The stacked chart, and what changed between best and worst."""
     if not charts:
         note = no_waits_anywhere_sentence(findings) or "The connections waited for nothing."
@@ -112,7 +112,7 @@ def _waits(findings: Findings, charts: list[ChartBlock], colours: Mapping[str, s
     return {"note": "", "charts": charts, "tables": list(_wait_changes(findings, colours))}
 
 
-def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Block]:
+def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[PageTable]:
     fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in ends(findings))
     if not findings.wait_changes or fastest is None or slowest is None:
         return
@@ -121,7 +121,7 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Bl
     headings = [Heading("Waiting for" if names else "WaitType", "text"),
                 Heading("The engines' names" if names else "In SQL Server", "text"), Heading("fastest"), Heading("share"),
                 Heading("slowest"), Heading("share"), Heading("more in the slowest")]  # fmt: skip
-    rows: list[list[Cell]] = [
+    rows: list[list[Content]] = [
         [
             Swatch(item.wait_type, colours.get(item.wait_type, palette.CATEGORY[item.category])),
             ", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue,
@@ -132,7 +132,7 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Bl
         for item in findings.wait_changes[:MAX_CHANGES]
     ]  # fmt: skip
     under = f" under the {load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
-    yield Block(
+    yield PageTable(
         f"The waits that differ most: {cell_text(fastest.levels)}, of the shortest mean time{under}, against "
         f"{cell_text(slowest.levels)}, of the longest; seconds over all connections of the mean run",
         headings,
@@ -140,7 +140,7 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Bl
     )
 
 
-def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[ChartBlock]) -> View | None:
+def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[PageChart]) -> View | None:
     """Small multiples of the chosen cells, one chart for each quantity that the runs tell."""
     if not charts:
         return None
@@ -149,8 +149,8 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Char
     left = data.hidden_panels
     words = [
         "One panel for each cell, all with the same axes. The thick line is the run of median completion time, with",
-        f"a point about every {steps_text(data)}, the thin ones are the other repetitions.",
-        f"In all of them {shared}." if shared else "",
+        f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
+        f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
     ]
     return {"note": " ".join(word for word in words if word), "charts": charts}

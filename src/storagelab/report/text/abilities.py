@@ -14,7 +14,7 @@ _MARKS = {"yes": ("yes   ", "green"), "partly": ("partly", "yellow"), "no": ("no
 
 
 def print_abilities(console: Console, abilities: Sequence[Ability]) -> None:
-    """One line each, and below what isn't so the way to mend it."""
+    """A line for each ability; below one that is missing, how to mend it."""
     for ability in abilities:
         mark, style = _MARKS[ability.state]
         console.print(Text.assemble((mark, style), "  ", (ability.name, "bold")), soft_wrap=True)

@@ -1,4 +1,8 @@
-"""Text tables that fit: the least important columns go before anything wraps, and numbers are never torn apart."""
+"""Text tables that fit: the least important columns go before anything wraps, and numbers keep their units.
+
+Rich's own tables shorten what does not fit, part numbers from their units and end lines in spaces; so only its styles are
+used here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan is printed with: facts of this machine that `plan` and `run` found before anything is touched."""
+"""Facts of this machine that a plan is printed with: `plan` and `run` find them before anything is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles of drives as text: which there are, and every figure of one with its label and its source."""
+"""Profiles of drives as text: the list of them, and every figure of one with its label and its source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def print_profile(console: Console, profile: Profile) -> None:
-    """All of one profile; sources wrap."""
+    """Every figure of one profile."""
     print_paragraph(console, f"{profile.name}: {profile.title} ({profile.kind})", style="bold")
     figures = list(profile.figures())
     columns = [
@@ -81,7 +81,7 @@ def _capacity_columns(sizing: Sizing) -> list[Column]:
 
 
 def _value(name: str, value: str | int | float | bool) -> str:
-    """Makers count in thousands: a size is shown in bytes, as it stands in the file."""
+    """A figure as it stands in the file: a size in bytes, as makers count in thousands."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return quantity_text(name, value)

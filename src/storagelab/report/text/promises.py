@@ -1,4 +1,4 @@
-"""What became of the promises on a server, on a terminal."""
+"""Which promises a server kept, on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARKS = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "
 
 
 def print_promises(console: Console, promises: Sequence[Promise]) -> None:
-    """One line each, what was seen below it, and a count at the end."""
+    """A line for each promise, below it what was seen, and a count at the end."""
     for promise in promises:
         mark, style = _MARKS[promise.state]
         console.print(Text.assemble((mark, style), "  ", (promise.name, "bold")), soft_wrap=True)

@@ -29,7 +29,7 @@ WAIT_RANKS = {
 
 
 def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
-    """Cells by data files (or the first factor), and how many were left out: of more than `most`, the slowest."""
+    """The cells by data files (or the first factor), and how many were left out; beyond `most`, the slowest are."""
     cells = list(findings.cells)
     if len(cells) > most:
         cells = sorted(cells, key=lambda cell: _slowness(findings, cell))[:most]

@@ -47,7 +47,7 @@ def print_findings(console: Console, findings: Findings) -> None:
     if compared.of_raw_io(findings):
         _print_doubts(console, findings)
         return
-    # Of several loads the ends are of the one under which layouts are furthest apart.
+    # With several loads, the ends are those of the load under which layouts are furthest apart.
     best = () if findings.loads else findings.best[:1]
     ends = [cell_id for cell_id in (*best, findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
@@ -158,7 +158,7 @@ def _print_wait_rows(console: Console, rows: Sequence[TableRow]) -> None:
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
     """What `run` would do: cells, runs and their order, server, disk space, time. Nothing is touched to know it.
 
-    Of many cells the first are shown, and of the runs the first few; `whole` shows all cells, and every run in its order.
+    Shows the first of many cells, and the first few runs; `whole` shows all cells, and every run in its order.
     """
     question = f": {experiment.question}" if experiment.question else ""
     print_paragraph(console, experiment.name + question, style="bold")

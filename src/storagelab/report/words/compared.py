@@ -1,4 +1,4 @@
-"""What cells are compared by, in words: their time, their time per row, or of raw I/O requests a second. Pure."""
+"""What cells are compared by, in words: their time, their time per row, or requests a second for raw I/O. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RAW_IO_COLUMNS: Mapping[str, str] = {
     "bytes_per_s": "MB/s", "latency_mean_s": "mean ms", "latency_p50_s": "p50 ms", "latency_p95_s": "p95 ms",
     "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms",
 }  # fmt: skip
-"""What a table tells of raw I/O beside IO/s: the run's counter -> the heading."""
+"""The columns of raw I/O beside IO/s: a run's counter -> its heading."""
 
 
 def of_raw_io(findings: Findings) -> bool:
@@ -19,12 +19,12 @@ def of_raw_io(findings: Findings) -> bool:
 
 
 def by_rate(findings: Findings) -> bool:
-    """Whether not the time of a run is compared but what it does in a second."""
+    """Whether cells are compared by what they do in a second, rather than by the time of a run."""
     return findings.compared != "elapsed"
 
 
 def per(findings: Findings) -> str:
-    """What stands behind "less time"."""
+    """What follows after "less time"."""
     return {"elapsed": "", "time-per-row": " per row", "time-per-request": " per request"}[findings.compared]
 
 
@@ -33,12 +33,12 @@ def rate_unit(findings: Findings) -> str:
 
 
 def title(findings: Findings) -> str:
-    """Of the part of a report that has every cell."""
+    """The title of the section that has every cell."""
     return "Requests and their latency" if of_raw_io(findings) else "Completion time"
 
 
 def figure(findings: Findings, cell: CellSummary) -> Sample | None:
-    """What a cell's chart and its table draw: runs of raw I/O all last as long as they were told to."""
+    """The figure that a cell's row is about: its time, or its rate for raw I/O, whose runs all last as long."""
     return cell.rows_per_s if of_raw_io(findings) else cell.elapsed_s
 
 
@@ -50,7 +50,7 @@ def figure_text(findings: Findings, cell: CellSummary) -> str:
 
 
 def raw_io_text(cell: CellSummary, counter: str) -> str:
-    """The mean of a counter in the unit of its heading, with its interval where there are runs enough: 10^6 bytes to a MB."""
+    """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval where there are runs enough."""
     # Cells are compared by their requests a second, so there the mean is that of the comparison.
     sample = cell.rows_per_s if counter == "ios_per_s" and counter in cell.raw_io else cell.raw_io.get(counter)
     if sample is None:
@@ -64,6 +64,6 @@ def raw_io_text(cell: CellSummary, counter: str) -> str:
 
 
 def ends(findings: Findings) -> tuple[str | None, str | None]:
-    """Ids of the cells with the smallest and the largest time, verdict or not; None for an end there is not."""
+    """Ids of the cells with the smallest and the largest time, judged or not; None where there is no such end."""
     fastest = findings.fastest or next(iter(findings.best), None)
     return fastest, findings.worst if findings.worst != fastest else None

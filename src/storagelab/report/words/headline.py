@@ -1,9 +1,9 @@
-"""The verdict in words: in one sentence for the head of a report, cell by cell for tables and legends. Pure.
+"""The verdict in words: one sentence for the head of a report, and a mark for each cell in tables. Pure.
 
     headline(findings)                  one sentence: the verdict
     comparison_text / verdict_mark      a cell against the best, in words and in a table
 
-What was not tested is never said to be tied: "not judged", and why.
+What was not tested is never called tied: it is "not judged", with the reason.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def verdict_sentence(findings: Findings) -> str:
     if not measured:
         return "No run has given a time yet, so nothing can be said."
     if findings.verdict == "single-cell" or len(findings.cells) == 1:
-        return (
-            f"{sentence_start(measured[0].levels)} took {elapsed_text(measured[0])}; there is nothing to compare with."
-        )
+        return f"{sentence_start(measured[0].levels)} took {elapsed_text(measured[0])}; there is nothing to compare it with."
     if findings.verdict == "one-layout":
         return one_layout(findings)
     if findings.verdict == "by-load":
@@ -101,7 +99,7 @@ def _in_blocks(findings: Findings) -> bool:
 
 
 def _untested_verdict(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    """Runs enough, but those of each cell in a stretch of time of its own."""
+    """There are runs enough, but each cell's were made in a stretch of time of their own."""
     layouts = noun(findings.factors)
     where = 'one after the other (order = "cell-by-cell")' if findings.order == "cell-by-cell" else "in one block"
     return (
@@ -116,7 +114,7 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
     if findings.runs_stored < findings.runs_planned:
         why = f"Not judged yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
     elif most == 1:
-        why = "Not judged: 1 run each can't tell a difference from chance"
+        why = "Not judged: with 1 run each, a difference can't be told from chance"
     else:
         why = f"Not judged: {most} runs each are too few, or too few of them in the same rounds, to test anything"
     if findings.loads:
@@ -125,7 +123,7 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
 
 
 def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    """What was seen, where nothing is judged."""
+    """The shortest and the longest mean, where nothing is judged."""
     ends = sorted(measured, key=lambda cell: _slowness(findings, cell))
     first, last = ends[0], ends[-1]
     if len(ends) == 1:
@@ -134,8 +132,8 @@ def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
     other = "lowest" if per_row(findings) else "longest"
     so_far = " so far" if findings.runs_stored < findings.runs_planned else ""
     return (
-        f"The {what}{so_far} is {_bare_figure(findings, first)}, of {cell_text(first.levels)}; the {other} "
-        f"{_bare_figure(findings, last)}, of {cell_text(last.levels)}."
+        f"The {what}{so_far} is {_bare_figure(findings, first)}, with {cell_text(first.levels)}; the {other} is "
+        f"{_bare_figure(findings, last)}, with {cell_text(last.levels)}."
     )
 
 
@@ -165,7 +163,7 @@ def _while_open(findings: Findings) -> str:
         name = _group_name(findings, few)
         verb = "share" if len(few) > 1 or is_plural(name) else "shares"
         parts.append(f"{name} {verb} fewer than two rounds with the fastest of these")
-    return f" Not compared: {'; '.join(parts)}. While that is so, nothing is the fastest of all."
+    return f" Not compared: {'; '.join(parts)}. Until they are, no winner can be named."
 
 
 def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
@@ -195,7 +193,7 @@ def did(findings: Findings) -> str:
 def _winner(findings: Findings) -> str:
     best = findings.cell(findings.best[0])
     name = cell_text(best.levels)
-    text = f"{name} {_was(name)} fastest: {_figure(findings, best)}"
+    text = f"{name} {was(name)} fastest: {_figure(findings, best)}"
     slower = slower_cells(findings)
     if not slower:
         return f"{text}."
@@ -212,7 +210,7 @@ def _best_set(findings: Findings) -> str:
         cell for cell in findings.cells if cell.elapsed_s is not None and cell.cell_id not in findings.not_compared
     ]
     unclear = [cell for cell in measured if cell.cell_id not in ids]
-    text = f"{name} can't be told apart" if len(ids) > 1 else f"{name} {_was(name)} fastest of those compared"
+    text = f"{name} can't be told apart" if len(ids) > 1 else f"{name} {was(name)} fastest of those compared"
     counted = len(ids) > SLOWER_SHOWN and not are_a_product([findings.cell(cell_id).levels for cell_id in ids])
     if counted:
         fastest = cell_name(findings, findings.best[0])
@@ -236,7 +234,7 @@ def _best_set(findings: Findings) -> str:
     return f"{text}; {rest} are slower, by {slower_by(slower[0].ratio)} to {slower_by(slower[-1].ratio)}."
 
 
-def _was(name: str) -> str:
+def was(name: str) -> str:
     return "were" if is_plural(name) else "was"
 
 
@@ -309,7 +307,7 @@ def _common_runs(findings: Findings, cell_id: str) -> str:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" of a single cell."""
+    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell."""
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""

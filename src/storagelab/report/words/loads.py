@@ -1,7 +1,7 @@
 """Verdicts in words where the load, or another condition, is varied: which layout is fastest under each, never which load.
 Pure.
 
-`say` is how `wording` words the verdict of an experiment; a load's own verdict is one of an experiment of its cells alone.
+`say` words the verdict of an experiment. A load's own verdict is that of an experiment of its cells alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Say = Callable[[Findings], str]
 
 
 def of_load(findings: Findings, load: LoadVerdict) -> Findings:
-    """The findings of one load alone; its own levels, the same for all of its cells, go unnamed."""
+    """The findings of one load alone. The load's own levels are the same in all of its cells and are not named."""
     inside = {*load.cells}
     cells = [
         cell.model_copy(update={"levels": _layout(cell, load)}) for cell in findings.cells if cell.cell_id in inside
@@ -60,11 +60,13 @@ def load_text(load: Mapping[str, JsonValue]) -> str:
 
 
 def by_load(findings: Findings, say: Say) -> str:
-    """One sentence where the same layout will do under every load, else one for each load."""
+    """One sentence if the same layout will do under every load, else one for each load."""
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     without = sum(load.verdict == "too-few-runs" for load in findings.loads)
     missing = (
-        f" Of {without} more {load_noun(findings, without)} there are too few runs for a verdict." if without else ""
+        f" {without} more {load_noun(findings, without)} {'have' if without > 1 else 'has'} too few runs for a verdict."
+        if without
+        else ""
     )
     return _verdict_of(findings, judged, say) + missing
 
@@ -106,7 +108,7 @@ def _each(findings: Findings, judged: Sequence[LoadVerdict], two: str, many: str
 
 
 def load_noun(findings: Findings, count: int = 1) -> str:
-    """What layouts have to bear in this experiment: "load", or "condition" where more than the workload is varied."""
+    """What layouts are run under: a "load", or a "condition" where more than the workload is varied."""
     borne = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
     return ("load" if all(map(is_load, borne)) else "condition") + "s" * (count != 1)
 
@@ -143,13 +145,13 @@ def _leads(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
 
 
 def _stake(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
-    """The dearest layout that is told apart from the fastest, and under which load."""
+    """The slowest layout that is told apart from the fastest, and under which load."""
     told = [row for load in loads if (row := _slowest_told(findings, load)) is not None]
     if not told:
         return ""
     most = max(told, key=lambda row: row.ratio.value)
     worst = cell_text(findings.cell(most.cell_id).levels)
-    return f"; the dearest choice, {worst}, took {change_estimate(most.ratio, compared.per(findings))}"
+    return f"; the slowest choice, {worst}, took {change_estimate(most.ratio, compared.per(findings))}"
 
 
 def _slowest_told(findings: Findings, load: LoadVerdict) -> Comparison | None:
@@ -194,13 +196,14 @@ def _each_load(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> l
 
 
 def one_layout(findings: Findings) -> str:
-    """Nothing but loads: what they took, and no best of them."""
+    """What each load took, where nothing but loads is varied."""
     ends = [findings.cell(cell_id) for cell_id in dict.fromkeys((findings.fastest, findings.worst)) if cell_id]
     verb = "did" if compared.of_raw_io(findings) else "inserted" if compared.by_rate(findings) else "took"
     parts = [f"{_figure(findings, cell)} with {cell_text(cell.levels)}" for cell in ends]
     number = len(findings.loads)
     return (
-        f"One layout bore {number} {load_noun(findings, number)}, so there is none to choose: it {verb} {' to '.join(parts)}."
+        f"One layout was run under {number} {load_noun(findings, number)}, so there is none to choose: it {verb} "
+        f"{' to '.join(parts)}."
         if parts else "No run has given a time yet, so nothing can be said."
     )  # fmt: skip
 
@@ -222,6 +225,6 @@ def load_sentences(findings: Findings, say: Say) -> list[str]:
         return []
     which = noun(_choices(findings), 2).capitalize()
     load = load_noun(findings)
-    how = f"{which} are held against the fastest under the same {load}; what a {load} costs by itself stands with its factor."
+    how = f"{which} are compared with the fastest under the same {load}; what a {load} costs is said of its factor."
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     return [how] if says_each(findings) else [how, *_each_load(findings, judged, say)]

@@ -1,7 +1,7 @@
-"""Numbers become text with units, here and nowhere else. Pure.
+"""Numbers as text, with their units. Pure.
 
-Every formatter gives "" for None: what is not known is left empty, never 0. Digits follow the interval where there is
-one, so that no digit is shown that the runs can't vouch for.
+Every formatter gives "" for None: what is not known is left empty, never 0. The digits follow
+from the interval where there is one: the runs vouch for every digit that is shown.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _level(estimate: Estimate) -> str:
 def share_estimate(estimate: Estimate | None) -> str:
     """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone where too few runs allow none.
 
-    Of one that is less than can be shown, and so is all of its interval: "less than 0.1 % (95 % CI, too)".
+    A share whose whole interval is too small to show reads "less than 0.1 % (95 % CI, too)".
     """
     if estimate is None:
         return ""
@@ -265,9 +265,9 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
 def ratio_interval(ratio: Estimate | None) -> str:
     """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
 
-    Joint: it holds together with those of all other ratios of its kind, where that of a mean holds by itself.
+    Joint: it holds together with the intervals of all other ratios of its kind. The interval of a mean holds by itself.
 
-    One whose ends are a hundred times apart gives only the end that says something, and else "too wide to say".
+    An interval whose ends are a hundred times apart is given by the one end that says something, else as "too wide to say".
     """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""

@@ -23,6 +23,7 @@ from storagelab.report.words.headline import (
     slower_cells,
     untested_text,
     verdict_sentence,
+    was,
 )
 from storagelab.report.words.loads import load_sentences
 from storagelab.report.words.names import cell_text, noun, phrase
@@ -31,6 +32,8 @@ from storagelab.report.words.waiting import wait_change_sentences, wait_names_se
 from storagelab.report.words.what_if import what_if_sentences
 
 _EFFECTS_SHOWN = 8
+_LEAST = 1.0011
+"""A bound that is closer to 1 is said to be this, which is true and has a figure: "at most 0.1 % more time"."""
 
 
 def sentences(findings: Findings) -> list[str]:
@@ -52,7 +55,7 @@ def sentences(findings: Findings) -> list[str]:
 
 
 def _on_the_order(findings: Findings) -> list[str]:
-    """What the order does to a verdict that rests on it belongs beside the verdict."""
+    """The caution on the order, which belongs beside the verdict that it touches."""
     if findings.verdict == "untested":
         return []  # the headline says it
     return [
@@ -66,9 +69,9 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
     if not per_row(findings) or len(findings.cells) < 2:
         return []
     if compared.of_raw_io(findings):
-        return ["All runs last as long as they were told to, so what is compared is their time per request."]
+        return ["All runs last as long as the spec says, so they are compared by their time per request."]
     which = noun(findings.factors, 2).capitalize()
-    return [f"{which} insert different numbers of rows, so not their times are compared but their time per row."]
+    return [f"{which} insert different numbers of rows, so they are compared by their time per row."]
 
 
 def _on_loads(findings: Findings) -> list[str]:
@@ -85,34 +88,34 @@ def _on_the_best(findings: Findings) -> list[str]:
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
         time = "" if compared.of_raw_io(findings) else f"{elapsed_text(best)}, or "
-        lead = f"Nominally fastest is {name}: {time}{rate}, over {runs}."
+        lead = f"{name} {was(name)} nominally fastest: {time}{rate}, over {runs}."
         return [lead, *_what_taking_it_costs(findings), *_what_may_hide(findings)]
     return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]
 
 
 def _what_taking_it_costs(findings: Findings) -> list[str]:
-    """How much better another layout may be than the one that looks best."""
+    """How much slower the layout that looks best may be than the one that is."""
     most = findings.at_most_slower
     if most is None:
         return []
-    room = f"{change(most, per=compared.per(findings))} {'as' if most >= 2 else 'than'}"
+    room = f"{change(max(most, _LEAST), per=compared.per(findings))} {'as' if most >= 2 else 'than'}"
     return [f"It takes at most {room} the truly fastest {noun(findings.factors)}, whichever that is (95 %)."]
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
-    """The largest difference that the runs can't exclude among the cells that are not told apart."""
+    """The largest difference that may hide among the cells that are not told apart."""
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
     highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
     if not highs:
         return []
     high, comparison = max(highs, key=lambda pair: pair[0])
     per = compared.per(findings)
-    room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(high, per=per)}"
-    them = "That does not make them" if not findings.loads else "What is not told apart is not therefore"
+    room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
+    than = "as" if high >= 2 else "than"
+    them = "That does not make them" if not findings.loads else "Layouts that are not told apart need not be"
     return [
-        f"{them} equal: these runs leave room for {room} with "
-        f"{cell_name(findings, comparison.cell_id)} than with {cell_name(findings, comparison.best_cell_id)} "
-        "(upper end of the joint 95 % CI); more repetitions narrow it."
+        f"{them} equal: {cell_name(findings, comparison.cell_id)} may take {room} {than} "
+        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More repetitions narrow this."
     ]
 
 
@@ -136,7 +139,7 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor; those of a single factor would be the comparisons again, unless it is a load."""
+    """One sentence per factor. The effects of a single factor would repeat the comparisons, unless it is a load."""
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
     lines = []
@@ -164,11 +167,11 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
     )
     if len(parts) > _EFFECTS_SHOWN:
         parts = list(_many_effects(findings, name, effects))
-    return f"With all else the same, against {baseline}: {'; '.join(parts)}."
+    return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
 
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
-    """Of very many levels the ends: of those that take less time, and of those that take more."""
+    """The ends of very many levels: of those that take less time, and of those that take more."""
     untold = sum(not effect.distinguishable and not effect.across_blocks for effect in effects)
     judged = [effect for effect in effects if effect.distinguishable or effect.across_blocks]
     for way, those in (

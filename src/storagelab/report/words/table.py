@@ -25,6 +25,6 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
 
-def plain(value: str | float | int | None) -> str:
+def bare(value: str | float | int | None) -> str:
     """A figure in four digits; "" for one that is not known."""
     return "" if value is None else f"{float(value):,.4g}"

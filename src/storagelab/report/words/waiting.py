@@ -49,7 +49,7 @@ def wait_text(wait_type: str, analogue: str, said: set[str] | None = None) -> st
 
 
 def method_text(method: Method) -> str:
-    """How a figure was got: "counted", "sampled" or "derived"."""
+    """Where a figure comes from: "counted", "sampled" or "derived"."""
     return _METHODS[method]
 
 
@@ -57,7 +57,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     """What grew between the best cell and the worst, if these can be told apart."""
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
-    # Of more rows, everything grows: that explains nothing.
+    # With more rows everything grows, which explains nothing.
     if fastest is None or slowest not in told or compared.by_rate(findings):
         return []
     best, worst = findings.cell(fastest), findings.cell(slowest)
@@ -78,7 +78,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
 
 
 def wait_names_sentence(findings: Findings) -> list[str]:
-    """Where engines are compared: which of their own names stand behind what is named in words."""
+    """Where engines are compared: their own names for each class of waits."""
     shown = {item.wait_type for item in findings.wait_changes} & findings.wait_names.keys()
     parts = [
         f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
@@ -154,7 +154,7 @@ def _trend_sentence(move: _Move, said: set[str]) -> str:
 
 
 def _short_trend(move: _Move, said: set[str]) -> str:
-    """The same after a sentence that named the span."""
+    """A shorter sentence, after one that named the same span."""
     name = wait_text(move.trend.wait_type, move.trend.analogue, said)
     goes = "falls" if move.falls else "grows"
     ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
@@ -173,7 +173,7 @@ def _second_phrase(factor: str, level: JsonValue) -> str:
 
 
 def _meaning(findings: Findings, move: _Move) -> str:
-    """What the completion time did meanwhile: only said where its two ends were compared."""
+    """What the completion time did meanwhile; "" unless the two ends were compared."""
     effect = _effect_between(findings, move)
     interval = ratio_interval(effect.ratio) if effect is not None else ""
     if effect is None or not interval:
@@ -186,11 +186,11 @@ def _meaning(findings: Findings, move: _Move) -> str:
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """That a wait moved at no cost may only be said where the runs would have shown a cost."""
+    """Whether the wait cost time: that it did not is only said where the runs would have shown a cost."""
     ends = (effect.ratio.low, effect.ratio.high)
     if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
-        return ": whether it costs time takes more runs to say"
-    return ": the wait moved, it did not cost time that shows" if move.falls and move.turn is None else ""
+        return ": more runs are needed to say whether it costs time"
+    return ": the wait changed, at no cost in time that shows" if move.falls and move.turn is None else ""
 
 
 def _effect_between(findings: Findings, move: _Move) -> Effect | None:
@@ -246,7 +246,7 @@ def no_waits_sentence(cell: CellSummary) -> str:
     if cell.elapsed_s is None:
         return "No run of this cell was measured."
     if cell.raw_io:
-        return "Raw I/O has no database, so nothing waits in one: its latencies are in the table of all cells."
+        return "Raw I/O runs no database, so there are no waits; its latencies are in the table of all cells."
     if not cell.waits and not cell.waits_asked:
         return "Waits were not sampled: measure.waits = false."
     return "No waits were observed in these runs." if not cell.waits else "The connections waited for nothing."
@@ -274,7 +274,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             f"({cell.connections} x {seconds(cell.available_s / cell.connections)} = {seconds(cell.available_s)})."
         )
     elif cell.waits:
-        lines.append("Whether waits + CPU explain the whole time can't be said: CPU time could not be read.")
+        lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
     benign = [row for row in cell.waits if row.is_wait and row.wait_type in BENIGN.wait_types and row.wait_s > 0]
     if benign:
         named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
@@ -283,7 +283,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 
 def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
-    """How the figures of a table were got, what its empty columns mean and, if `analogues`, the SQL Server names."""
+    """Where the figures of a table come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
     lines = []
     methods = {row.method for row in rows}
     notes = []

@@ -1,5 +1,6 @@
-"""What-if answers in words: what the best level depends on, which effects change, and whether the drive's past may be
-behind it. Pure. Every sentence comes out of `Findings.dependences` and `Findings.drive_trends`; the largest come first.
+"""What the best level depends on, which effects change, and whether the drive's past may be behind it, in words. Pure.
+
+Every sentence comes from `Findings.dependences` or `Findings.drive_trends`; the largest come first.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _depends(findings: Findings, found: Dependence) -> str:
 
 
 def _some(rows: Sequence[BestLevels]) -> list[BestLevels]:
-    """All, or of very many the ends and a spread between them."""
+    """All of them, or the ends of very many and a few between."""
     if len(rows) <= _LEVELS_SHOWN:
         return list(rows)
     step = (len(rows) - 1) / (_LEVELS_SHOWN - 1)
@@ -108,11 +109,11 @@ def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
 
 
 def _averaged(found: Dependence) -> str:
-    return f", {listed([factor_noun(name) for name in found.averaged])} averaged" if found.averaged else ""
+    return f", averaged over {listed([factor_noun(name) for name in found.averaged])}" if found.averaged else ""
 
 
 def _independent(findings: Findings) -> list[str]:
-    """That one and the same level does everywhere, of the factor that can say it against most others."""
+    """That one level does everywhere, for the factor of which this holds against most others."""
     of_factor: dict[str, list[Dependence]] = {}
     for found in findings.dependences:
         if _is_the_verdict(findings, found):
@@ -132,8 +133,8 @@ def _independent(findings: Findings) -> list[str]:
     over_all = f"Over all {load_noun(findings, 2)} together, whatever"
     whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
-        f"{whatever} {others}, {phrase(factor, common)} can't be told from the fastest: as far as these runs tell, the best "
-        f"{factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs tell, the "
+        f"best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
     ]
 
 
@@ -165,7 +166,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
 
 
 def _drives(findings: Findings) -> list[str]:
-    """One sentence, of the drive that changed most, where any did along the order of runs."""
+    """A sentence on the drive that changed most along the order of runs, if any did."""
     of_drive: dict[str, list[DriveTrend]] = {}
     for trend in findings.drive_trends:
         of_drive.setdefault(trend.drive, []).append(trend)
@@ -181,12 +182,12 @@ def _drives(findings: Findings) -> list[str]:
     )
     start = f"Drive {drive} changed from the first runs after a formatting to the last: its {moved}.{together}"
     if trends[0].randomised:
-        return [f"{start} The order was random, so that on average it hits all alike."]
+        return [f"{start} The order was random, so on average this affects all cells alike."]
     advice = (
         "" if any(_FORMAT_DRIVES in level.sets for factor in findings.factors for level in factor.levels)
         else f"; {_FORMAT_DRIVES} as a factor tells the two apart"
     )  # fmt: skip
-    return [f"{start} What ran late may owe its time to the drive's past as well as to itself{advice}."]
+    return [f"{start} Cells that ran late may owe part of their time to the drive's past{advice}."]
 
 
 def _moved(trend: DriveTrend) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
-from storagelab.report.page.blocks import View
+from storagelab.report.page.pieces import View
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.compared import ends
 from storagelab.report.words.doubts import caution_sentence
@@ -36,7 +36,7 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
     return facts
 
 
-def verdict(findings: Findings) -> View:
+def verdict_view(findings: Findings) -> View:
     """The headline, the figures to remember, and what follows."""
     return {
         "headline": keep_together(headline(findings)),
@@ -97,7 +97,7 @@ def _odd_runs(findings: Findings, cell: CellSummary) -> str:
     return f"{which}: repetition {odd.figures['repetition']} took {took}; median {median}"
 
 
-def cautions(findings: Findings) -> View:
+def cautions_view(findings: Findings) -> View:
     """Doubts about the measurement, the grave ones first."""
     ordered = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
     return {

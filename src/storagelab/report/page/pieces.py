@@ -58,16 +58,16 @@ class Mark:
     interval: str = ""
 
 
-Cell = str | Link | Swatch | Bar | Mark
+Content = str | Link | Swatch | Bar | Mark
 
 
 @dataclass(frozen=True)
-class Block:
+class PageTable:
     """A table with its caption; `folded`: the words it is folded under, to be opened there."""
 
     caption: str
     headings: Sequence[Heading]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[Content]]
     row_classes: Sequence[str] = ()
     folded: str = ""
     is_open: bool = False
@@ -78,31 +78,31 @@ class Block:
 
 
 @dataclass(frozen=True)
-class ChartBlock:
+class PageChart:
     """A chart with its name for those who don't see it, its caption and its table."""
 
     name: str
     heading: str
     label: str
     caption: str
-    table: Block
+    table: PageTable
     end_s: str = ""
     most: str = ""
     unit: str = ""
 
 
-def chart_block(drawn: Drawn) -> ChartBlock:
+def page_chart(drawn: Drawn) -> PageChart:
     table = drawn.table
     caption = f"{drawn.title} ({drawn.where}): what the chart shows"
     if len(table.rows) > MAX_TABLE_ROWS:
         caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(table.rows))} rows, the rest is in the raw data"
     ends = [f"{end:g}" for end in drawn.chart.ends(drawn.data)] if drawn.chart.ends else ["", ""]
-    return ChartBlock(
+    return PageChart(
         name=drawn.name,
         heading=drawn.title if drawn.chart.is_headed else "",
         label=drawn.label,
         caption=drawn.caption,
-        table=Block(caption, table.headings, table.rows[:MAX_TABLE_ROWS], folded="The same numbers as a table"),
+        table=PageTable(caption, table.headings, table.rows[:MAX_TABLE_ROWS], folded="The same numbers as a table"),
         end_s=ends[0],
         most=ends[1],
         unit=drawn.chart.time_unit,
