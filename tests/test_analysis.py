@@ -224,6 +224,7 @@ def test_simulated_blocks_are_compared_as_nothing_drifts_between_them():
     assert not any(row.across_blocks for row in findings.comparisons)
 
 
+@pytest.mark.campaign
 def test_a_drift_between_blocks_makes_no_false_verdict():
     rng, wrong = random.Random(5), 0
     for _ in range(100):
@@ -300,6 +301,7 @@ def test_an_effect_leaves_1_out_of_its_interval_if_and_only_if_it_is_distinguish
     assert any(effect.distinguishable for effect in findings.effects)
 
 
+@pytest.mark.campaign
 def test_of_many_factors_that_change_nothing_hardly_one_has_an_effect():
     factors = {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4], "x": [1, 2], "y": [1, 2]}
     experiment = make_experiment(factors, repetitions=4)

@@ -11,6 +11,8 @@ from storagelab.report import drawing
 from storagelab.report.drawing import Drawing
 from storagelab.report.vega import to_svg
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
+
 SPECS = {
     name: {"mark": mark, "data": {"values": [{"x": 1}, {"x": 2}]}, "encoding": {"x": {"field": "x", "type": "ordinal"}}}
     for name, mark in {"points-wide": "point", "bars-narrow": "bar"}.items()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_small_campaign_breaks_no_promise():
-    words = ["--seed", "5", "--typed", "1", "--forked", "30", "--stores", "2"]
+    words = ["--seed", "5", "--typed", "1", "--forked", "10", "--stores", "1"]
     said = subprocess.run(
         [sys.executable, "-m", "bench.fuzz", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )

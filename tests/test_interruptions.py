@@ -32,6 +32,10 @@ connections = 4
 rows_per_connection = {rows}
 rows_per_transaction = 1000
 """
+campaign = pytest.mark.campaign
+OTHER_SIGNALS = [
+    (signal.SIGINT, "the process alone"), (signal.SIGTERM, "its whole group"), (signal.SIGHUP, "the process alone"),
+]  # fmt: skip
 TOO_LONG = 10_000_000
 LOADING = "storagelab: storagelab postgres"
 """How a session at work shows in the list of processes: cluster, user, database."""
@@ -113,8 +117,15 @@ def nothing_is_left(home: Path) -> None:
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
-@pytest.mark.parametrize("whom", ["the process alone", "its whole group"])
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        pytest.param(signal.SIGINT, "its whole group", id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, "the process alone", id="SIGTERM"),
+        pytest.param(signal.SIGHUP, "its whole group", id="hang-up"),
+        *(pytest.param(number, whom, marks=campaign) for number, whom in OTHER_SIGNALS),
+    ],
+)
 def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
     running = start()
     running.until(running.loading)
@@ -143,7 +154,7 @@ def test_impatience_can_not_break_the_cleaning_up(start, scratch):
     nothing_is_left(scratch)
 
 
-@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])
+@pytest.mark.parametrize("after_s", [0.3, *(pytest.param(at_s, marks=campaign) for at_s in (0.05, 0.6))])
 def test_a_signal_amid_the_set_up_leaves_nothing_behind(start, scratch, after_s):
     running = start()
     running.until(lambda: list((scratch / "a").iterdir()))
@@ -214,7 +225,7 @@ def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, 
     nothing_is_left(scratch)
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("after_s", [0.2, *(pytest.param(at_s, marks=campaign) for at_s in (0.0, 0.5))])
 def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after_s):
     running = start(rows=1_000)
     running.until(lambda: list((scratch / "a").iterdir()))
@@ -228,7 +239,7 @@ def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after
     nothing_is_left(scratch)
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("after_s", [0.1, *(pytest.param(at_s, marks=campaign) for at_s in (0.0, 0.3))])
 def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, after_s):
     running = start(rows=1_000)
     running.until(lambda: list((scratch / "tmp").iterdir()))
@@ -262,14 +273,14 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
 # --- at random moments: `make bench ARGS="--only faults"` does a hundred of each -------------------------------------
 
 
-@pytest.mark.slow
+@campaign
 @pytest.mark.parametrize("kind", faults.KINDS)
 def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):
     found = faults.kills(scratch / "faults", kind, count=3, seed=7)
     assert found == faults.Found(kills=3)
 
 
-@pytest.mark.slow
+@campaign
 @pytest.mark.parametrize("kind", faults.KINDS)
 def test_a_campaign_that_is_asked_to_stop_at_random_moments_ends_soon_and_leaves_nothing(scratch, kind):
     took_s, troubles = faults.signals(scratch / "faults", kind, count=3, seed=7)

@@ -111,7 +111,7 @@ def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, fu
 
 
 @needs_root
-def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch):
+def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch, fresh_databases):
     with mounted(scratch / "a", "-o", "size=8m") as drive:
         os.chmod(drive, 0o755)
         run = run_of(small(scratch), scratch)

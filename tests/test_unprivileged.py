@@ -18,6 +18,7 @@ from storagelab.targets import passage, preflight
 from storagelab.targets import unprivileged as module
 from storagelab.targets.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
 
+pytestmark = pytest.mark.usefixtures("fresh_databases")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
 
 
