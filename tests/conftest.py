@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import shortcuts
 from hypothesis import settings
 from real_servers import ask, connect, running, server_folders
-from shortcuts import MAKERS, drawn, taken
 
 from storagelab import cli
 from storagelab.machine.host import usable_cpus
@@ -52,23 +52,24 @@ def postgres_bin_dirs() -> list[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shortcuts(tmp_path_factory) -> Iterator[None]:
-    """Databases are copied and charts stay blank, but for tests that ask for the two fixtures below."""
-    with taken(tmp_path_factory.mktemp("databases")):
-        yield
+def templates(tmp_path_factory) -> Path:
+    """The folder of databases to copy. Charts stay blank, too; tests that want neither ask for one of the fixtures below."""
+    folder = tmp_path_factory.mktemp("databases")
+    shortcuts.take(folder)
+    return folder
 
 
 @pytest.fixture
 def fresh_databases(monkeypatch) -> None:
     """For tests in which the engine's own program must make the database: who runs it, and what it is given."""
-    for server, make in MAKERS.items():
+    for server, make in shortcuts.MAKERS.items():
         monkeypatch.setattr(server, make.__name__, make)
 
 
 @pytest.fixture
 def drawn_charts() -> Iterator[None]:
     """For tests of what is drawn in a report."""
-    with drawn():
+    with shortcuts.drawn():
         yield
 
 

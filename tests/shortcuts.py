@@ -3,17 +3,21 @@
 New databases of private servers are copies of one that the engine's own program made: a tenth of the time. Tests of how
 databases are made ask for the fixture `fresh_databases`. Charts of reports stay blank: a chart takes a tenth of a second to
 draw, a report has a dozen. Tests of what is drawn ask for `drawn_charts`.
+
+A process of its own takes the same shortcuts: `shortcuts.py FOLDER WORDS` is `storagelab WORDS`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
+from storagelab import cli
 from storagelab.report import drawing
 from storagelab.targets.mariadb.server import Server as MariaDBServer
 from storagelab.targets.postgres.server import Server as PostgresServer
@@ -25,6 +29,59 @@ MAKERS: dict[type[PrivateServer], Make] = {
     MariaDBServer: MariaDBServer._make_database,
 }
 DRAWING = {"_started": drawing._started, "to_svg": drawing.to_svg}
+BLANK = {"_started": lambda: None, "to_svg": lambda spec: "<svg></svg>"}
+
+
+def command(templates: Path) -> list[str]:
+    """Stands for `storagelab` where that is a process."""
+    return [sys.executable, __file__, str(templates)]
+
+
+def take(templates: Path) -> None:
+    """From now on, new databases are copies of those below `templates`, and charts are blank."""
+    for server, make in MAKERS.items():
+        setattr(server, make.__name__, copying(make, templates))
+    vars(drawing).update(BLANK)
+
+
+@contextlib.contextmanager
+def drawn() -> Iterator[None]:
+    """Within it, charts are drawn as for users."""
+    vars(drawing).update(DRAWING)
+    try:
+        yield
+    finally:
+        vars(drawing).update(BLANK)
+
+
+def copying(make: Make, templates: Path) -> Make:
+    """`make`, which fills a server's empty folders; run once for each kind of database."""
+
+    def make_or_copy(server: PrivateServer) -> None:
+        template = templates / kind(server)
+        if template.exists():
+            copy(template / "log", server.log_folder)
+            copy(template / "data", server.data_folder)
+            log = server.data_folder / "pg_wal"
+            if log.is_symlink():
+                log.unlink()
+                log.symlink_to(server.log_folder)
+        else:
+            make(server)
+            made = Path(tempfile.mkdtemp(dir=templates))
+            for folder, part in ((server.data_folder, "data"), (server.log_folder, "log")):
+                (made / part).mkdir()
+                copy(folder, made / part)
+            made.rename(template)
+
+    make_or_copy.__name__ = make.__name__
+    return make_or_copy
+
+
+def kind(server: PrivateServer) -> str:
+    """Stands for what decides how a new database looks: the programs, and what MariaDB must know from the start."""
+    settings = server.settings if isinstance(server, MariaDBServer) else {}
+    return hashlib.sha256(repr((server.binaries, sorted(settings.items()))).encode()).hexdigest()
 
 
 def copy(source: Path, target: Path) -> None:
@@ -32,51 +89,6 @@ def copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
 
 
-def kind(server: PrivateServer) -> str:
-    """Says what decides how a new database looks: the programs, and what MariaDB must know from the start."""
-    settings = server.settings if isinstance(server, MariaDBServer) else {}
-    return repr((server.binaries, sorted(settings.items())))
-
-
-def copying(make: Make, templates: Path) -> Make:
-    """`make`, which fills a server's empty folders; run once for each kind of database."""
-    known: dict[str, Path] = {}
-
-    def make_or_copy(server: PrivateServer) -> None:
-        template = known.get(kind(server))
-        if template is None:
-            make(server)
-            template = templates / f"{type(server).__module__}-{len(known)}"
-            for folder, part in ((server.data_folder, "data"), (server.log_folder, "log")):
-                (template / part).mkdir(parents=True)
-                copy(folder, template / part)
-            known[kind(server)] = template
-            return
-        copy(template / "log", server.log_folder)
-        copy(template / "data", server.data_folder)
-        log = server.data_folder / "pg_wal"
-        if log.is_symlink():
-            log.unlink()
-            log.symlink_to(server.log_folder)
-
-    return make_or_copy
-
-
-@contextmanager
-def taken(templates: Path) -> Iterator[None]:
-    """Within it, new databases are copies of those below `templates`, and charts are blank."""
-    with pytest.MonkeyPatch.context() as patch:
-        for server, make in MAKERS.items():
-            patch.setattr(server, make.__name__, copying(make, templates))
-        patch.setattr(drawing, "_started", lambda: None)
-        patch.setattr(drawing, "to_svg", lambda spec: "<svg></svg>")
-        yield
-
-
-@contextmanager
-def drawn() -> Iterator[None]:
-    """Within it, charts are drawn as for users."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, real in DRAWING.items():
-            patch.setattr(drawing, name, real)
-        yield
+if __name__ == "__main__":
+    take(Path(sys.argv.pop(1)))
+    cli.main()

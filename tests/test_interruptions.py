@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import shortcuts
 from real_servers import left_behind, postgres_processes, until
 from simulated_specs import SMALL
 
@@ -33,6 +34,9 @@ rows_per_connection = {rows}
 rows_per_transaction = 1000
 """
 campaign = pytest.mark.campaign
+as_users_have_it = pytest.mark.parametrize(
+    "storagelab", [[sys.executable, "-m", "storagelab"]], ids=["as users have it"]
+)
 OTHER_SIGNALS = [
     (signal.SIGINT, "the process alone"), (signal.SIGTERM, "its whole group"), (signal.SIGHUP, "the process alone"),
 ]  # fmt: skip
@@ -44,10 +48,10 @@ LOADING = "storagelab: storagelab postgres"
 class Running:
     """A `storagelab run` in a process group of its own, as a shell would start it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, storagelab: list[str]) -> None:
         self.home = home
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "storagelab", "run", "long.toml"],
+            [*storagelab, "run", "long.toml"],
             cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
             # Under nohup, as CI may run, a hang-up would be ignored from the start, and rightly stay so.
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
@@ -79,14 +83,20 @@ class Running:
 
 
 @pytest.fixture
-def start(scratch) -> Iterator:
+def storagelab(templates) -> list[str]:
+    """Its databases are copied, but for tests of what comes in the set-up."""
+    return shortcuts.command(templates)
+
+
+@pytest.fixture
+def start(scratch, storagelab) -> Iterator:
     """Starts a run of so many runs; what still runs at the end of the test is killed."""
     (scratch / "a").mkdir()
     started: list[Running] = []
 
     def start_(*, rows: int = TOO_LONG, repetitions: int = 1) -> Running:
         (scratch / "long.toml").write_text(SPEC.format(rows=rows, repetitions=repetitions))
-        started.append(Running(scratch))
+        started.append(Running(scratch, storagelab))
         return started[-1]
 
     yield start_
@@ -154,6 +164,7 @@ def test_impatience_can_not_break_the_cleaning_up(start, scratch):
     nothing_is_left(scratch)
 
 
+@as_users_have_it
 @pytest.mark.parametrize("after_s", [0.3, *(pytest.param(at_s, marks=campaign) for at_s in (0.05, 0.6))])
 def test_a_signal_amid_the_set_up_leaves_nothing_behind(start, scratch, after_s):
     running = start()
@@ -225,6 +236,7 @@ def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, 
     nothing_is_left(scratch)
 
 
+@as_users_have_it
 @pytest.mark.parametrize("after_s", [0.2, *(pytest.param(at_s, marks=campaign) for at_s in (0.0, 0.5))])
 def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after_s):
     running = start(rows=1_000)
@@ -239,8 +251,9 @@ def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after
     nothing_is_left(scratch)
 
 
+@as_users_have_it
 @pytest.mark.parametrize("after_s", [0.1, *(pytest.param(at_s, marks=campaign) for at_s in (0.0, 0.3))])
-def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, after_s):
+def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, storagelab, after_s):
     running = start(rows=1_000)
     running.until(lambda: list((scratch / "tmp").iterdir()))
     time.sleep(after_s)
@@ -248,8 +261,7 @@ def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps
     running.process.wait()
     until(lambda: postgres_processes(scratch) == [])
     (scratch / "other.toml").write_text(SMALL)
-    command = [sys.executable, "-m", "storagelab", "run", "other.toml"]
-    said = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    said = subprocess.run([*storagelab, "run", "other.toml"], cwd=scratch, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     nothing_is_left(scratch)
 
