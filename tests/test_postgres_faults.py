@@ -96,7 +96,7 @@ def test_a_server_shut_down_amid_a_run_says_so(scratch, during):
 
 @needs_root
 @pytest.mark.parametrize("full", ["data", "log"])
-def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, full):
+def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, full, fresh_databases):
     sizes = {"data": "size=110m", "log": "size=36m"}
     with mounted(scratch / ("a" if full == "data" else "b"), "-o", sizes[full]) as drive:
         os.chmod(drive, 0o755)
