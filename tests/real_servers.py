@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.unprivileged import give_to_server
 
 CONNECTIONS = 4
 ROWS_PER_CONNECTION = 500
@@ -109,6 +111,18 @@ def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterat
         yield server
     finally:
         server.stop()
+
+
+def key_and_certificate(folder: Path) -> list[str]:
+    """Two files of a server that calls itself localhost."""
+    files = [str(folder / name) for name in ("key.pem", "cert.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", files[0], "-out", files[1], "-subj",
+         "/CN=localhost", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    give_to_server(*map(Path, files))
+    return files
 
 
 def free_port() -> int:

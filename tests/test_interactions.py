@@ -111,6 +111,7 @@ def test_all_other_factors_are_averaged_and_named():
     assert only(findings, FILES, COMPRESSION).change is None
 
 
+@pytest.mark.campaign
 def test_experiments_in_which_nothing_depends_on_anything_seldom_say_that_something_does():
     factors = {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]}
     experiments = 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from real_mariadb import DATABASE, PASSWORD, Elsewhere, got, needs_mariadb, plan_of, run_in, running
-from real_servers import ROWS, left_behind, measure, site_at, small
+from real_servers import ROWS, key_and_certificate, left_behind, measure, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -23,7 +22,6 @@ from storagelab.targets.mariadb import attached
 from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse_dsn
 from storagelab.targets.mariadb.preflight import check
 from storagelab.targets.mariadb.target import MariaDBTarget
-from storagelab.targets.unprivileged import give_to_server
 
 pytestmark = needs_mariadb
 
@@ -217,13 +215,7 @@ def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
 def test_a_server_that_demands_tls_is_given_it(scratch):
-    keys = [str(scratch / name) for name in ("key.pem", "cert.pem")]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", keys[0], "-out", keys[1], "-subj",
-         "/CN=localhost", "-days", "2"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    give_to_server(*map(Path, keys))
+    keys = key_and_certificate(scratch)
     options = ("--ssl=ON", f"--ssl-key={keys[0]}", f"--ssl-cert={keys[1]}", "--require-secure-transport=ON")
     with running(scratch / "tls", *options) as server:
         server.said("CREATE USER far IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far")
