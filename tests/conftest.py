@@ -29,8 +29,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SLOW_FIXTURES = {"attached", "browser", "scratch", "shared_server"}
-"""What tests of real servers and browsers ask for."""
+SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "scratch", "shared_server"}
+"""What tests of real servers, browsers and drawings ask for."""
 
 
 @pytest.hookimpl(tryfirst=True)

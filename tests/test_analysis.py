@@ -115,6 +115,7 @@ def test_the_order_in_which_runs_are_handed_over_changes_nothing():
     assert analyse(experiment, plan, runs) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.floats(0.001, 1e5), min_size=12, max_size=12), st.sets(st.integers(0, 11)))
 def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
@@ -436,6 +437,7 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_5000_runs_of_1000_cells_are_analysed_within_3_seconds_of_cpu():
     experiment = make_experiment({name: list(range(10)) for name in ("x", "y", "z")})
     plan = make_plan(experiment)

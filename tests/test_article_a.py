@@ -11,6 +11,8 @@ import pytest
 
 from storagelab import _sim, profiles
 
+pytestmark = pytest.mark.slow
+
 SCALES, FILES = (32, 64), (1, 8)
 CONNECTIONS, ROWS = 64, 160_000_000
 

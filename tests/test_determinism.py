@@ -18,6 +18,8 @@ from simulated_specs import SMALL
 from storagelab import _sim, profiles
 from storagelab.run.store import FILE_NAME
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden"
 NOT_RESULTS = ("started_at", "finished_at", "wall_s")
 """Columns that say when and how long it took here."""

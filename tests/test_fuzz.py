@@ -14,6 +14,8 @@ from bench import fuzz
 from bench.fuzz import Said
 from bench.mutations import ODD, toml, wrong_spec
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

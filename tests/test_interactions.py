@@ -84,6 +84,7 @@ def test_a_best_level_that_is_the_same_everywhere_is_held_in_common():
     assert found.change is None
 
 
+@pytest.mark.slow
 def test_an_effect_that_holds_at_one_level_only_is_found_and_its_intervals_cover_the_truth():
     experiments = 40
     missed = 0

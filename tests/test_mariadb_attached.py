@@ -23,7 +23,7 @@ from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse
 from storagelab.targets.mariadb.preflight import check
 from storagelab.targets.mariadb.target import MariaDBTarget
 
-pytestmark = needs_mariadb
+pytestmark = [needs_mariadb, pytest.mark.slow]
 
 IN_DATABASE = "CREATE, DROP, INSERT, SELECT, CREATE ROUTINE, EXECUTE, LOCK TABLES"
 ON_ALL = ("PROCESS", "FILE", "RELOAD")

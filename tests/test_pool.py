@@ -25,6 +25,8 @@ from storagelab.run.store import Store
 from storagelab.targets.simulated import block
 from storagelab.targets.simulated.block import STATE_FOLDER
 
+pytestmark = pytest.mark.slow
+
 PLAN = planned()
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 """More than there are processes: they are handed around."""

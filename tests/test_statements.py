@@ -14,6 +14,8 @@ from storagelab.findings import stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 
+pytestmark = pytest.mark.slow
+
 DRAWS = [(8, 5, 50), *(pytest.param(*each, marks=pytest.mark.campaign) for each in [(2, 5, 200), (5, 5, 80)])]
 
 

@@ -28,6 +28,8 @@ from scipy import stats as scipy_stats
 
 from storagelab.findings import stats
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["normal", "lognormal", "outliers", "drift", "one noisy", "half noisy"]
 NOISE = 0.03
 """Run-to-run sd of log elapsed: 3 %."""
