@@ -22,7 +22,7 @@ import psycopg
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
-from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.making import make_run
 from storagelab.targets import Progress, Site, open_target
 from storagelab.targets.postgres.binaries import find_binaries
@@ -89,12 +89,35 @@ def site_at(scratch: Path, identity: str = "0badcafe") -> Site:
 def measure(config: Config, site: Site) -> Measurement:
     """One whole run: set up, loaded, measured, removed."""
     with open_target(config, site) as target:
-        return target.run(Cell(cell_id="c01", levels={}, config=config), 1, 1, lambda _: None)
+        return target.run(cell_of(config), 1, 1, lambda _: None)
 
 
 def make_one_run(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> Run:
     """As the loop makes it."""
     return make_run(planned, cell, 1, partial(open_target, cell.config, site), progress)
+
+
+def cell_of(config: Config) -> Cell:
+    return Cell(cell_id="c01", levels={}, config=config)
+
+
+def plan_of(*configs: Config) -> Plan:
+    cells = [Cell(cell_id=f"c{number:02d}", levels={}, config=config) for number, config in enumerate(configs, 1)]
+    return Plan(cells=tuple(cells), runs=())
+
+
+def run_in(target: Any) -> Measurement:
+    return target.run(cell_of(target.config), 1, 1, lambda _: None)
+
+
+def run_of(config: Config, scratch: Path) -> Run:
+    """The run as it would be stored."""
+    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
+    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
+
+
+def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:
+    return {check.name: (check.got, check.ok) for check in measurement.checks}
 
 
 def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:

@@ -12,8 +12,8 @@ import pymysql
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from real_mariadb import DATABASE, PASSWORD, Elsewhere, got, needs_mariadb, plan_of, run_in, running
-from real_servers import ROWS, key_and_certificate, left_behind, measure, site_at, small
+from real_mariadb import DATABASE, PASSWORD, Elsewhere, needs_mariadb, running
+from real_servers import ROWS, got, key_and_certificate, left_behind, measure, plan_of, run_in, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig

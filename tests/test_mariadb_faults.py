@@ -10,8 +10,8 @@ import textwrap
 import threading
 
 import pytest
-from real_mariadb import DATABASE, cell_of, needs_mariadb, plan_of, running
-from real_servers import left_behind, measure, server_processes, site_at, small, until
+from real_mariadb import DATABASE, needs_mariadb, running
+from real_servers import cell_of, left_behind, measure, plan_of, server_processes, site_at, small, until
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting

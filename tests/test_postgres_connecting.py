@@ -12,8 +12,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from real_mariadb import plan_of
-from real_servers import ask, connect, free_port, key_and_certificate, running, server_folders, site_at, small, until
+from real_servers import (
+    ask,
+    connect,
+    free_port,
+    key_and_certificate,
+    plan_of,
+    running,
+    server_folders,
+    site_at,
+    small,
+    until,
+)
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig

@@ -8,23 +8,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from real_servers import ROWS, ask, connect, left_behind, make_one_run, measure, site_at, small
+from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_at, small
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import Run
-from storagelab.model.plan import Cell, PlannedRun
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 
 SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
-
-
-def run_of(config, scratch) -> Run:
-    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    cell = Cell(cell_id="c01", levels={}, config=config)
-    return make_one_run(planned, cell, site_at(scratch), lambda _: None)
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from real_mariadb import plan_of
-from real_servers import ask, connect, running, site_at, small
+from real_servers import ask, connect, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from real_mariadb import needs_mariadb, plan_of
-from real_servers import site_at, small
+from real_mariadb import needs_mariadb
+from real_servers import plan_of, site_at, small
 from test_cli import write_spec
 
 from storagelab.errors import PreflightError

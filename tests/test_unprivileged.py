@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from real_mariadb import needs_mariadb, plan_of
+from real_mariadb import needs_mariadb
 from real_mariadb import running as running_mariadb
-from real_servers import ask, connect, left_behind, measure, running, site_at, small
+from real_servers import ask, connect, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets import passage, preflight
