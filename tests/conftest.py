@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 import shortcuts
 from hypothesis import settings
-from real_servers import ask, connect, running, server_folders
+from real_servers import ask, connect, open_folder, running, server_folders
 
 from storagelab import cli
 from storagelab.machine.host import usable_cpus
@@ -76,27 +75,19 @@ def drawn_charts() -> Iterator[None]:
 
 @pytest.fixture
 def scratch(monkeypatch) -> Iterator[Path]:
-    """A short-named folder that a server without root's rights may enter, with the temporary folder inside it.
-
-    Short, because a socket's path may hold 107 bytes only; enterable, because pytest's own is not.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="slab-", dir="/tmp"))
-    folder.chmod(0o755)
-    (folder / "tmp").mkdir(mode=0o711)
-    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
-    monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
-    yield folder
-    shutil.rmtree(folder)
+    """A folder for servers, who can't enter pytest's own, with the temporary folder inside it."""
+    with open_folder() as folder:
+        (folder / "tmp").mkdir(mode=0o711)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+        monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
+        yield folder
 
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
     """A server that runs as long as the tests do, for those that need no server of their own."""
-    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
-    folder.chmod(0o755)
-    with running(folder, max_connections=120, fsync=False) as server:
+    with open_folder() as folder, running(folder, max_connections=120, fsync=False) as server:
         yield server
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import importlib.util
 import os
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -141,6 +143,33 @@ def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterat
         yield server
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder with a short name that a server without root's rights may enter, since a socket's path holds 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has started a server below `folder` and waits."""
+    code = f"""if True:
+        import sys, time
+        from pathlib import Path
+        from storagelab.targets.{engine}.binaries import find_binaries
+        from storagelab.targets.{engine}.server import Server
+        folder = Path(sys.argv[1])
+        Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={{}}).start()
+        print("started", flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline()
+        yield starter
 
 
 def key_and_certificate(folder: Path) -> list[str]:

@@ -37,9 +37,6 @@ campaign = pytest.mark.campaign
 as_users_have_it = pytest.mark.parametrize(
     "storagelab", [[sys.executable, "-m", "storagelab"]], ids=["as users have it"]
 )
-OTHER_SIGNALS = [
-    (signal.SIGINT, "the process alone"), (signal.SIGTERM, "its whole group"), (signal.SIGHUP, "the process alone"),
-]  # fmt: skip
 TOO_LONG = 10_000_000
 LOADING = "storagelab: storagelab postgres"
 """How a session at work shows in the list of processes: cluster, user, database."""
@@ -127,15 +124,8 @@ def nothing_is_left(home: Path) -> None:
 # --- stopped cleanly -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("number", "whom"),
-    [
-        pytest.param(signal.SIGINT, "its whole group", id="Ctrl-C"),
-        pytest.param(signal.SIGTERM, "the process alone", id="SIGTERM"),
-        pytest.param(signal.SIGHUP, "its whole group", id="hang-up"),
-        *(pytest.param(number, whom, marks=campaign) for number, whom in OTHER_SIGNALS),
-    ],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
+@pytest.mark.parametrize("whom", ["its whole group", pytest.param("the process alone", marks=campaign)])
 def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
     running = start()
     running.until(running.loading)
@@ -236,33 +226,29 @@ def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, 
     nothing_is_left(scratch)
 
 
-@as_users_have_it
-@pytest.mark.parametrize("after_s", [0.2, *(pytest.param(at_s, marks=campaign) for at_s in (0.0, 0.5))])
-def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after_s):
-    running = start(rows=1_000)
-    running.until(lambda: list((scratch / "a").iterdir()))
-    time.sleep(after_s)
-    running.process.kill()
-    running.process.wait()
-    until(lambda: postgres_processes(scratch) == [])
-    code, err = start(rows=1_000).ended()
-    assert code == 0, err
-    assert [run.status for run in stored(scratch)] == ["ok"]
-    nothing_is_left(scratch)
+AMID_THE_SET_UP = [("a", "long.toml", 0.2), ("tmp", "other.toml", 0.1)]
+"""Folder in which the first thing shows, spec that is run next, seconds until the kill."""
+MORE_OF_THEM = [(*which, at_s) for *which, _ in AMID_THE_SET_UP for at_s in (0.0, 0.4)]
 
 
 @as_users_have_it
-@pytest.mark.parametrize("after_s", [0.1, *(pytest.param(at_s, marks=campaign) for at_s in (0.0, 0.3))])
-def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, storagelab, after_s):
+@pytest.mark.parametrize(
+    ("where", "following", "after_s"),
+    [*AMID_THE_SET_UP, *(pytest.param(*each, marks=campaign) for each in MORE_OF_THEM)],
+)
+def test_after_kill_9_amid_the_set_up_or_the_trial_start_the_next_run_sweeps_and_is_well(
+    start, scratch, storagelab, where, following, after_s
+):
     running = start(rows=1_000)
-    running.until(lambda: list((scratch / "tmp").iterdir()))
-    time.sleep(after_s)
-    running.process.kill()
-    running.process.wait()
-    until(lambda: postgres_processes(scratch) == [])
     (scratch / "other.toml").write_text(SMALL)
-    said = subprocess.run([*storagelab, "run", "other.toml"], cwd=scratch, capture_output=True, text=True, check=False)
+    running.until(lambda: list((scratch / where).iterdir()))
+    time.sleep(after_s)
+    running.process.kill()
+    running.process.wait()
+    until(lambda: postgres_processes(scratch) == [])
+    said = subprocess.run([*storagelab, "run", following], cwd=scratch, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
+    assert following != "long.toml" or [run.status for run in stored(scratch)] == ["ok"]
     nothing_is_left(scratch)
 
 

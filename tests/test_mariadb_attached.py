@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pymysql
@@ -13,7 +11,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from real_mariadb import DATABASE, PASSWORD, Elsewhere, needs_mariadb, running
-from real_servers import ROWS, got, key_and_certificate, left_behind, measure, plan_of, run_in, site_at, small
+from real_servers import (
+    ROWS,
+    got,
+    key_and_certificate,
+    left_behind,
+    measure,
+    open_folder,
+    plan_of,
+    run_in,
+    site_at,
+    small,
+)
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -31,11 +40,8 @@ ON_ALL = ("PROCESS", "FILE", "RELOAD")
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Elsewhere]:
-    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
-    folder.chmod(0o755)
-    with running(folder / "s", "--sql-mode=ANSI_QUOTES,STRICT_ALL_TABLES") as server:
+    with open_folder() as folder, running(folder / "s", "--sql-mode=ANSI_QUOTES,STRICT_ALL_TABLES") as server:
         yield server
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -7,13 +7,11 @@ import os
 import signal
 import stat
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, until
+from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, started_elsewhere, until
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
@@ -142,23 +140,8 @@ def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
         assert postgres_processes(scratch) == []
 
 
-STARTS_A_SERVER_AND_WAITS = """
-    import sys, time
-    from pathlib import Path
-    from storagelab.targets.postgres.binaries import find_binaries
-    from storagelab.targets.postgres.server import Server
-    folder = Path(sys.argv[1])
-    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
-    server.start()
-    print(server.pid, flush=True)
-    time.sleep(600)
-"""
-
-
 def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch):
-    code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
-    with subprocess.Popen([sys.executable, "-c", code, str(scratch)], stdout=subprocess.PIPE) as starter:
-        starter.stdout.readline()
+    with started_elsewhere("postgres", scratch) as starter:
         assert postgres_processes(scratch) != []
         starter.kill()
     until(lambda: postgres_processes(scratch) == [], timeout_s=10)
