@@ -273,6 +273,7 @@ def test_schema_and_docs_name_every_order_that_an_experiment_can_have():
     assert [order for order in orders if f"`{order}`" not in row] == []
 
 
+@pytest.mark.slow
 def test_five_thousand_runs_are_exported_within_four_seconds_of_cpu_time():
     experiment = make_experiment({FILES: [1, 2, 4, 8, 16]}, repetitions=10)
     plan = make_plan(experiment)

@@ -16,6 +16,8 @@ import pytest
 
 from storagelab import _sim, profiles
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools/fit_model.py"
 

@@ -15,6 +15,7 @@ import pytest
 from builders import make_environment, make_experiment, make_measurement, make_plan, make_run, make_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, Run, WaitingTask
@@ -44,7 +45,8 @@ def page_of(
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
+    with drawn():
+        return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
 
 
 def payload_of(page: str, *, packed: bool = True) -> str:
@@ -91,7 +93,7 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     assert places == sorted(places)
 
 
-def test_the_same_input_gives_the_same_page():
+def test_the_same_input_gives_the_same_page(drawn_charts):
     factors: dict[str, Sequence[JsonValue]] = {FILES: [1, 2]}
     assert page_of(factors, repetitions=1) == page_of(factors, repetitions=1)
 
@@ -314,7 +316,7 @@ def test_a_single_run_has_no_interval_and_the_page_says_none():
     assert "nan" not in words_of(page).split()
 
 
-def test_nothing_that_a_person_wrote_becomes_markup():
+def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):
     fields: dict[str, object] = {"name": NASTY, "question": NASTY, "text": NASTY, "source": NASTY}
     environment = make_environment() | {NASTY: {NASTY: NASTY}, "settings": {"x": NASTY}}
     page = page_of({FILES: [1, 2], NASTY: [NASTY, "b"]}, fields=fields, environment=environment)
@@ -348,7 +350,7 @@ def test_any_text_comes_back_from_a_template_as_it_went_in(words):
     assert set(attributes) == {"title"}
 
 
-def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted():
+def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted(drawn_charts):
     levels = [f"v{number}" for number in range(60)]
     experiment = make_experiment({FILES: [1, 2], "target.settings.x": levels}, 2)
     plan = make_plan(experiment)
@@ -363,7 +365,7 @@ def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is
     assert len(page) < 3_000_000
 
 
-def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request():
+def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request(drawn_charts):
     experiment = make_experiment({FILES: [1]}, 1)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)

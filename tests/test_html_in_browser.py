@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
+from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
 from storagelab.report.export.as_json import to_json
@@ -84,7 +85,8 @@ def written(experiment, folder: Path, **given) -> Report:
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
     file = folder / "report.html"
-    file.write_text(html.page(experiment, plan, runs, findings, exported), encoding="utf-8")
+    with drawn():
+        file.write_text(html.page(experiment, plan, runs, findings, exported), encoding="utf-8")
     return Report(file, exported)
 
 

@@ -173,6 +173,7 @@ def test_there_is_no_best_case_among_loads():
     assert best_case.CHART.of(findings, ()) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factors", [THREE, {BATCH: [10, 1000]}])
 def test_every_form_of_the_report_can_be_made(factors):
     experiment = make_experiment(factors)

@@ -11,6 +11,8 @@ from storagelab.report.drawing import side_process as drawing
 from storagelab.report.drawing.side_process import Drawing
 from storagelab.report.drawing.vega import to_svg
 
+pytestmark = pytest.mark.usefixtures("drawn_charts")
+
 SPECS = {
     name: {"mark": mark, "data": {"values": [{"x": 1}, {"x": 2}]}, "encoding": {"x": {"field": "x", "type": "ordinal"}}}
     for name, mark in {"points-wide": "point", "bars-narrow": "bar"}.items()

@@ -131,6 +131,7 @@ def test_blocks_of_layouts_are_not_told_apart_under_any_load():
     assert [row.across_blocks for row in findings.comparisons] == [True, True]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.floats(0.001, 1e5), min_size=24, max_size=24), st.sets(st.integers(0, 23)))
 def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_worded(times, lost):
@@ -152,6 +153,7 @@ def test_any_times_and_any_failures_lead_to_consistent_verdicts_that_can_be_word
     assert all(sentence.endswith(".") for sentence in sentences(findings))
 
 
+@pytest.mark.slow
 def test_of_experiments_of_many_loads_without_a_difference_one_in_twenty_at_most_names_a_loser():
     """The error holds over all loads together, not for each: 6 loads of 4 layouts, 400 times."""
     experiment = make_experiment({BATCH: [1, 2, 3, 4, 5, 6], FILES: [1, 2, 4, 8]})
