@@ -372,17 +372,17 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[cfg(test)]
+#[path = "../tests/world/profiles.rs"]
+mod profiles;
+
+#[cfg(test)]
 mod tests {
+    use super::profiles::{profile, server};
     use super::*;
 
     /// The scenario's check leaves room for what chance makes of a table; here it is not asked.
     #[test]
     fn a_table_that_outgrows_its_files_fails_its_run_in_plain_words_and_the_next_run_is_made() {
-        let profile = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../src/storagelab/profiles/iodrive-320.toml"
-        ));
-        let profile: crate::scenario::Profile = toml::from_str(profile).expect("a profile");
         let run = |rows: u64| {
             serde_json::json!({
                 "data_files": 3, "data_volumes": ["a"], "log_volume": "a", "seed": 1, "data_bytes": 3_000_000_000_u64,
@@ -390,8 +390,8 @@ mod tests {
             })
         };
         let scenario = serde_json::json!({
-            "scale": 1000, "seed": 1, "server": {"cores": 2, "memory_bytes": 8_000_000_000_u64},
-            "drives": {"ssd": {"profile": profile, "format": "basic", "driver": "2.2.3", "sector_bytes": 512}},
+            "scale": 1000, "seed": 1, "server": server(&serde_json::json!({"cores": 2, "memory_bytes": 8_000_000_000_u64})),
+            "drives": {"ssd": {"profile": profile("iodrive-320"), "format": "basic", "driver": "2.2.3", "sector_bytes": 512}},
             "volumes": {"a": {"drives": ["ssd"]}}, "runs": [run(100_000), run(100_000)],
         });
         let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
