@@ -48,6 +48,7 @@ impl<'w> Above<'w> {
     }
 
     /// The latch of the page above the leaf for `key`.
+    #[inline]
     fn latch_of(&self, key: u32, level: Level) -> Latch<'w> {
         let page = (u64::from(key) * self.levels[level as usize].count.get()) >> 32;
         self.os.latch(Page::Above(level, page).key(), LatchClass::Page)
@@ -63,11 +64,12 @@ impl<'w> Above<'w> {
     }
 
     /// How many latches are held or wanted exclusively.
+    #[inline]
     pub(super) fn latched(&self) -> u32 {
-        self.levels.iter().map(|level| level.latched.get()).sum()
+        self.levels[0].latched.get() + self.levels[1].latched.get()
     }
 
-    /// The latch on the way down to `key` that can't be had for reading now, if there is one.
+    /// The latch on the way down to `key` that bars a reader now, if there is one.
     pub(super) fn barred(&self, key: u32) -> Option<Latch<'w>> {
         let levels = [Level::Grandparent, Level::Parent].into_iter();
         let latched = levels.filter(|&level| self.levels[level as usize].latched.get() > 0);

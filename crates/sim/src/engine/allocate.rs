@@ -1,11 +1,12 @@
 //! The next page of the table: which file, and the latches of its allocation pages.
 //!
-//! A worker looks for a free page first, with the PFS page latched in SH, and then marks it, with the latch in UP; if there is
+//! A worker first looks for a free page, with the PFS page latched in SH, and then marks it, with the latch in UP. If there is
 //! none it takes an extent, under the GAM page's latch (*What is allocation bottleneck?*, SQL Server Storage Engine blog, 2009).
-//! SH goes with UP, so nobody waits for those who look. They themselves, asking while others queue, wait for the next release
-//! of the page and no longer: whenever a latch is let go, all in its queue who go together get it (C. Bolton and others,
-//! *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for `PAGELATCH_SH` beside
-//! the convoy. With latches strictly in the order of asking they need an event of their own, which each release sets.
+//! SH is compatible with UP, so nobody waits for a worker that looks. A worker that wants to look while others queue waits for
+//! the next release of the page and no longer: a release grants the latch to all compatible requests in its queue (C. Bolton
+//! and others, *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for
+//! `PAGELATCH_SH` beside the convoy. Here latches are granted strictly in order, so looks wait for an event of their own,
+//! which each release sets.
 
 use std::cell::{Cell, RefCell};
 
@@ -71,14 +72,14 @@ impl<'w> Allocator<'w> {
         released.wait(WaitType::PageLatchSh).await;
     }
 
-    /// Lets a PFS page of a file go: to the next in its queue, and to all who wait to look at it.
+    /// Releases a PFS page: to the next in its queue, and to all workers that wait to look at it.
     fn release_pfs(&self, file: u32, pfs: Hold<'w>) {
         pfs.release();
         self.pfs_released[file as usize].set();
     }
 
     /// Allocates a page: the PFS page that covers it is latched while it is marked, the GAM page while an extent is taken.
-    /// `own_file` is the file that this worker picked last, `kept` one that it needn't pick. Nothing if all files are full.
+    /// `own_file` is the file that this worker picked last, `kept` a file to allocate in without a pick. Returns nothing if all files are full.
     pub(super) async fn allocate(
         &self,
         files: &RefCell<Files>,
@@ -124,8 +125,8 @@ impl<'w> Allocator<'w> {
         takes
     }
 
-    /// Files have one size, so by proportional fill they take turns. How strictly is a matter of the switches. Nothing if all
-    /// are full.
+    /// Picks a file. Files have one size, so by proportional fill they take turns; the switches say how strictly. Returns
+    /// nothing if all are full.
     fn pick(&self, files: &RefCell<Files>, own_file: &mut u32, words: &mut Words) -> Option<u32> {
         let count = files.borrow().count();
         let mut tries = self.pick_tries;

@@ -1,8 +1,8 @@
 //! Rows of a page each with ascending keys: all connections meet at the right edge of the index.
 //!
 //! A row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next one under the latch
-//! of a PFS page, and links it under the parent's latch: it is the last one now. Who waited for the old last page goes on to
-//! the new one. They keep their order, as if there were one latch for whichever page is last: an assumption.
+//! of a PFS page, and links it under the parent's latch: it is the last one now. Workers that waited for the old last page go on
+//! to the new one. They keep their order, as if there were one latch for whichever page is last: an assumption.
 //!
 //! So one worker at a time is at it, whatever the drives, and how long it takes decides. Much of it is finding a page: the
 //! place where a worker allocated last is as good as found, unless somebody else has allocated in that file since. Then

@@ -2,6 +2,7 @@
 
 use super::geometry::{DbPage, EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use super::leaf::Leaf;
+use crate::hint::rare;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario, WorkloadKind};
 use crate::words::life_size;
@@ -93,6 +94,7 @@ impl Layout {
 
     /// The volume of a page, and its first byte there.
     #[must_use]
+    #[inline(always)]
     pub fn place(&self, page: DbPage) -> (usize, u64) {
         let (file, page) = (page.number() / self.pages_per_file, page.number() % self.pages_per_file);
         let (volume, base) = self.files[file as usize];
@@ -111,6 +113,7 @@ impl Layout {
     /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the volume, since files
     /// that were moved over it go on at its beginning. Each piece is its first byte and its length; the second may have none.
     #[must_use]
+    #[inline]
     pub fn pieces(&self, volume: usize, offset: u64, bytes: u64) -> [(u64, u64); 2] {
         let before_end = bytes.min(self.usable_bytes(volume) - offset);
         [(offset, before_end), (0, bytes - before_end)]
@@ -329,6 +332,7 @@ impl Files {
 
     /// The page that a leaf is on.
     #[must_use]
+    #[inline]
     pub fn page_of(&self, leaf: Leaf) -> DbPage {
         let (extent, page) = (leaf.number() / EXTENT_PAGES, leaf.number() % EXTENT_PAGES);
         DbPage::new(self.first_pages[extent as usize] + page)
@@ -336,11 +340,16 @@ impl Files {
 
     /// The leaf on the page after, if the file goes on there.
     #[must_use]
+    #[inline(always)]
     pub fn after(&self, leaf: Leaf) -> Option<Leaf> {
         let next = leaf.number() + 1;
-        if !next.is_multiple_of(EXTENT_PAGES) {
-            return Some(Leaf::new(next));
+        if rare(next.is_multiple_of(EXTENT_PAGES)) {
+            return self.after_extent(leaf);
         }
+        Some(Leaf::new(next))
+    }
+
+    fn after_extent(&self, leaf: Leaf) -> Option<Leaf> {
         let page = self.page_of(leaf).number() + 1;
         let same_file = !page.is_multiple_of(self.pages_per_file);
         same_file.then(|| self.leaf_on(DbPage::new(page))).flatten()
@@ -348,6 +357,7 @@ impl Files {
 
     /// The leaf on the page before, if the file's table begins before that.
     #[must_use]
+    #[inline]
     pub fn before(&self, leaf: Leaf) -> Option<Leaf> {
         if !leaf.number().is_multiple_of(EXTENT_PAGES) {
             return Some(Leaf::new(leaf.number() - 1));

@@ -1,4 +1,4 @@
-//! Frames for leaves that are to be read or are new: who waits for one, and who has to go for it.
+//! Frames for leaves that are read or new: which leaf waits for one, and which has to leave memory for it.
 
 use super::Engine;
 use super::ios::Why;
@@ -37,8 +37,15 @@ impl<'w> Engine<'w> {
     }
 
     /// Gives free frames to leaves that wait for one, and makes room for the others.
+    #[inline]
     pub(super) fn serve_frames(&self, home: u32) {
-        while rare(self.pool.borrow().waiting() > 0) {
+        if rare(self.pool.borrow().waiting() > 0) {
+            self.serve_waiting(home);
+        }
+    }
+
+    fn serve_waiting(&self, home: u32) {
+        while self.pool.borrow().waiting() > 0 {
             let served = self.pool.borrow_mut().serve();
             match served {
                 Some((wanted, frame)) => self.use_frame(wanted, frame),
@@ -101,6 +108,7 @@ impl<'w> Engine<'w> {
     }
 
     /// Lets a page go if it is clean and nobody wants it.
+    #[inline(always)]
     fn let_go(&self, victim: Victim) -> bool {
         self.pool.borrow_mut().let_go(victim, &mut self.tree.borrow_mut())
     }

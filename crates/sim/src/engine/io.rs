@@ -21,6 +21,7 @@ impl Engine<'_> {
     }
 
     /// Whether it went well; if not the run has failed.
+    #[inline]
     fn is_well(&self, result: Result<(), volume::Failure>) -> bool {
         result.map_err(|failure| self.fail(Failure::Volume(failure))).is_ok()
     }
@@ -53,6 +54,7 @@ impl Engine<'_> {
     }
 
     /// Reads a leaf into a frame.
+    #[inline(always)]
     pub(super) fn submit_read(&self, wanted: Wanted, frame: u32) {
         self.end_memory_phase();
         let page = self.files.borrow().page_of(wanted.leaf);
@@ -92,6 +94,9 @@ impl Engine<'_> {
     fn gather(&self, seed: Leaf) -> Option<(Leaf, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
+        // The next pages' leaves stand beside it: all are fetched side by side.
+        let beside = [seed.number().wrapping_sub(2), seed.number().wrapping_add(2)];
+        std::hint::black_box(beside.map(|leaf| tree.touch_state(Leaf::new(leaf))));
         let mut take = |leaf: Leaf| tree.begin_write(leaf).then_some(leaf);
         let mut last = take(seed)?;
         let mut first = last;

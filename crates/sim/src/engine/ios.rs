@@ -52,6 +52,7 @@ impl Io {
     ///
     /// The log writer has a scheduler of its own, which no session keeps busy (S. Kandoth and N. Verma, "SQL 2016 - It Just
     /// Runs Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016; taken so for older servers too).
+    #[inline(always)]
     const fn home(&self) -> Option<u32> {
         match self {
             Self::Read { wanted, .. } => Some(wanted.home),
@@ -77,12 +78,21 @@ struct Slots {
 }
 
 impl Slots {
+    /// Inlined, so that the slot is made where it stays and not copied.
+    #[inline(always)]
     fn put(&mut self, slot: Slot) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.slots[number as usize] = slot;
-            return number;
-        }
-        self.slots.push(slot);
+        let number = self.free.pop().unwrap_or_else(|| self.grow());
+        self.slots[number as usize] = slot;
+        number
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.slots.push(Slot {
+            io: Io::Log { up_to: 0 },
+            begun_ns: 0,
+            waits_for: 0,
+        });
         u32::try_from(self.slots.len() - 1).expect("a token has 28 bits")
     }
 
@@ -138,6 +148,7 @@ impl<'w> Ios<'w> {
     }
 
     /// CPU time that the driver takes for a page.
+    #[inline]
     pub(super) fn driver_cpu_ns(&self, page: DbPage) -> Ns {
         let (volume, _) = self.layout.place(page);
         self.driver_cpu_ns[volume]
@@ -158,6 +169,7 @@ impl<'w> Ios<'w> {
     ///
     /// # Errors
     /// If their volume answers no more.
+    #[inline(always)]
     pub(super) fn submit_pages(&self, io: Io, kind: Kind, first: DbPage, pages: u32) -> Result<(), Failure> {
         let (volume, offset) = self.layout.place(first);
         self.submit(io, volume, kind, offset, u64::from(pages) * PAGE_BYTES)
@@ -173,22 +185,33 @@ impl<'w> Ios<'w> {
         self.submit(io, volume, Kind::Append, offset, bytes)
     }
 
+    #[inline(always)]
     fn submit(&self, io: Io, volume: usize, kind: Kind, offset: u64, bytes: u64) -> Result<(), Failure> {
+        let begun_ns = self.os.now();
         let slot = self.slots.borrow_mut().put(Slot {
             io,
-            begun_ns: self.os.now(),
+            begun_ns,
             waits_for: 1,
         });
-        let [(offset, bytes), (rest_offset, rest_bytes)] = self.layout.pieces(volume, offset, bytes);
+        self.submit_slot(slot, io.home(), volume, (kind, offset, bytes))
+    }
+
+    fn submit_slot(
+        &self,
+        slot: u32,
+        home: Option<u32>,
+        volume: usize,
+        (kind, offset, bytes): (Kind, u64, u64),
+    ) -> Result<(), Failure> {
+        let [(offset, bytes), rest] = self.layout.pieces(volume, offset, bytes);
         let mut answer = self.ask(volume, kind, offset, bytes, slot);
-        if rare(rest_bytes > 0) {
-            let rest = self.ask(volume, kind, rest_offset, rest_bytes, slot);
-            answer = answer.and_then(|answer| Ok(self.both(answer, rest?, slot)));
+        if rare(rest.1 > 0) {
+            answer = self.ask_for_rest(answer, volume, kind, rest, slot);
         }
         match answer {
             Ok(Answer::Done(done_ns)) => {
                 let noticed = Action::call(IO_NOTICED, slot);
-                match io.home() {
+                match home {
                     Some(home) => self.os.arrive_at(done_ns, home, noticed),
                     None => self.os.kernel().at(done_ns, noticed),
                 }
@@ -202,6 +225,21 @@ impl<'w> Ios<'w> {
         Ok(())
     }
 
+    /// What goes over a volume's end goes on at its beginning.
+    #[cold]
+    fn ask_for_rest(
+        &self,
+        answer: Result<Answer, Failure>,
+        volume: usize,
+        kind: Kind,
+        (offset, bytes): (u64, u64),
+        slot: u32,
+    ) -> Result<Answer, Failure> {
+        let rest = self.ask(volume, kind, offset, bytes, slot);
+        Ok(self.both(answer?, rest?, slot))
+    }
+
+    #[inline(always)]
     fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Result<Answer, Failure> {
         let request = Request { kind, offset, bytes };
         let (answer, due_ns) = {
@@ -227,6 +265,7 @@ impl<'w> Ios<'w> {
     }
 
     /// Lets a volume be called at `due_ns`, unless it will be called before that.
+    #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
         // Of flash, which is most asked for, nothing is ever due.
         if rare(due_ns < self.due_ns[volume].get()) {
@@ -267,6 +306,7 @@ impl<'w> Ios<'w> {
     }
 
     /// A volume is done with a request: once it is done with all of an I/O, the I/O's scheduler will notice.
+    #[inline(always)]
     pub(super) fn io_done(&self, slot: u32) {
         let home = {
             let slot = &mut self.slots.borrow_mut().slots[slot as usize];

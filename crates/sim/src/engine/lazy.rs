@@ -41,6 +41,7 @@ impl<'w> LazyWriter<'w> {
 
 impl Engine<'_> {
     /// Lets the lazy writer know that free frames are few, if they are.
+    #[inline]
     pub(super) fn wake_lazy_writer(&self) {
         if self.pool.borrow().free() < self.lazy.low {
             self.lazy.wake.set();
@@ -87,6 +88,7 @@ impl Engine<'_> {
     }
 
     /// The next page that may go; a clean one has gone.
+    #[inline(always)]
     fn next_victim(&self) -> Option<Victim> {
         let (mut pool, mut tree) = (self.pool.borrow_mut(), self.tree.borrow_mut());
         let most = pool.len().min(FRAMES);

@@ -1,4 +1,4 @@
-//! The buffer pool: its frames, who waits for one, and the clock that picks the next page to go.
+//! The buffer pool: its frames, the leaves that wait for one, and the clock that picks the next page to evict.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -27,7 +27,7 @@ pub struct Pool {
     evictions: usize,
 }
 
-/// A leaf that wants a frame, as it is to be read or is new.
+/// A leaf that needs a frame, because it will be read or is new.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Which leaf.

@@ -93,7 +93,7 @@ impl Engine<'_> {
         reading
     }
 
-    /// Who of the sessions waits for what, counted, the most waited for first.
+    /// What sessions wait for, with how many of them, the most waited for first.
     #[must_use]
     pub fn waiting(&self) -> Vec<(Decoded, u32)> {
         let mut counts: BTreeMap<(WaitType, Resource), u32> = BTreeMap::new();

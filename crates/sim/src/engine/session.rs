@@ -8,6 +8,7 @@ use super::geometry::DbPage;
 use super::leaf::{Leaf, flag};
 use super::look_ahead::{Key, Words};
 use super::tree::Tree;
+use crate::hint::rare;
 use crate::kernel::Ns;
 use crate::rng::{Rng, Spread};
 use crate::scenario::{RunPlan, Scenario, WorkloadKind};
@@ -148,13 +149,23 @@ impl<'w> Engine<'w> {
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            self.charge(session).await;
+            // As `charge` does it, without a future in between: this is done for every few rows.
+            self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
+            if rare(!self.let_log_out(session)) {
+                self.log.room().await;
+            }
             match stop {
                 Stop::Long => {}
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
-                Stop::Absent(leaf) => self.fetch(leaf, session.mode()).await,
+                // As `fetch` does it.
+                Stop::Absent(leaf) => {
+                    if self.begin_fetch(leaf) {
+                        self.park_for(leaf, session.mode()).await;
+                        self.end_fetch(leaf);
+                    }
+                }
                 Stop::Full(leaf) => self.split(leaf, session).await,
             }
         }
@@ -172,12 +183,23 @@ impl<'w> Engine<'w> {
     /// Spends the CPU time of the work done, and lets its log go out.
     pub(super) async fn charge(&self, session: &mut Session) {
         self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
-        let log_bytes = std::mem::take(&mut session.log_bytes);
-        if log_bytes > 0 {
-            self.log.append(log_bytes);
-            self.write_log();
+        if !self.let_log_out(session) {
             self.log.room().await;
         }
+    }
+
+    /// Lets the log of the work done go out; false if the session must wait for room in it then.
+    #[inline(always)]
+    fn let_log_out(&self, session: &mut Session) -> bool {
+        let log_bytes = std::mem::take(&mut session.log_bytes);
+        if log_bytes == 0 {
+            return true;
+        }
+        self.log.append(log_bytes);
+        if rare(self.log.is_due()) {
+            self.write_log();
+        }
+        self.log.has_room()
     }
 
     /// Inserts rows, and reads rows if the load is mixed, as long as nothing has to be waited for. Takes no simulated time: what it
@@ -262,16 +284,29 @@ impl<'w> Engine<'w> {
 
     /// Reads a leaf, unless somebody else has begun to.
     pub(super) async fn fetch(&self, leaf: Leaf, mode: Mode) {
+        if self.begin_fetch(leaf) {
+            self.park_for(leaf, mode).await;
+            self.end_fetch(leaf);
+        }
+    }
+
+    /// Starts to read a leaf; false if somebody else has. The running worker parks for it next.
+    #[inline(always)]
+    fn begin_fetch(&self, leaf: Leaf) -> bool {
         {
             let mut tree = self.tree.borrow_mut();
             let state = tree.state_mut(leaf);
-            if !state.is(flag::ABSENT) {
-                return;
+            if rare(!state.is(flag::ABSENT)) {
+                return false;
             }
             state.begin_wait();
         }
         self.start_read(leaf);
-        self.park_for(leaf, mode).await;
+        true
+    }
+
+    #[inline(always)]
+    fn end_fetch(&self, leaf: Leaf) {
         self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 

@@ -1,7 +1,7 @@
 //! The clustered index, exact in what it counts: how many rows each leaf has, where in the key space it lies, how it splits.
 //!
-//! Keys are uniform random numbers, of which only the place in the key space matters. Given a leaf's interval its rows lie
-//! uniformly in it, however they came there, so rows needn't be kept: a count and an interval are enough. A full leaf splits
+//! Keys are uniform random numbers, and only their place in the key space matters. The rows of a leaf are uniform in its
+//! interval, however they came there, so rows are not kept: a count and an interval are enough. A full leaf splits
 //! half and half, at the median of its rows, and that is a draw from the beta distribution of the middle order statistic.
 //! What comes out is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees", Acta
 //! Informatica 9, 1978), and leaves of unequal width, as in a real index.
@@ -90,11 +90,13 @@ impl Tree {
 
     /// The state of a leaf's page.
     #[must_use]
+    #[inline]
     pub fn state(&self, leaf: Leaf) -> &State {
         &self.states[leaf.index()]
     }
 
     /// The same, to let something happen to the page.
+    #[inline]
     pub(super) fn state_mut(&mut self, leaf: Leaf) -> &mut State {
         &mut self.states[leaf.index()]
     }
@@ -117,6 +119,7 @@ impl Tree {
     }
 
     /// Puts one more row into a leaf.
+    #[inline]
     pub fn insert_row(&mut self, leaf: Leaf) {
         let state = &mut self.states[leaf.index()];
         state.insert_row();
@@ -124,6 +127,7 @@ impl Tree {
     }
 
     /// Lets a write of a leaf's page begin, if there is such a leaf, it is changed, and nobody is at it; says whether it does.
+    #[inline]
     pub fn begin_write(&mut self, leaf: Leaf) -> bool {
         // Not every page of an extent has a leaf yet.
         let begins = self.states.get_mut(leaf.index()).is_some_and(State::begin_write);
@@ -133,18 +137,21 @@ impl Tree {
 
     /// The leaf for `key`.
     #[must_use]
+    #[inline]
     pub fn find(&self, key: u32) -> Leaf {
         self.find_from(self.cell(key), key)
     }
 
     /// The leaf in which the cell for `key` begins: that for `key` or one on its left, now and later.
     #[must_use]
+    #[inline]
     pub fn cell(&self, key: u32) -> Leaf {
         self.cells[(key >> self.shift) as usize]
     }
 
     /// The leaf for `key`, which is `leaf` or on its right. What was so stays so: a split leaves a leaf where it begins.
     #[must_use]
+    #[inline]
     pub fn find_from(&self, mut leaf: Leaf, key: u32) -> Leaf {
         while self.states[leaf.index()].high < key {
             leaf = self.nexts[leaf.index()];
@@ -163,6 +170,7 @@ impl Tree {
 
     /// Reads what is known of a leaf, if it is one.
     #[must_use]
+    #[inline]
     pub fn touch_state(&self, leaf: Leaf) -> u32 {
         self.states.get(leaf.index()).map_or(0, |state| state.high)
     }
