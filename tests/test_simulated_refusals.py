@@ -13,7 +13,7 @@ from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import _sim, cli
 from storagelab.model.config import LARGEST_SCALE
-from storagelab.run import pool
+from storagelab.run import loop
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.scenario import scenario
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_is_named_with_what_is_allowed(refused, old, new, words):
 
 def test_the_core_takes_worlds_as_small_as_specs_may_ask_for_and_no_smaller(tmp_path):
     plan = planned(("scale = 256", f"scale = {LARGEST_SCALE}"), ONE_BLOCK)
-    content = scenario(plan.runs, {cell.cell_id: cell for cell in plan.cells}, tmp_path)
+    content = scenario(plan.blocks[0], tmp_path)
     _sim.check(json.dumps(content))
     with pytest.raises(_sim.Refused, match=rf"scale: {LARGEST_SCALE + 1}: must be 1 .* to {LARGEST_SCALE}"):
         _sim.check(json.dumps({**content, "scale": LARGEST_SCALE + 1}))
@@ -164,13 +164,11 @@ def test_where_no_scale_is_small_enough_the_way_out_is_another(refused, monkeypa
 
 def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp_path):
     plan = planned()
-    taken = looks.memory_bytes(
-        scenario(looks.blocks_of(plan)[0], {cell.cell_id: cell for cell in plan.cells}, tmp_path)
-    )
+    taken = looks.memory_bytes(scenario(plan.blocks[0], tmp_path))
     for memory_bytes, fit in ((taken, 1), (3 * taken - 1, 2), (1000 * taken, 2)):
         monkeypatch.setattr(looks, "_free_memory_bytes", lambda free=memory_bytes: free)
         found = looks.check(plan, site_at(tmp_path))
-        assert pool.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
+        assert loop.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
 
 
 # --- the what-if experiments -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import storagelab
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.targets.simulated.scenario import scale_of, switches_set
+from storagelab.targets.simulated.scenario import switches_set
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
@@ -32,7 +32,7 @@ def _server(config: Config) -> dict[str, object]:
         "engine": "simulated server",
         "cores": server.cores,
         "memory_bytes": server.memory_bytes,
-        "scale": scale_of(config),
+        "scale": config.target.world_scale,
         "switches": switches_set(server),
         "costs": server.costs,
     }
@@ -41,7 +41,7 @@ def _server(config: Config) -> dict[str, object]:
 def _raw_io(content: Mapping[str, Any], config: Config) -> dict[str, object]:
     return {
         "engine": "raw I/O on simulated drives",
-        "scale": scale_of(config),
+        "scale": config.target.world_scale,
         "prepared": content.get("prepared", "filled"),
     }
 
