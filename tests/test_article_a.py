@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from storagelab import _sim, profiles
+from storagelab.model.config import ServerConfig
+from storagelab.targets.simulated.scenario import server
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +23,7 @@ def outcome(scale: int, files: int) -> dict:
     """One run on a new drive in the maximum-write format, with driver 2.2.3."""
     profile = profiles.load("iodrive-320", Path()).model_dump(exclude_none=True)
     scenario = {
-        "scale": scale, "seed": 1, "sample_every_s": 30.0, "server": {"cores": 8, "memory_bytes": 16 * 2**30},
+        "scale": scale, "seed": 1, "sample_every_s": 30.0, "server": server(ServerConfig(cores=8, memory_bytes=16 * 2**30)),
         "drives": {"ssd": {"profile": profile, "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512}},
         "volumes": {"a": {"drives": ["ssd"]}},
         "runs": [{
@@ -106,7 +108,7 @@ def test_yields_are_the_quanta_of_the_phase_in_memory():
     Not all of it: a transaction's last quantum, and those that a wait cuts short, end in no yield.
     """
     run = outcome(64, 16)
-    quantum_ns = json.loads(_sim.costs())["quantum_ns"]["value"]
+    quantum_ns = profiles.server().costs["quantum_ns"].value
     quanta = run["counters"]["memory_phase_cpu_ns"] / quantum_ns
     assert 0.85 < count(run, "SOS_SCHEDULER_YIELD") / quanta < 1.05
     (row,) = [row for row in run["waits"] if row["wait_type"] == "SOS_SCHEDULER_YIELD"]

@@ -35,6 +35,10 @@ def test_the_release_build_finds_the_digests_that_the_debug_build_found(name):
     scenario = json.loads((GOLDEN / f"{name}.json").read_text())
     for drive in scenario["drives"].values():
         drive["profile"] = profiles.load(drive["profile"], Path()).model_dump(exclude_none=True)
+    said, ready_made = scenario["server"], profiles.server()
+    switches = {name: figure.value for name, figure in ready_made.switches.items()} | said.get("switches", {})
+    costs = {name: figure.model_dump(exclude_none=True) for name, figure in ready_made.costs.items()}
+    scenario["server"] = {**said, "switches": switches, "costs": costs}
     block = _sim.Block(json.dumps(scenario))
     found = []
     while (outcome := block.run_next()) is not None:

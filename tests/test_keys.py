@@ -8,6 +8,7 @@ from typing import get_args
 
 from pydantic import BaseModel
 
+from storagelab import profiles
 from storagelab.model.config import BetweenRunsConfig, LayoutConfig, MeasureConfig, ServerConfig, WorkloadConfig
 from storagelab.model.plan import Experiment
 
@@ -56,13 +57,9 @@ def test_the_document_has_the_models_choices_and_defaults() -> None:
     assert held >= 12
 
 
-def test_the_document_has_the_simulators_own_defaults() -> None:
-    """What is left out of `[server]` the core decides (crates/sim/src/scenario/server.rs)."""
-    source = (ROOT / "crates" / "sim" / "src" / "scenario" / "server.rs").read_text("utf-8")
-    block = source.partition("impl Default for Switches")[2].partition("\n}\n")[0]
-    values = dict(re.findall(r"(\w+): (?:\w+::)?(\w+),", block))
-    own = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "-", value).lower() for name, value in values.items()}
+def test_the_document_has_the_switches_of_the_servers_profile() -> None:
+    switches = profiles.server().switches
     keys = documented()
-    said = {name: keys[f"server.{name}"][1] for name in own if f"server.{name}" in keys}
+    said = {name: keys[f"server.{name}"][1] for name in switches if f"server.{name}" in keys}
     assert len(said) >= 7
-    assert said == {name: own[name] for name in said}
+    assert said == {name: str(switches[name].value).lower() for name in said}

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 from simulated_specs import SMALL
 
-from storagelab import _sim, profiles
+from storagelab import profiles
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.model.measurement import Measurement, WaitingTask
 from storagelab.model.plan import Cell
@@ -312,8 +312,7 @@ def test_published_figures_are_shown_as_published(wanted, text):
 
 
 def test_everything_that_may_be_fitted_has_bounds_and_lies_within_them():
-    costs = {name: profiles.Figure.model_validate(each) for name, each in json.loads(_sim.costs()).items()}
-    figures = [*costs.items(), *profiles.load("iodrive-320", Path()).figures()]
+    figures = [*profiles.server().figures(), *profiles.load("iodrive-320", Path()).figures()]
     fitted = [(name, each) for name, each in figures if each.label == "fitted" and not isinstance(each.value, str)]
     assert len(fitted) > 10
     for name, each in fitted:

@@ -23,6 +23,7 @@ from storagelab import profiles, screen
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.findings.model import Findings, FitKind
 from storagelab.machine import doctor, host
+from storagelab.model.config import LARGEST_SCALE
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.options import (
@@ -216,7 +217,9 @@ def validate(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Articles (A) or figures (A1); default: all.")
     ] = None,
-    scale: Annotated[int, typer.Option("--scale", min=1, max=1000, help="How many times smaller the world is.")] = 64,
+    scale: Annotated[
+        int, typer.Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller the world is.")
+    ] = 64,
     repetitions: Annotated[
         int | None, typer.Option("--repetitions", min=1, help="Runs of a cell; default: as each spec says.")
     ] = None,

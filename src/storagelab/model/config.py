@@ -15,12 +15,18 @@ from storagelab.model.values import Frozen, Scalar
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
 
+LARGEST_SCALE = 1000
+"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
+extent."""
+
 
 class TargetConfig(Frozen):
     """The server under test. A real one with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
     engine: EngineName
-    scale: int | None = Field(None, ge=1, le=1024, description="simulated: how many times smaller the world is")
+    scale: int | None = Field(
+        None, ge=1, le=LARGEST_SCALE, description="simulated: how many times smaller the world is"
+    )
     dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
     dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
     bin_dir: str | None = Field(None, description="folder of the server's binaries")
@@ -53,7 +59,7 @@ class TargetConfig(Frozen):
 
 
 class ServerConfig(Frozen):
-    """A simulated server. What is left out is as in the engine's own defaults (crates/sim/src/scenario/server.rs)."""
+    """A simulated server. What is left out is as in its profile (profiles/servers/sql-server-2008.toml)."""
 
     cores: int = Field(ge=1, le=256, description="one scheduler each")
     memory_bytes: int = Field(ge=2**20, lt=2**63, description='all of it; `memory = "16GB"` in the spec')
@@ -65,7 +71,7 @@ class ServerConfig(Frozen):
     checkpoints: bool | None = None
     notice_at_switch: bool | None = Field(None, description="completed I/O is noticed at a scheduler's next switch")
     costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(
-        default_factory=dict, description="any of the engine's costs, by its name"
+        default_factory=dict, description="any cost of the server's profile, by its name"
     )
 
 
