@@ -5,7 +5,7 @@ import importlib.metadata
 from sqlserver_specs import config, plan_of, site
 
 from storagelab.targets import server_abilities, try_starting
-from storagelab.targets.sqlserver import engine
+from storagelab.targets.sqlserver import doctor, engine
 
 
 def test_the_doctor_tells_of_the_driver():
@@ -14,7 +14,7 @@ def test_the_doctor_tells_of_the_driver():
 
 
 def test_a_driver_that_is_absent_is_no_fault_of_the_machines_other_servers(monkeypatch):
-    monkeypatch.setattr(engine, "DRIVER", "no-such-driver")
+    monkeypatch.setattr(doctor, "DRIVER", "no-such-driver")
     (found,) = engine.abilities()
     assert (found.state, "storagelab[sqlserver]" in found.mend) == ("no", True)
 

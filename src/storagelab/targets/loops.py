@@ -5,6 +5,10 @@ from __future__ import annotations
 from storagelab.model.config import WorkloadConfig
 from storagelab.model.values import Frozen
 
+POLL_S = 0.2
+"""How often the run looks whether its connections are done."""
+GATE_TIMEOUT_S = 60.0
+"""How long all connections together may take to reach the start gate."""
 REPORT_ROWS = 200
 """A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
 

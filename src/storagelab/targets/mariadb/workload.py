@@ -12,11 +12,9 @@ import pymysql
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
-from storagelab.targets.loops import Loop, rows_per_report
+from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 
-POLL_S = 0.2
-GATE_TIMEOUT_S = 60.0
 _AT_THE_GATE = "Waiting for table metadata lock"
 _STACK_BYTES = 512 * 1024
 """A thread here only waits for its connection's answer."""

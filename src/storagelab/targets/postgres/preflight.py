@@ -11,7 +11,7 @@ from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.durability import Durability
-from storagelab.targets.postgres import attached, connecting, server, settings
+from storagelab.targets.postgres import attached, connecting, settings
 from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
@@ -65,7 +65,7 @@ def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
     found = []
     for config in configs:
         binaries = binaries_for(config, site)
-        expected = server.check_settings(binaries, private_settings(config))
+        expected = settings.check_settings(binaries, private_settings(config))
         check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
         found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
     volumes = {item for config in configs for item in site.volume_paths(config).items()}

@@ -9,7 +9,8 @@ import psycopg
 from psycopg import sql
 
 from storagelab.model.measurement import Check
-from storagelab.targets.postgres.layout import TABLE, Layout
+from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.procedures import TABLE
 
 Connection = psycopg.Connection[Any]
 

@@ -27,8 +27,8 @@ from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampler
-from storagelab.targets.postgres.server import Server, check_settings
-from storagelab.targets.postgres.settings import private_settings, settings_text
+from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import check_settings, private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
 from storagelab.targets.steps import Counters, first_line
 

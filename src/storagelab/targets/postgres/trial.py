@@ -9,8 +9,8 @@ from pathlib import Path
 from storagelab.model.plan import Plan
 from storagelab.targets.folders import Site
 from storagelab.targets.postgres.binaries import Binaries, binaries_for
-from storagelab.targets.postgres.server import Server, Settings
-from storagelab.targets.postgres.settings import private_settings, settings_text
+from storagelab.targets.postgres.server import Server
+from storagelab.targets.postgres.settings import Settings, private_settings, settings_text
 from storagelab.targets.trial import Kind
 
 

@@ -14,12 +14,9 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
-from storagelab.targets.loops import Loop, rows_per_report
+from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, rows_per_report
 
 Connection = psycopg.Connection[Any]
-
-POLL_S = 0.2
-GATE_TIMEOUT_S = 60.0
 
 
 class Workers:

@@ -8,7 +8,7 @@ from typing import Any
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.targets.sqlserver.connection import DriverError, Session, key_of
+from storagelab.targets.sqlserver.connecting import DriverError, Session, key_of
 from storagelab.targets.sqlserver.facts import MAJOR_2022, NAMES
 from storagelab.targets.sqlserver.settings import ServerState
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storagelab.model.waits import CountedWait
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import Row, Session
+from storagelab.targets.sqlserver.connecting import Row, Session
 from storagelab.targets.sqlserver.events import GATE, category_of
 
 Counters = dict[str, dict[str, float]]

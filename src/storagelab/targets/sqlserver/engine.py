@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
-from storagelab.model.values import Scalar
 from storagelab.targets import Preflight, Site, Target
-from storagelab.targets.durability import Commit, Durability
-from storagelab.targets.sqlserver.settings import database_options
 from storagelab.targets.trial import Kind
-
-DRIVER = "pymssql"
 
 
 def check(plan: Plan, site: Site) -> Preflight:
@@ -46,34 +39,3 @@ def kinds(plan: Plan, site: Site) -> Iterator[Kind]:  # noqa: ARG001 - other eng
 def stop_orphan(data_folder: Path) -> bool:  # noqa: ARG001 - the same
     """Nothing is started, so nothing is left running."""
     return False
-
-
-def abilities() -> tuple[Ability, ...]:
-    """Is the driver there? Whether a server is well, `storagelab doctor --target` tells."""
-    name = "driver for SQL Server"
-    try:
-        version = importlib.metadata.version(DRIVER)
-    except importlib.metadata.PackageNotFoundError:
-        mend = "pip install 'storagelab[sqlserver]', if you want to measure one"
-        return (Ability(name=name, state="no", detail=f"{DRIVER} is not installed", mend=mend),)
-    return (
-        Ability(name=name, state="yes", detail=f"{DRIVER} {version}; try a server: storagelab doctor --target DSN"),
-    )
-
-
-def power(name: str, value: Scalar) -> None:
-    """What a setting has the server do beside keeping a database: nothing, as only known options are taken."""
-
-
-def durability(config: Config) -> Durability:
-    """By the spec's settings, and what storagelab's database gets where it says nothing.
-
-    A log record holds enough to redo a page, and checksums or torn-page bits tell of one that was half written; they do
-    not mend it, so pages count as whole only where the medium writes them whole.
-    """
-    options = database_options(config.target.settings)
-    commit: Commit = "each commit is on the disk"
-    if options["delayed_durability"] == "FORCED":
-        commit = "the last second of commits may be lost"
-    because = f"delayed_durability = {options['delayed_durability']}, page_verify = {options['page_verify']}"
-    return Durability(engine="SQL Server", commit=commit, whole_pages=False, because=because)

@@ -14,9 +14,9 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connection import Session
+from storagelab.targets.sqlserver.connecting import Session
+from storagelab.targets.sqlserver.procedures import TABLE, procedure
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
-from storagelab.targets.sqlserver.workload import TABLE, procedure
 
 OWNERSHIP = "made by storagelab, which removes it again"
 FILEGROUP = "storagelab_data"

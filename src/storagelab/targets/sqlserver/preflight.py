@@ -12,7 +12,7 @@ from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.hiding import hidden
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, key_of, words
 from storagelab.targets.sqlserver.facts import MAJOR_2017, latch_note
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 from storagelab.targets.steps import by_server

@@ -6,7 +6,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import DriverError, connect, key_of, words
+from storagelab.targets.sqlserver.connecting import DriverError, connect, key_of, words
 from storagelab.targets.sqlserver.layout import exists
 
 INVENTORY = """

@@ -10,8 +10,9 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts, read_state
-from storagelab.targets.sqlserver.connection import Session
+from storagelab.targets.sqlserver.connecting import Session
 from storagelab.targets.sqlserver.layout import FILEGROUP, DataFile, Layout, is_windows_path
+from storagelab.targets.sqlserver.procedures import TABLE
 from storagelab.targets.sqlserver.settings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
@@ -22,7 +23,6 @@ from storagelab.targets.sqlserver.settings import (
     text_of,
     trace_flags_of,
 )
-from storagelab.targets.sqlserver.workload import TABLE
 
 FILES = """
 SELECT f.name, f.type_desc, f.physical_name, CAST(f.size AS bigint) * 8192 AS size_bytes, g.name AS filegroup_name

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import DriverError, Session, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, words
 from storagelab.targets.sqlserver.counters import read_files
 from storagelab.targets.sqlserver.pages import Page, PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, look, pages_to_ask

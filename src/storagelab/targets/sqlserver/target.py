@@ -19,7 +19,7 @@ from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
-from storagelab.targets.sqlserver.connection import (
+from storagelab.targets.sqlserver.connecting import (
     DriverError,
     Session,
     allow_sessions,

@@ -13,8 +13,8 @@ from tds_server import Answer, ServerError
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.sqlserver import connection
-from storagelab.targets.sqlserver.connection import DriverError, Session, connect, dsn_of, read_dsn, words
+from storagelab.targets.sqlserver import connecting
+from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, dsn_of, read_dsn, words
 
 VARIABLE = "STORAGELAB_TESTED"
 
@@ -35,7 +35,7 @@ def test_what_is_left_out_of_a_dsn_is_as_usual():
 
 
 def test_a_password_may_stand_where_the_servers_own_tool_looks(monkeypatch):
-    monkeypatch.setenv(connection.PASSWORD_VARIABLE, "of sqlcmd")
+    monkeypatch.setenv(connecting.PASSWORD_VARIABLE, "of sqlcmd")
     assert dsn_of(target(dsn="mssql://me@host")).password == "of sqlcmd"
     assert read_dsn("mssql://me:mine@host", "target.dsn").password == "mine"
 
@@ -151,7 +151,7 @@ def test_an_error_of_a_statement_is_in_the_servers_words_with_its_number(monkeyp
 def test_more_sessions_than_the_driver_allows_by_itself_can_be_had(monkeypatch):
     with recorded() as running:
         monkeypatch.setenv(VARIABLE, running.dsn())
-        connection.allow_sessions(40)
+        connecting.allow_sessions(40)
         sessions = [Session(dsn_of(config().target), "storagelab") for _ in range(40)]
         assert len({session.spid for session in sessions}) == 40
         for session in sessions:
@@ -162,7 +162,7 @@ def test_without_the_driver_the_way_to_get_it_is_told():
     program = (
         "import sys; sys.modules['pymssql'] = None\n"
         "from storagelab.errors import PreflightError\n"
-        "try:\n    import storagelab.targets.sqlserver.connection\n"
+        "try:\n    import storagelab.targets.sqlserver.connecting\n"
         "except PreflightError as error:\n    sys.stdout.write(str(error))\n"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
