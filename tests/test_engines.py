@@ -13,7 +13,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets import preflight, sweep
 from storagelab.targets.engines import ENGINES
-from storagelab.targets.sqlserver.engine import durability
+from storagelab.targets.sqlserver.settings import durability
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from real_servers import ask, connect, free_port, left_behind, postgres_processe
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
-from storagelab.targets.postgres import server, settings
+from storagelab.targets.postgres import settings
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server, stop_orphan
 from storagelab.targets.postgres.settings import check_settings

@@ -15,7 +15,7 @@ def test_the_doctor_tells_of_the_driver():
 
 def test_a_driver_that_is_absent_is_no_fault_of_the_machines_other_servers(monkeypatch):
     monkeypatch.setattr(doctor, "DRIVER", "no-such-driver")
-    (found,) = engine.abilities()
+    (found,) = doctor.abilities()
     assert (found.state, "storagelab[sqlserver]" in found.mend) == ("no", True)
 
 

@@ -25,7 +25,9 @@ from storagelab.targets.postgres import settings as postgres_settings
 from storagelab.targets.postgres import target as postgres_target
 from storagelab.targets.postgres import trial as postgres_trial
 from storagelab.targets.powers import PowerOf, powers, refuse
+from storagelab.targets.sqlserver import doctor as sqlserver_doctor
 from storagelab.targets.sqlserver import engine as sqlserver
+from storagelab.targets.sqlserver import settings as sqlserver_settings
 from storagelab.targets.trial import Kind
 
 
@@ -56,7 +58,7 @@ ENGINES = {
     ),
     "sqlserver": Engine(
         "SQL Server", sqlserver.check, sqlserver.kinds, sqlserver.open_target, sqlserver.stop_orphan,
-        sqlserver.drop_leftovers, sqlserver.abilities, sqlserver.durability, sqlserver.power,
+        sqlserver.drop_leftovers, sqlserver_doctor.abilities, sqlserver_settings.durability, sqlserver_settings.power,
     ),
 }  # fmt: skip
 
