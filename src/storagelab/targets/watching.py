@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from storagelab.machine.procfs import GONE, RUNNABLE
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
-from storagelab.model.waits import Category, EventTicks
+from storagelab.model.waits import EventTicks
+from storagelab.targets.vocabulary import Event
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
@@ -178,17 +178,6 @@ class Moments:
         return tuple(task for moment in self._moments for task in moment)
 
 
-class Meaning(Protocol):
-    """What an engine's wait is to a DBA."""
-
-    @property
-    def analogue(self) -> str: ...
-    @property
-    def category(self) -> Category: ...
-    @property
-    def in_io(self) -> bool: ...
-
-
 @dataclass
 class _Tally:
     blocked: int = 0
@@ -216,7 +205,7 @@ class Tallies:
             tally.blocked += 1
         tally.timeslices += timeslices
 
-    def frozen(self, meaning_of: Callable[[str], Meaning]) -> tuple[EventTicks, ...]:
+    def frozen(self, meaning_of: Callable[[str], Event]) -> tuple[EventTicks, ...]:
         events = []
         for wait_type, tally in sorted(self._of_type.items()):
             known = meaning_of(wait_type)

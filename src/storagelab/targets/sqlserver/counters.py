@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storagelab.model.waits import CountedWait
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import Row, Session
-from storagelab.targets.sqlserver.events import GATE, category_of
+from storagelab.targets.sqlserver.events import GATE, event_of
 
 Counters = dict[str, dict[str, float]]
 _NS_PER_MS = 1_000_000
@@ -97,7 +97,7 @@ def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
     """Waits of the workers in the normal form: all but the one at the start gate."""
     return tuple(
         CountedWait(
-            wait_type=name, category=category_of(name), wait_ns=count.wait_ms * _NS_PER_MS,
+            wait_type=name, category=event_of(name).category, wait_ns=count.wait_ms * _NS_PER_MS,
             signal_ns=min(count.signal_ms, count.wait_ms) * _NS_PER_MS, wait_count=count.waits,
         )
         for name, count in waits.items() if name != GATE
