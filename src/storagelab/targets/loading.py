@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import storagelab
 from storagelab.errors import PreflightError, RunFailed
@@ -27,7 +27,9 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
-from storagelab.targets.parts import Facts, Sampled, Sampler, Server, Table, Workers
+from storagelab.targets.parts import Facts, Sampled, Sampler, Table, Workers
+from storagelab.targets.private import PrivateServer
+from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, check_reads, check_watching, difference, prepare_machine, reads_made
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
@@ -44,13 +46,14 @@ class LoadingTarget(Lifetime, Generic[C]):
     """A context manager for one run of a cell. Entering raises RunFailed; leaving removes everything that was made."""
 
     engine: ClassVar[str]
+    starter: ClassVar[Starter[Any]]
     mounts_from: ClassVar[str]
     """Where the server's own word on its file systems comes from."""
     log_tells_of_sessions: ClassVar[bool]
     """Does the server's log say why a session was lost, also where the server lives on?"""
 
     layout: Table[C]
-    server: Server | None
+    server: PrivateServer[Any] | None
     """A private server, once it is made; None where one is attached."""
     facts: Facts | None
     """What is known of an attached server, once it was asked."""
@@ -61,13 +64,11 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.volumes = site.volume_paths(config)
         self.folders = Folders(site, self.volumes)
         self.server = self.facts = None
+        self.expected: dict[str, str] = {}
+        """What a private server's own parser makes of its settings."""
         self._connection: C | None = None
 
     # --- what each engine adds ---------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _start_server(self, data_folder: Path, log_folder: Path) -> None:
-        """Note a private server in `self.server`, then start it. Raises PreflightError or RunFailed."""
 
     @abstractmethod
     def _meet_server(self) -> None:
@@ -147,10 +148,16 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.layout.create(self._connection)
 
     def _start_private_server(self) -> None:
-        assert self.config.log_volume is not None
-        self._start_server(
-            self.folders[self.config.data_volumes[0]] / "server", self.folders[self.config.log_volume] / "log"
-        )
+        config, starter = self.config, self.starter
+        assert config.log_volume is not None
+        programs, settings = starter.programs(config, self.site), starter.settings(config)
+        self.expected = starter.check(programs, settings)
+        self.server = starter.server(
+            programs, data_folder=self.folders[config.data_volumes[0]] / "server",
+            log_folder=self.folders[config.log_volume] / "log", settings=settings, volumes=self.folders.paths,
+            waits=config.measure.waits,
+        )  # fmt: skip
+        self.server.start()
         self.layout.make_folders()
 
     def _attach(self) -> None:
@@ -222,7 +229,7 @@ class LoadingTarget(Lifetime, Generic[C]):
 
     def _environment(self, connection: C) -> dict[str, object]:
         """As one of the workload's sessions sees it: on an attached server only those have the settings asked for."""
-        how, origin = ("private", self.server.origin) if self.server is not None else ("attached", "")
+        how, origin = ("private", self.server.programs.origin) if self.server is not None else ("attached", "")
         here = host.describe_host()
         elsewhere = self.facts is not None and not self.facts.on_this_machine
         volumes = {name: host.describe_volume(path) for name, path in self._watched_volumes().items()}

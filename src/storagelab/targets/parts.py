@@ -14,16 +14,6 @@ Given = TypeVar("Given", covariant=True)
 """A connection of the engine's driver, as what a part takes and as what it gives."""
 
 
-class Server(Protocol):
-    """A private server; `origin` says whose programs it runs."""
-
-    @property
-    def origin(self) -> str: ...
-    def stop(self) -> None: ...
-    def died(self) -> bool: ...
-    def log_of_trouble(self) -> str: ...
-
-
 class Facts(Protocol):
     """What is known of an attached server."""
 

@@ -12,16 +12,14 @@ from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
-from storagelab.targets.mariadb.binaries import binaries_for
 from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
 from storagelab.targets.mariadb.layout import Layout
-from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
-from storagelab.targets.steps import by_server, check_connections
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.mariadb.server import STARTER
+from storagelab.targets.mariadb.settings import private_settings
+from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
     check_between_runs,
     check_folder_for_server,
-    check_server_may_enter,
     volume_needs,
 )
 
@@ -47,7 +45,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
-    found = [*_check_private(private, site), *_check_attached(running, site)]
+    found = [*STARTER.check_cells(private, site), *_check_attached(running, site)]
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     if any(map(remote.remote_paths, configs)):
@@ -79,19 +77,6 @@ def _check_letters(needs: Sequence[VolumeNeed]) -> None:
                 key=f"volumes.{need.name.split(' (')[0]}.path",
                 hint="name another folder, or rename this one",
             )
-
-
-def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
-    found = []
-    for config in configs:
-        binaries = binaries_for(config, site)
-        expected = check_settings(binaries, private_settings(config))
-        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
-        found.append(f"MariaDB {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
-    volumes = {item for config in configs for item in site.volume_paths(config).items()}
-    for name, path in sorted(volumes):
-        check_server_may_enter(path, f"volumes.{name}.path")
-    return found
 
 
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:

@@ -16,16 +16,13 @@ from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
+from storagelab.targets.private import Settings
 from storagelab.targets.programs import environment, installation
+from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
-
-SPARE_CONNECTIONS = 8
-"""Beside the workload's: storagelab's own."""
 
 VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
 """How the names begin of what its programs read from the environment."""
-
-Settings = Mapping[str, Scalar]
 
 _OWN = frozenset({
     "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",

@@ -16,13 +16,12 @@ from storagelab.targets import Site, remote
 from storagelab.targets.hiding import hidden
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.mariadb import attached, read_back
-from storagelab.targets.mariadb.binaries import binaries_for
-from storagelab.targets.mariadb.connecting import Address, Connection, address_of, ask, attach, close, connect, words_of
+from storagelab.targets.mariadb.connecting import Connection, address_of, ask, attach, close, connect, words_of
 from storagelab.targets.mariadb.counters import read_counters, read_file_counters
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.sampler import Sampler
-from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.settings import check_settings, private_settings, settings_text
+from storagelab.targets.mariadb.server import STARTER, Server
+from storagelab.targets.mariadb.settings import private_settings, settings_text
 from storagelab.targets.mariadb.workload import Workers
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
@@ -34,7 +33,7 @@ _NOT_THERE = (2002, 2003, 2006, 2013)
 class MariaDBTarget(LoadingTarget[Connection]):
     """A context manager for one run of a cell. Entering raises RunFailed; leaving removes everything that was made."""
 
-    engine = "mariadb"
+    engine, starter = "mariadb", STARTER
     foreign_errors = (pymysql.MySQLError, *OUTSIDE_ERRORS)
     mounts_from = "information_schema.disks"
     log_tells_of_sessions = False
@@ -46,28 +45,10 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
         self.layout = Layout(config, site.prefix, self.folders)
-        self._address: Address | None = None
-        self._expected: dict[str, str] = {}
 
     # --- the server --------------------------------------------------------------------------------------------------
 
-    def _start_server(self, data_folder: Path, log_folder: Path) -> None:
-        binaries = binaries_for(self.config, self.site)
-        settings = private_settings(self.config)
-        self._expected = check_settings(binaries, settings)
-        self.server = Server(
-            binaries,
-            data_folder=data_folder,
-            log_folder=log_folder,
-            settings=settings,
-            volumes=self.folders.paths,
-            waits=self.config.measure.waits,
-        )
-        self.server.start()
-        self._address = self.server.address
-
     def _meet_server(self) -> None:
-        self._address = address_of(self.config.target)
         connection = attach(self.config.target)
         try:
             self.facts = attached.read_facts(connection)
@@ -103,8 +84,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
-        assert self._address is not None, "the target is not entered"
-        return connect(self._address)
+        return self.server.connect() if self.server is not None else connect(address_of(self.config.target))
 
     def _connect_worker(self) -> Connection:
         connection = self._connect()
@@ -173,7 +153,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _check_settings(self, workers: AnyWorkers[Connection]) -> list[Check]:
         if self.server is not None:
             asked = private_settings(self.config)
-            return read_back.settings(workers.first, _texts(asked), self._expected)
+            return read_back.settings(workers.first, _texts(asked), self.expected)
         asked = self.config.target.settings
         return read_back.settings(workers.first, _texts(asked), _texts(asked))
 

@@ -12,12 +12,11 @@ from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.postgres import attached, connecting, settings
-from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
-from storagelab.targets.steps import by_server, check_connections
-from storagelab.targets.unprivileged import unprivileged
-from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
+from storagelab.targets.postgres.server import STARTER
+from storagelab.targets.postgres.settings import settings_text
+from storagelab.targets.steps import by_server
+from storagelab.targets.volumes import check_between_runs, check_folder_for_server, volume_needs
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
 _RANDOM_ROW_BYTES = 270
@@ -43,7 +42,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    found = [*_check_private(private, site), *_check_attached(running, site, notes)]
+    found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -56,22 +55,6 @@ def durability(config: Config) -> Durability:
             "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(settings.DECIDE_DURABILITY)]
         ).fetchall()
     return settings.durability(config, dict(shown))
-
-
-# --- private servers -------------------------------------------------------------------------------------------------
-
-
-def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
-    found = []
-    for config in configs:
-        binaries = binaries_for(config, site)
-        expected = settings.check_settings(binaries, private_settings(config))
-        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
-        found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
-    volumes = {item for config in configs for item in site.volume_paths(config).items()}
-    for name, path in sorted(volumes):
-        check_server_may_enter(path, f"volumes.{name}.path")
-    return found
 
 
 # --- attached servers ------------------------------------------------------------------------------------------------

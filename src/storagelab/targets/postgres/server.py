@@ -6,9 +6,7 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
@@ -17,16 +15,15 @@ from psycopg.pq import PGconn, Ping
 from storagelab.errors import RunFailed
 from storagelab.model.values import Scalar
 from storagelab.targets.postgres import connecting
-from storagelab.targets.postgres.binaries import Binaries
-from storagelab.targets.postgres.settings import Settings, own_words, settings_text
-from storagelab.targets.private import PrivateServer, Refusal, runs_with
-from storagelab.targets.programs import environment, installation
-from storagelab.targets.unprivileged import make_folder
+from storagelab.targets.postgres.binaries import Binaries, find_binaries
+from storagelab.targets.postgres.settings import check_settings, own_words, private_settings, settings_text
+from storagelab.targets.private import STOP_TIMEOUT_S, PrivateServer, Refusal, stop_process
+from storagelab.targets.programs import installation
+from storagelab.targets.starting import Starter
 
 USER = "storagelab"
 PORT = 5432
 """Names the socket; a setting `port` may ask for another."""
-STOP_TIMEOUT_S = 20.0
 
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
@@ -39,30 +36,14 @@ def _in_file(text: str) -> str:
     return f"'{escaped}'"
 
 
-class Server(PrivateServer):
-    """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+class Server(PrivateServer[Binaries]):
+    """See `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 1
-
-    def __init__(
-        self,
-        binaries: Binaries,
-        *,
-        data_folder: Path,
-        log_folder: Path,
-        settings: Settings,
-        volumes: Sequence[Path] = (),
-    ) -> None:
-        """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must."""
-        super().__init__(data_folder, log_folder, volumes)
-        self.binaries, self.settings = binaries, settings
-
-    @property
-    def origin(self) -> str:
-        return self.binaries.origin
+    variables, stop_signal = (connecting.VARIABLES,), signal.SIGQUIT
 
     def _reach(self) -> tuple[Path, ...]:
-        return installation(Path(self.binaries.program("postgres")))
+        return installation(Path(self.programs.program("postgres")))
 
     @property
     def conninfo(self) -> str:
@@ -72,30 +53,18 @@ class Server(PrivateServer):
             client_encoding="UTF8",
         )  # fmt: skip
 
-    def start(self) -> None:
-        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
-        make_folder(self.data_folder)
-        make_folder(self.log_folder)
-        self._make_socket_folder()
-        self._init_database()
-        self._write_settings()
-        self._launch(
-            [self.binaries.program("postgres"), "-D", str(self.data_folder)], environment(connecting.VARIABLES)
-        )
-
-    def _init_database(self) -> None:
-        command = [
-            self.binaries.program("initdb"), "--pgdata", str(self.data_folder),
+    def _make_database(self) -> None:
+        said = self._run([
+            self.programs.program("initdb"), "--pgdata", str(self.data_folder),
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions",
-        ]  # fmt: skip
-        # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
-        said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment(connecting.VARIABLES),
-            preexec_fn=self._in_child(), start_new_session=True,
-        )  # fmt: skip
+        ])  # fmt: skip
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
+        self._write_settings()
+
+    def _command(self) -> list[str]:
+        return [self.programs.program("postgres"), "-D", str(self.data_folder)]
 
     def _write_settings(self) -> None:
         own: dict[str, Scalar] = {
@@ -121,35 +90,17 @@ class Server(PrivateServer):
     def _own_words(self, log: str) -> str:
         return own_words(log)
 
-    def stop(self) -> None:
-        """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
-        process, self._process = self._process, None
-        if process is not None:
-            if process.poll() is None:
-                process.send_signal(signal.SIGQUIT)
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    def _stop_sessions(self) -> None:
         _kill_sessions(self.data_folder)
-        self._remove_socket_folder()
 
 
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    try:
-        pid = int((data_folder / "postmaster.pid").read_text(encoding="utf-8").split(maxsplit=1)[0])
-    except (OSError, ValueError, IndexError):
-        return False
-    if not runs_with(pid, str(data_folder)):
-        return _kill_sessions(data_folder)
-    os.kill(pid, signal.SIGQUIT)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while runs_with(pid, str(data_folder)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    _kill_sessions(data_folder)
-    return True
+    pid_file = data_folder / "postmaster.pid"
+    return pid_file.exists() and stop_process(pid_file, str(data_folder), signal.SIGQUIT) | _kill_sessions(data_folder)
+
+
+STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, check_settings, Server)
 
 
 def _kill_sessions(data_folder: Path) -> bool:

@@ -16,13 +16,11 @@ from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
+from storagelab.targets.private import Settings
 from storagelab.targets.programs import environment, installation
+from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
-Settings = Mapping[str, Scalar]
-
-SPARE_CONNECTIONS = 8
-"""Beside the workload's: storagelab's own, and those that PostgreSQL keeps for superusers."""
 _LOCKS_PER_DATA_FILE = 2
 OWN = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",

@@ -23,12 +23,11 @@ from storagelab.targets.loops import rows_per_report
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
 from storagelab.targets.postgres import attached, connecting, read_back
-from storagelab.targets.postgres.binaries import binaries_for
 from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampler
-from storagelab.targets.postgres.server import Server
-from storagelab.targets.postgres.settings import check_settings, private_settings, settings_text
+from storagelab.targets.postgres.server import STARTER, Server
+from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
 from storagelab.targets.steps import Counters, first_line
 
@@ -38,7 +37,7 @@ Connection = psycopg.Connection[Any]
 class PostgresTarget(LoadingTarget[Connection]):
     """A context manager for one run of a cell. Entering raises RunFailed; leaving removes everything that was made."""
 
-    engine = "postgres"
+    engine, starter = "postgres", STARTER
     foreign_errors = (psycopg.Error, *OUTSIDE_ERRORS)
     mounts_from = "/proc/self/mountinfo by pg_read_file"
     log_tells_of_sessions = True
@@ -50,23 +49,10 @@ class PostgresTarget(LoadingTarget[Connection]):
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
         self.layout = Layout(config, site.prefix, self.folders)
-        self._conninfo = ""
-        self._expected: dict[str, str] = {}
 
     # --- the server --------------------------------------------------------------------------------------------------
 
-    def _start_server(self, data_folder: Path, log_folder: Path) -> None:
-        binaries = binaries_for(self.config, self.site)
-        settings = private_settings(self.config)
-        self._expected = check_settings(binaries, settings)
-        self.server = Server(
-            binaries, data_folder=data_folder, log_folder=log_folder, settings=settings, volumes=self.folders.paths
-        )
-        self.server.start()
-        self._conninfo = self.server.conninfo
-
     def _meet_server(self) -> None:
-        self._conninfo = connecting.conninfo(self.config.target)
         with connecting.connect(self.config.target) as connection:
             self.facts = attached.read_facts(connection)
             self.layout.drop(connection)
@@ -96,8 +82,11 @@ class PostgresTarget(LoadingTarget[Connection]):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connect(self, application_name: str = "storagelab") -> Connection:
-        connect = psycopg.connect if self.server is None else connecting.connect_private
-        connection = connect(self._conninfo, autocommit=True, application_name=application_name)
+        options: dict[str, Any] = {"autocommit": True, "application_name": application_name}
+        if self.server is not None:
+            connection = connecting.connect_private(self.server.conninfo, **options)
+        else:
+            connection = psycopg.connect(connecting.conninfo(self.config.target), **options)
         connection.prepare_threshold = None
         return connection
 
@@ -165,7 +154,7 @@ class PostgresTarget(LoadingTarget[Connection]):
     def _check_settings(self, workers: AnyWorkers[Connection]) -> list[Check]:
         asked = {name: settings_text(value) for name, value in self._asked_settings().items()}
         if self.server is not None:
-            return read_back.settings(self._own, asked, self._expected)
+            return read_back.settings(self._own, asked, self.expected)
         return read_back.session_settings(workers.first, asked)
 
     def _asked_settings(self) -> dict[str, Scalar]:
