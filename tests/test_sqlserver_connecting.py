@@ -14,7 +14,7 @@ from tds_server import Answer, ServerError
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets.sqlserver import connecting
-from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, dsn_of, read_dsn, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, address_of, connect, read_dsn, words
 
 VARIABLE = "STORAGELAB_TESTED"
 
@@ -36,7 +36,7 @@ def test_what_is_left_out_of_a_dsn_is_as_usual():
 
 def test_a_password_may_stand_where_the_servers_own_tool_looks(monkeypatch):
     monkeypatch.setenv(connecting.PASSWORD_VARIABLE, "of sqlcmd")
-    assert dsn_of(target(dsn="mssql://me@host")).password == "of sqlcmd"
+    assert address_of(target(dsn="mssql://me@host")).password == "of sqlcmd"
     assert read_dsn("mssql://me:mine@host", "target.dsn").password == "mine"
 
 
@@ -69,7 +69,7 @@ def test_no_text_breaks_the_reading_of_a_dsn(text):
 def test_a_variable_that_is_not_set_is_named(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(PreflightError, match=f"{VARIABLE} is not set"):
-        dsn_of(config().target)
+        address_of(config().target)
 
 
 def test_a_password_is_never_part_of_how_a_dsn_is_shown():
@@ -152,7 +152,7 @@ def test_more_sessions_than_the_driver_allows_by_itself_can_be_had(monkeypatch):
     with recorded() as running:
         monkeypatch.setenv(VARIABLE, running.dsn())
         connecting.allow_sessions(40)
-        sessions = [Session(dsn_of(config().target), "storagelab") for _ in range(40)]
+        sessions = [Session(address_of(config().target), "storagelab") for _ in range(40)]
         assert len({session.spid for session in sessions}) == 40
         for session in sessions:
             session.close()

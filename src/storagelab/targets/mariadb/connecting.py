@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -20,6 +21,7 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
+from storagelab.targets.attaching import dsn_of, key_of
 from storagelab.targets.hiding import hidden
 
 Connection: TypeAlias = PyMySQLConnection
@@ -46,23 +48,9 @@ class Address(Frozen):
     ssl_ca: str | None = None
 
 
-def key_of(target: TargetConfig) -> str:
-    return "target.dsn" if target.dsn is not None else "target.dsn_env"
-
-
 def address_of(target: TargetConfig) -> Address:
     """The address in a spec's DSN, or in the variable that it names. Raises PreflightError, never quoting it."""
-    if target.dsn is not None:
-        return parse_dsn(target.dsn, "target.dsn")
-    assert target.dsn_env is not None
-    text = os.environ.get(target.dsn_env)
-    if not text:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key="target.dsn_env",
-            hint=f"for example: export {target.dsn_env}=mysql://user:password@host/",
-        )
-    return parse_dsn(text, "target.dsn_env")
+    return parse_dsn(dsn_of(target, "mysql://user:password@host/"), key_of(target))
 
 
 def parse_dsn(text: str, key: str) -> Address:
@@ -143,11 +131,13 @@ def _tls(address: Address) -> ssl.SSLContext | None:
     return context
 
 
-def attach(target: TargetConfig) -> Connection:
-    """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
+@contextlib.contextmanager
+def attach(target: TargetConfig) -> Iterator[Connection]:
+    """A connection, closed at the end. Raises PreflightError with the server's words; never with the DSN, which may hold a
+    password."""
     key, address = key_of(target), address_of(target)
     try:
-        return connect(address)
+        connection = connect(address)
     except (pymysql.MySQLError, OSError, ValueError) as error:  # a ValueError: of bytes that are no text
         words = hidden(words_of(error), target)
         insecure = "secure transport" in words
@@ -158,6 +148,10 @@ def attach(target: TargetConfig) -> Connection:
             if insecure
             else "check host, port, database, user and password, for example with the client mariadb",
         ) from error
+    try:
+        yield connection
+    finally:
+        close(connection)
 
 
 def words_of(error: BaseException) -> str:

@@ -9,10 +9,10 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets import Preflight, Site, VolumeNeed, attaching, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
-from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
+from storagelab.targets.mariadb.connecting import Connection, ask, attach
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import private_settings
@@ -57,13 +57,10 @@ def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     if not config.target.attached:
         return settings.durability(config, {})
-    connection = attach(config.target)
-    try:
+    with attach(config.target) as connection:
         names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
         shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
         mysql = "MariaDB" not in connection.get_server_info()
-    finally:
-        close(connection)
     found = {str(name).lower(): str(value) for name, value in shown}
     return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
 
@@ -83,14 +80,11 @@ def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
     for sharing in by_server(configs):
-        connection = attach(sharing[0].target)
-        try:
+        with attach(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
-        finally:
-            close(connection)
-        where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
+        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
 

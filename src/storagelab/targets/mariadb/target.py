@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pymysql
 
-from storagelab.errors import PreflightError
 from storagelab.machine import cpu_time
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets import Site, remote
-from storagelab.targets.hiding import hidden
+from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.mariadb import attached, read_back
 from storagelab.targets.mariadb.connecting import Connection, address_of, ask, attach, close, connect, words_of
@@ -49,12 +48,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
     # --- the server --------------------------------------------------------------------------------------------------
 
     def _meet_server(self) -> None:
-        connection = attach(self.config.target)
-        try:
+        with attach(self.config.target) as connection:
             self.facts = attached.read_facts(connection)
             self.layout.drop(connection)
-        finally:
-            close(connection)
 
     def _drop(self) -> None:
         connection = self._connect()
@@ -175,15 +171,7 @@ def _texts(settings: dict[str, str | int | float | bool]) -> dict[str, str]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """What a killed run left on an attached server is dropped; says what. Raises PreflightError when it can't be."""
-    connection = attach(config.target)
-    try:
+    """Drop what a killed run left on an attached server; says what. Raises PreflightError when it can't be done."""
+    left = dropping_leftovers(config.target, pymysql.MySQLError, words_of, f"the database {site.prefix}")
+    with attach(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)
-    except pymysql.MySQLError as error:
-        raise PreflightError(
-            f"what an earlier run left on the server can't be dropped: {hidden(words_of(error), config.target)}",
-            key="target.dsn",
-            hint=f"drop the database {site.prefix} by hand, as its owner",
-        ) from error
-    finally:
-        close(connection)

@@ -16,12 +16,11 @@ from storagelab.machine.disks import parse_mounts
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
 from storagelab.targets import remote
+from storagelab.targets.attaching import owner_of, process_age_s, require, room_for
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
 
 Connection = psycopg.Connection[Any]
-SPARE_CONNECTIONS = 4
-"""Connections that storagelab itself needs beside the workload's."""
 
 
 class ServerFacts(Frozen):
@@ -130,30 +129,26 @@ def _has_role(connection: Connection, role: str) -> bool:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """Whose process our own session is, if it is a process of this machine.
+    """Whose process our own session is, if it is a process of this machine, whose kernel can be asked about it.
 
     Name and start time must fit, because a remote server's or a container's pid may be some other process here.
     """
-    try:
-        folder = Path(f"/proc/{pid}")
-        if (folder / "comm").read_text(encoding="utf-8").strip() not in ("postgres", "postmaster"):
-            return None
-        after_name = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        uptime_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        (folder / "schedstat").read_text(encoding="utf-8")
-        started_s = time.time() - uptime_s + int(after_name[19]) / os.sysconf("SC_CLK_TCK")
-        status = folder.stat()
-    except (OSError, ValueError, IndexError):
+    folder = Path(f"/proc/{pid}")
+    age_s = process_age_s(folder, ("postgres", "postmaster"))
+    if (
+        age_s is None
+        or abs(time.time() - age_s - backend_start_s) >= 2.0
+        or not os.access(folder / "schedstat", os.R_OK)
+    ):
         return None
-    return (status.st_uid, status.st_gid) if abs(started_s - backend_start_s) < 2.0 else None
+    return owner_of(folder)
 
 
 def check_rights(
     target: TargetConfig, facts: ServerFacts, *, connections: int, tablespaces: bool, checkpoint: bool
 ) -> None:
     """Raises PreflightError naming the right or the limit that is missing."""
-    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
-    wanted: list[tuple[bool, str, str]] = [
+    needs = [
         (
             facts.major >= OLDEST_MAJOR,
             f"the server is PostgreSQL {facts.version}, which is too old",
@@ -176,16 +171,9 @@ def check_rights(
             ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
             + ", or set between_runs.checkpoint = false",
         ),
-        (
-            facts.max_connections - facts.open_connections >= connections + SPARE_CONNECTIONS,
-            f"the server has room for {facts.max_connections - facts.open_connections} more connections, "
-            f"{connections + SPARE_CONNECTIONS} are needed",
-            "raise max_connections on the server, or lower workload.connections",
-        ),
+        room_for(connections, facts.max_connections - facts.open_connections, "max_connections on the server"),
     ]
-    for fulfilled, problem, way_out in wanted:
-        if not fulfilled:
-            raise PreflightError(problem, key=key, hint=way_out)
+    require(target, needs)
 
 
 def check_session_settings(

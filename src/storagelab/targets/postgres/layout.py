@@ -17,6 +17,7 @@ from psycopg import sql
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.procedures import TABLE, procedure
@@ -24,8 +25,6 @@ from storagelab.targets.steps import check_places, check_same
 
 Connection = psycopg.Connection[Any]
 
-OWNERSHIP = "made by storagelab, which removes it again"
-"""The comment on a schema that storagelab made; one without it belongs to somebody else, whatever its name."""
 _DROPPED_TOGETHER = 64
 _RANDOM_COLUMNS = """
     c1 uuid NOT NULL DEFAULT gen_random_uuid(),

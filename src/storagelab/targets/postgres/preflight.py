@@ -9,7 +9,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets import Preflight, Site, VolumeNeed, attaching, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.postgres import attached, connecting, settings
 from storagelab.targets.postgres.layout import Layout
@@ -72,7 +72,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
-        where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
+        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 
-from storagelab.errors import PreflightError
 from storagelab.machine import cpu_time
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.procfs import TaskView
@@ -17,7 +16,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
 from storagelab.targets import Site, remote
-from storagelab.targets.hiding import hidden
+from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.loops import rows_per_report
 from storagelab.targets.parts import Sampler as AnySampler
@@ -172,13 +171,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """What a killed run left on an attached server is dropped; says what. Raises PreflightError when it can't be."""
-    with connecting.connect(config.target) as connection:
-        try:
-            return Layout(config, site.prefix, None).drop(connection)
-        except psycopg.Error as error:
-            raise PreflightError(
-                f"what an earlier run left on the server can't be dropped: {hidden(first_line(error), config.target)}",
-                key="target.dsn",
-                hint=f"drop the schema {site.prefix} by hand, as its owner",
-            ) from error
+    """Drop what a killed run left on an attached server; says what. Raises PreflightError when it can't be done."""
+    left = dropping_leftovers(config.target, psycopg.Error, first_line, f"the schema {site.prefix}")
+    with connecting.connect(config.target) as connection, left:
+        return Layout(config, site.prefix, None).drop(connection)

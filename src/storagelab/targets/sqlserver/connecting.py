@@ -6,11 +6,12 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
+from storagelab.targets.attaching import dsn_of, key_of
 from storagelab.targets.hiding import hidden
 
 try:
@@ -55,25 +56,9 @@ class Dsn:
         return f"{self.host}\\{self.instance}" if self.instance else self.host
 
 
-def key_of(target: TargetConfig) -> str:
-    """The spec's key that says which server."""
-    return "target.dsn" if target.dsn is not None else "target.dsn_env"
-
-
-def dsn_of(target: TargetConfig) -> Dsn:
+def address_of(target: TargetConfig) -> Dsn:
     """The server that a spec means. Raises PreflightError, which never shows what is in the variable."""
-    key = key_of(target)
-    if target.dsn is not None:
-        return read_dsn(target.dsn, key)
-    assert target.dsn_env is not None
-    found = os.environ.get(target.dsn_env)
-    if not found:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key=key,
-            hint=f"for example: export {target.dsn_env}=mssql://user:password@host/database",
-        )
-    return read_dsn(found, key)
+    return read_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
 
 
 def read_dsn(dsn: str, key: str) -> Dsn:
@@ -156,6 +141,12 @@ class Session:
     def execute(self, statement: str) -> None:
         self.table(statement)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Never raises: a session that is lost is closed, too."""
         with contextlib.suppress(DriverError):
@@ -164,7 +155,7 @@ class Session:
 
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
     """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
-    dsn = dsn_of(target)
+    dsn = address_of(target)
     try:
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
     except (DriverError, ValueError) as error:  # a ValueError: of bytes that are no text

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
 from storagelab.targets.sqlserver.connecting import Session
 from storagelab.targets.sqlserver.procedures import TABLE, procedure
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
 
-OWNERSHIP = "made by storagelab, which removes it again"
 FILEGROUP = "storagelab_data"
 GROWTH_MB = 64
 LOG_GROWTH_MB = 256

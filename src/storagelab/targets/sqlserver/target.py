@@ -14,6 +14,7 @@ from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import CountedWaits
 from storagelab.targets import Progress, Site
+from storagelab.targets.attaching import dropping_leftovers, key_of
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
@@ -22,10 +23,9 @@ from storagelab.targets.sqlserver import attached, counters, read_back, tsql
 from storagelab.targets.sqlserver.connecting import (
     DriverError,
     Session,
+    address_of,
     allow_sessions,
     connect,
-    dsn_of,
-    key_of,
     words,
 )
 from storagelab.targets.sqlserver.facts import MAJOR_2019
@@ -97,10 +97,10 @@ class SqlServerTarget(Lifetime):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connect_worker(self) -> Session:
-        return Session(replace(dsn_of(self.config.target), database=self.site.prefix), "storagelab worker")
+        return Session(replace(address_of(self.config.target), database=self.site.prefix), "storagelab worker")
 
     def _connect_sampler(self) -> Session:
-        return Session(replace(dsn_of(self.config.target), database=self.site.prefix), "storagelab sampler")
+        return Session(replace(address_of(self.config.target), database=self.site.prefix), "storagelab sampler")
 
     def _end_all(self) -> None:
         """End whatever works in storagelab's database: sessions of this run that did not come back."""
@@ -288,18 +288,8 @@ class SqlServerTarget(Lifetime):
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run of this experiment left on the cell's server; says what.
-
-    Raises PreflightError when that can't be done, or something of such a name is not storagelab's.
-    """
-    session = connect(config.target, database="master")
-    try:
+    """Drop what a killed run left on the server; says what. Raises PreflightError when it can't be done, or something of
+    such a name is not storagelab's."""
+    left = dropping_leftovers(config.target, DriverError, words, f"the database {site.prefix}")
+    with connect(config.target, database="master") as session, left:
         return drop(session, site.prefix, key_of(config.target))
-    except DriverError as error:
-        raise PreflightError(
-            f"what an earlier run left on the server can't be dropped: {hidden(words(error), config.target)}",
-            key=key_of(config.target),
-            hint=f"drop the database {site.prefix} by hand",
-        ) from error
-    finally:
-        session.close()
