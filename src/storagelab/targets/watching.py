@@ -124,7 +124,6 @@ class Pace:
 class Series:
     """Cumulative counters, read about once a second, to be told as rates over the intervals between readings."""
 
-    with_rows: bool
     readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
 
     def due(self, at_s: float) -> bool:
@@ -138,7 +137,7 @@ class Series:
     def frozen(self) -> TimeSeries:
         if len(self.readings) < 2:
             return TimeSeries()
-        names = [name for name in self.readings[0][1] if self.with_rows or name != "rows"]
+        names = list(self.readings[0][1])
         pairs = list(zip(self.readings, self.readings[1:], strict=False))
         return TimeSeries(
             at_s=tuple(at_s for at_s, _ in self.readings[1:]),

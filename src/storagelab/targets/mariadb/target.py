@@ -108,16 +108,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
         return Workers(self._connect_worker, self.config.workload, self.layout.schema, self._own, seed)
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
-        pid = self._pid
+        paths = {str(path): number for number, path in self._files().items()}
         return Sampler(
-            connect=self._connect,
-            ids=workers.ids,
-            hz=self.config.measure.sample_hz,
-            sample_waits=self.config.measure.waits,
-            server_pid=pid,
-            paths={str(path): number for number, path in self._files().items()},
-            probe=devices.read,
-            no_split_reason="" if pid is not None else "the server's threads can't be seen from here",
+            self._connect, workers.ids, self.config.measure, server_pid=self._pid, paths=paths, probe=devices.read
         )
 
     def _files(self) -> dict[int, Path]:

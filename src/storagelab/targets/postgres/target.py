@@ -18,7 +18,6 @@ from storagelab.model.values import Scalar
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
-from storagelab.targets.loops import rows_per_report
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
 from storagelab.targets.postgres import attached, connecting, read_back
@@ -124,15 +123,9 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         return Sampler(
-            connect=lambda: self._connect("storagelab sampler"),
-            pids=workers.ids,
-            hz=self.config.measure.sample_hz,
-            sample_waits=self.config.measure.waits,
-            kernel_view=self._kernel_view,
-            relations=self.layout.relations(self._own),
-            probe=devices.read,
-            rows_per_report=rows_per_report(self.config.workload),
-        )
+            lambda: self._connect("storagelab sampler"), workers.ids, self.config.measure, kernel_view=self._kernel_view,
+            relations=self.layout.relations(self._own), probe=devices.read,
+        )  # fmt: skip
 
     def _read_counters(self) -> Counters:
         return read_counters(self._own, self._major)
