@@ -1,7 +1,6 @@
-"""One run on a server of storagelab's own, or on one that runs already: set up, loaded, measured, removed.
+"""One run on a server of storagelab's own, or on one that already runs: set up, loaded, measured, removed.
 
-What is the same on PostgreSQL and MariaDB stands here, in the order of a run; what each must add are the methods without a
-body. (SQL Server's target shares the lifetime only: it starts no server, and counts where these sample.)
+What is the same on every real engine stands here, in the order of a run; what each must add are the methods without a body.
 """
 
 from __future__ import annotations
@@ -9,15 +8,14 @@ from __future__ import annotations
 import subprocess
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import storagelab
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine import cpu_time, host
+from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
-from storagelab.machine.devices import difference as device_difference
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
@@ -27,10 +25,12 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
-from storagelab.targets.parts import Facts, Sampled, Sampler, Table, Workers
+from storagelab.targets.machine_counters import MachineCounters
+from storagelab.targets.parts import Facts, Sampler, Table, Workers
 from storagelab.targets.private import PrivateServer
+from storagelab.targets.recording import Seen
 from storagelab.targets.starting import Starter
-from storagelab.targets.steps import Counters, check_reads, check_watching, difference, prepare_machine, reads_made
+from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """What a run may break with beside the driver's own errors."""
@@ -47,6 +47,8 @@ class LoadingTarget(Lifetime, Generic[C]):
 
     engine: ClassVar[str]
     starter: ClassVar[Starter[Any]]
+    counts_this_machine: ClassVar[bool] = True
+    """Do this machine's drives and CPUs say something of a run?"""
     mounts_from: ClassVar[str]
     """Where the server's own word on its file systems comes from."""
     log_tells_of_sessions: ClassVar[bool]
@@ -87,20 +89,20 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _drop(self) -> None:
         """Drop what was made on the attached server, on a connection of its own, as the run's may be lost."""
 
-    @abstractmethod
-    def _is_away(self, error: BaseException) -> bool:
+    def _is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
         """Is it worth asking again soon, as the server may be coming up?"""
+        return False
 
     @abstractmethod
     def _server_facts(self, connection: C) -> dict[str, object]: ...
 
-    @abstractmethod
     def _data_folder(self) -> Path | None:
         """Where an attached server of this machine keeps its files, if it tells and this user may see them."""
+        return None
 
-    @abstractmethod
-    def _mounts(self, connection: C) -> list[remote.Mount]:
+    def _mounts(self, connection: C) -> list[remote.Mount]:  # noqa: ARG002 - the same
         """The file systems of the server's machine, as far as it tells of them."""
+        return []
 
     @abstractmethod
     def _server_time_s(self) -> float:
@@ -113,24 +115,26 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _sampler(self, workers: Workers[C], devices: DeviceCounters) -> Sampler: ...
 
     @abstractmethod
-    def _read_counters(self) -> Counters: ...
+    def _count(self, workers: Workers[C]) -> Callable[[], Counters]:
+        """Read the server's counters; what it gives reads them again, and says what was counted in between."""
 
-    @abstractmethod
-    def _read_cpu_time(self) -> dict[str, float]: ...
+    def _server_process(self) -> int | None:
+        """The process that all of the server's are, or are children of, where this machine's kernel can be asked."""
+        return None
 
     @abstractmethod
     def _write_out(self) -> None:
         """Have the server write out what it holds in memory."""
 
-    @abstractmethod
-    def _may_write_out(self) -> bool: ...
+    def _may_write_out(self) -> bool:
+        return True
 
     @abstractmethod
     def _check_settings(self, workers: Workers[C]) -> list[Check]: ...
 
-    @abstractmethod
-    def _check_log_place(self) -> Check:
+    def _check_log_place(self) -> list[Check]:
         """Of a private server's log."""
+        return []
 
     @abstractmethod
     def _check_pages(self, rows: int) -> Check:
@@ -235,10 +239,17 @@ class LoadingTarget(Lifetime, Generic[C]):
         volumes = {name: host.describe_volume(path) for name, path in self._watched_volumes().items()}
         return {
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
-            "volumes": {**volumes, **remote.facts(self.config, self._remote_mounts(connection))},
+            "volumes": {**volumes, **self._remote_volumes(connection)},
             "server": {"engine": self.engine, "how": how, "origin": origin, **self._server_facts(connection)},
             "storagelab": {"version": storagelab.__version__},
         }
+
+    def _remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
+        """What is known of volumes on the server's machine."""
+        return remote.facts(self.config, self._remote_mounts(connection))
+
+    def _check_remote_volumes(self) -> list[Check]:
+        return remote.checks(self.config, self._remote_mounts(self._own), self.mounts_from)
 
     def _remote_mounts(self, connection: C) -> Sequence[remote.Mount]:
         return self._mounts(connection) if remote.remote_paths(self.config) else ()
@@ -270,8 +281,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             try:
                 sampler.prepare()
                 workers.gather()
-                counters_before, devices_before = self._read_counters(), devices.read()
-                cpu_before = self._read_cpu_time()
+                counted, machine = self._count(workers), MachineCounters(devices, self._server_process())
                 sampler.baseline()
                 sampler.start()
                 clocks.begin()
@@ -280,19 +290,17 @@ class LoadingTarget(Lifetime, Generic[C]):
                 clocks.end()
             finally:
                 sampled = sampler.stop()
-            devices_after, cpu_after = devices.read(), self._read_cpu_time()
+            machine.end()
             workers.settle()
-            counters = difference(counters_before, self._read_counters()) | reads_made(loops)
+            counters = counted() | reads_made(loops)
             checks = [
                 *clocks.checks(loops), *self._check_settings(workers), *check_reads(self.config.workload, loops),
             ]  # fmt: skip
         finally:
             workers.close()
-        counters["volumes"] = device_difference(devices_before, devices_after)
-        counters["cpu"] = cpu_time.difference(cpu_before, cpu_after)
         checkpoint_s = self._checkpoint()
-        if checkpoint_s is not None:
-            counters["volumes, final checkpoint"] = device_difference(devices_after, devices.read())
+        if self.counts_this_machine:
+            counters |= machine.counted(with_checkpoint=checkpoint_s is not None)
         return self._measurement(loops, sampled, counters, checkpoint_s, environment, checks)
 
     def _on_poll(self, progress: Progress, rows: int) -> None:
@@ -312,7 +320,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _measurement(
         self,
         loops: list[Loop],
-        sampled: Sampled,
+        sampled: Seen,
         counters: Counters,
         checkpoint_s: float | None,
         environment: dict[str, object],
@@ -344,7 +352,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         """What was really made, and where it really lies."""
         return [
             *self.layout.read_back(self._own),
-            *remote.checks(self.config, self._remote_mounts(self._own), self.mounts_from),
-            *([self._check_log_place()] if self.server is not None else []),
+            *self._check_remote_volumes(),
+            *self._check_log_place(),
             *([self._check_pages(rows)] if self.config.workload.kind == "sequential-insert" else []),
         ]

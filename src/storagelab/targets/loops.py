@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
 from storagelab.model.values import Frozen
 
@@ -26,3 +30,15 @@ def rows_per_report(workload: WorkloadConfig) -> int:
     """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
+
+
+def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
+    """Until all connections stand at the start gate; `refuse` raises RunFailed when one never will. Raises RunFailed, too,
+    when that takes too long."""
+    deadline = time.monotonic() + GATE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if all_stand():
+            return
+        refuse()
+        time.sleep(pause_s)
+    raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")

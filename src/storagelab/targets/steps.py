@@ -129,3 +129,9 @@ def difference(before: Counters, after: Counters) -> Counters:
         if moved:
             changed[group] = moved
     return changed
+
+
+def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
+    """Read counters now; what it gives reads them again, and says what was counted in between."""
+    before = read()
+    return lambda: difference(before, read())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pymysql
 
-from storagelab.machine import cpu_time
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
@@ -24,7 +24,7 @@ from storagelab.targets.mariadb.settings import private_settings, settings_text
 from storagelab.targets.mariadb.workload import Workers
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
-from storagelab.targets.steps import Counters
+from storagelab.targets.steps import Counters, counting
 
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
@@ -91,8 +91,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _close(self, connection: Connection | None) -> None:
         close(connection)
 
-    @property
-    def _pid(self) -> int | None:
+    def _server_process(self) -> int | None:
         """The server's process, where this machine's kernel can be asked about it."""
         if self.facts is not None:
             return self.facts.pid
@@ -110,7 +109,12 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         paths = {str(path): number for number, path in self._files().items()}
         return Sampler(
-            self._connect, workers.ids, self.config.measure, server_pid=self._pid, paths=paths, probe=devices.read
+            self._connect,
+            workers.ids,
+            self.config.measure,
+            server_pid=self._server_process(),
+            paths=paths,
+            probe=devices.read,
         )
 
     def _files(self) -> dict[int, Path]:
@@ -121,15 +125,15 @@ class MariaDBTarget(LoadingTarget[Connection]):
             for number, path in self.layout.files(self._own).items()
         }
 
+    def _count(self, workers: AnyWorkers[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - the whole server's
+        return counting(self._read_counters)
+
     def _read_counters(self) -> Counters:
         counters = read_counters(self._own)
         if self.facts is not None and not self.facts.performance_schema:
             return counters
         files = {f"data_file_{number}": str(path) for number, path in self._files().items()}
         return {**counters, **read_file_counters(self._own, files)}
-
-    def _read_cpu_time(self) -> dict[str, float]:
-        return cpu_time.read_cpu_time(self._pid)
 
     def _may_write_out(self) -> bool:
         return self.facts is None or self.facts.may("RELOAD")
@@ -146,14 +150,15 @@ class MariaDBTarget(LoadingTarget[Connection]):
         asked = self.config.target.settings
         return read_back.settings(workers.first, _texts(asked), _texts(asked))
 
-    def _check_log_place(self) -> Check:
+    def _check_log_place(self) -> list[Check]:
         """The log's folder by the server, and that the log is in it by the file system."""
-        assert self.server is not None
+        if self.server is None:
+            return []
         asked = str(self.server.log_folder)
         there = any(name.startswith("ib_logfile") for name in os.listdir(self.server.log_folder))
         got = str(self.layout.log_folder(self._own)) if there else "no log file there"
         ok = os.path.realpath(got) == os.path.realpath(asked)
-        return Check(name="place of the log", asked=asked, got=got, ok=ok, read_from="innodb_log_group_home_dir")
+        return [Check(name="place of the log", asked=asked, got=got, ok=ok, read_from="innodb_log_group_home_dir")]
 
     def _check_pages(self, rows: int) -> Check:
         return read_back.one_page_a_row(self._own, self.layout, rows)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from storagelab.machine import cpu_time
 from storagelab.machine.devices import DeviceCounters
 from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
@@ -27,7 +27,7 @@ from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import STARTER, Server
 from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
-from storagelab.targets.steps import Counters, first_line
+from storagelab.targets.steps import Counters, check_same, counting, first_line
 
 Connection = psycopg.Connection[Any]
 
@@ -100,10 +100,6 @@ class PostgresTarget(LoadingTarget[Connection]):
             connection.close()
 
     @property
-    def _major(self) -> int:
-        return self._own.info.server_version // 10_000
-
-    @property
     def _kernel_view(self) -> bool:
         """Can this machine's kernel be asked about the server's sessions?"""
         if self.facts is not None:
@@ -127,13 +123,11 @@ class PostgresTarget(LoadingTarget[Connection]):
             relations=self.layout.relations(self._own), probe=devices.read,
         )  # fmt: skip
 
-    def _read_counters(self) -> Counters:
-        return read_counters(self._own, self._major)
+    def _count(self, workers: AnyWorkers[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - the whole server's
+        return counting(lambda: read_counters(self._own, self._own.info.server_version // 10_000))
 
-    def _read_cpu_time(self) -> dict[str, float]:
-        """CPU seconds so far, the server's own processes told from others where this machine's kernel knows them."""
-        parent = TaskView(self._own.info.backend_pid).parent() if self._kernel_view else None
-        return cpu_time.read_cpu_time(parent)
+    def _server_process(self) -> int | None:
+        return TaskView(self._own.info.backend_pid).parent() if self._kernel_view else None
 
     def _may_write_out(self) -> bool:
         return self.facts is None or self.facts.may_checkpoint
@@ -152,12 +146,11 @@ class PostgresTarget(LoadingTarget[Connection]):
     def _asked_settings(self) -> dict[str, Scalar]:
         return private_settings(self.config) if self.server is not None else self.config.target.settings
 
-    def _check_log_place(self) -> Check:
-        assert self.server is not None
-        asked, got = str(self.server.log_folder), os.path.realpath(self.server.data_folder / "pg_wal")
-        return Check(
-            name="place of the log", asked=asked, got=got, ok=asked == got, read_from="pg_wal on the file system"
-        )
+    def _check_log_place(self) -> list[Check]:
+        if self.server is None:
+            return []
+        got = os.path.realpath(self.server.data_folder / "pg_wal")
+        return [check_same("place of the log", str(self.server.log_folder), got, "pg_wal on the file system")]
 
     def _check_pages(self, rows: int) -> Check:
         return read_back.one_row_a_page(self._own, self.layout, rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
-from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, rows_per_report
+from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 
 Connection = psycopg.Connection[Any]
 
@@ -60,7 +59,7 @@ class Workers:
             connection.pgconn.nonblocking = 1
             connection.pgconn.send_query(self._call(number).as_bytes(connection))
             connection.pgconn.flush()
-        self._await_all_at_gate()
+        await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.002)
 
     def _call(self, number: int) -> sql.Composed:
         work = self.workload
@@ -71,18 +70,11 @@ class Workers:
         literals = sql.SQL(", ").join(map(sql.Literal, values))
         return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(self.schema), literals)
 
-    def _await_all_at_gate(self) -> None:
-        deadline = time.monotonic() + GATE_TIMEOUT_S
-        while time.monotonic() < deadline:
-            row = self._gatekeeper.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)",
-                [self.ids],
-            ).fetchone()
-            if row is not None and row[0] == len(self._connections):
-                return
-            self._raise_if_one_failed()
-            time.sleep(0.002)
-        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+    def _all_at_gate(self) -> bool:
+        row = self._gatekeeper.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)", [self.ids]
+        ).fetchone()
+        return row is not None and row[0] == len(self._connections)
 
     def _raise_if_one_failed(self) -> None:
         for connection in self._connections:

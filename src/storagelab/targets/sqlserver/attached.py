@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, ClassVar
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -51,6 +51,10 @@ class ServerFacts(Frozen):
     max_connections: int
     may_create: bool
     may_view_state: bool
+
+    on_this_machine: ClassVar[bool] = False
+    """It is taken to be on another one: what the operator says of volumes is all there is."""
+    process_owner: ClassVar[None] = None
 
     @property
     def major(self) -> int:

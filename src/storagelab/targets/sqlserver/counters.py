@@ -7,14 +7,15 @@ sp_BlitzFirst does, so that a difference between two readings holds what was wai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storagelab.model.waits import CountedWait
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import Row, Session
 from storagelab.targets.sqlserver.events import GATE, event_of
+from storagelab.targets.steps import Counters
 
-Counters = dict[str, dict[str, float]]
 _NS_PER_MS = 1_000_000
 
 SESSION_WAITS = """
@@ -55,6 +56,14 @@ class WaitCount(NamedTuple):
 
 
 Waits = dict[str, WaitCount]
+
+
+@dataclass
+class SessionCounts:
+    """What the workers' sessions waited for, and their CPU time, over a run."""
+
+    waits: Waits = field(default_factory=dict)
+    cpu_s: float = 0.0
 
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:

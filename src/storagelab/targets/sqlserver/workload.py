@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
-from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop, rows_per_report
+from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words
 
@@ -80,16 +80,30 @@ class _Worker:
 
 
 class Workers:
-    """The connections of one run. `gate` names an application lock of storagelab's own database."""
+    """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
+    `stop` ends on the server what still runs there."""
 
-    def __init__(self, connect: Callable[[], Session], workload: WorkloadConfig, gate: str, seed: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        workload: WorkloadConfig,
+        gate: str,
+        gatekeeper: Session,
+        stop: Callable[[], None],
+        seed: int,
+    ) -> None:
         self._connect, self.workload, self.gate, self.seed = connect, workload, gate, seed
+        self._gatekeeper, self._stop = gatekeeper, stop
         self._workers: list[_Worker] = []
 
     @property
-    def sessions(self) -> list[int]:
+    def ids(self) -> list[int]:
         """Ids of the server's sessions, one a connection."""
         return [worker.session.spid for worker in self._workers]
+
+    @property
+    def first(self) -> Session:
+        return self._workers[0].session
 
     def open(self) -> None:
         """Raises RunFailed with the server's words if a connection can't be had."""
@@ -99,27 +113,27 @@ class Workers:
         except DriverError as error:
             raise RunFailed(f"connection {len(self._workers) + 1} could not be opened: {words(error)}") from error
 
-    def gather(self, gatekeeper: Session) -> None:
+    def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
-        answer = gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
+        answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
         if answer is None or answer < 0:
             raise RunFailed(f"the start gate could not be closed: sp_getapplock answers {answer}")
         for number, worker in enumerate(self._workers, start=1):
             worker.send(call(self.workload, self.gate, self.seed, number))
-        deadline = time.monotonic() + GATE_TIMEOUT_S
-        question = _AT_GATE.format(sessions=tsql.integers(self.sessions))
-        while time.monotonic() < deadline:
-            if gatekeeper.value(question) == len(self._workers):
-                return
-            self._raise_if_one_failed()
-            if any(worker.loop is not None for worker in self._workers):
-                raise RunFailed("a connection did not wait at the start gate")
-            time.sleep(0.005)
-        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+        await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
 
-    def release(self, gatekeeper: Session) -> None:
+    def _all_at_gate(self) -> bool:
+        question = _AT_GATE.format(sessions=tsql.integers(self.ids))
+        return bool(self._gatekeeper.value(question) == len(self._workers))
+
+    def _raise_if_one_passed(self) -> None:
+        self._raise_if_one_failed()
+        if any(worker.loop is not None for worker in self._workers):
+            raise RunFailed("a connection did not wait at the start gate")
+
+    def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
-        gatekeeper.execute(_OPEN_GATE.format(gate=tsql.text(self.gate)))
+        self._gatekeeper.execute(_OPEN_GATE.format(gate=tsql.text(self.gate)))
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Until every loop is done; `on_poll` is called a few times a second.
@@ -138,12 +152,15 @@ class Workers:
             if worker.problem:
                 raise RunFailed(worker.problem)
 
-    def close(self, stop: Callable[[], None]) -> None:
-        """Close all; `stop` ends on the server what still runs there. Never raises: it is called when things went wrong."""
+    def settle(self) -> None:
+        """A session's counters are up to date at any moment."""
+
+    def close(self) -> None:
+        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
         workers, self._workers = self._workers, []
         if any(worker.working for worker in workers):
             with contextlib.suppress(Exception):
-                stop()
+                self._stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for worker in workers:
             worker.close(max(0.0, deadline - time.monotonic()))
