@@ -20,7 +20,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets import sweep
 from storagelab.targets.mariadb import attached
-from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse_dsn
+from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
 from storagelab.targets.mariadb.preflight import check
 from storagelab.targets.mariadb.target import MariaDBTarget
 from storagelab.targets.unprivileged import give_to_server
@@ -231,7 +231,7 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
         # What a server demands it is given unasked; whose certificate it is, is checked where the DSN asks for it.
         for dsn in (plain, plain + "?ssl=required"):
             check(plan_of(mariadb(scratch, dsn=dsn)), site_at(scratch))
-            with attach(TargetConfig(engine="mariadb", dsn=dsn)) as connection:
+            with connect(TargetConfig(engine="mariadb", dsn=dsn)) as connection:
                 assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
         error = refused(mariadb(scratch, dsn=plain + "?ssl=verified"), scratch)
         assert "certificate verify failed" in error.problem
@@ -327,7 +327,7 @@ def test_any_login_can_be_written_in_a_dsn(name, password):
 @example(name="x = 1; DROP DATABASE mysql; --", value="'; DROP DATABASE mysql; --")
 @example(name="`", value="\\'")
 def test_no_setting_can_say_more_than_a_setting(shared, name, value):
-    with attach(TargetConfig(engine="mariadb", dsn=shared.socket_dsn)) as connection:
+    with connect(TargetConfig(engine="mariadb", dsn=shared.socket_dsn)) as connection:
         before = ask(connection, "SHOW DATABASES")
         facts = attached.read_facts(connection)
         with pytest.raises(PreflightError):

@@ -90,10 +90,6 @@ def _folders(places: Sequence[str]) -> list[str]:
     return sorted({str(Path(place).parent) if place != "default" else place for place in places})
 
 
-def first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
     """What tells apart two cells that may leave something in different places."""
     target = config.target

@@ -78,7 +78,7 @@ def parse_dsn(text: str, key: str) -> Address:
     )  # fmt: skip
 
 
-def connect(address: Address, database: str | None = None) -> Connection:
+def connect_to(address: Address, database: str | None = None) -> Connection:
     """A connection that commits each statement by itself. Raises pymysql.MySQLError."""
     connection = pymysql.connect(
         user=address.user,
@@ -132,12 +132,12 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 
 @contextlib.contextmanager
-def attach(target: TargetConfig) -> Iterator[Connection]:
+def connect(target: TargetConfig) -> Iterator[Connection]:
     """A connection, closed at the end. Raises PreflightError with the server's words; never with the DSN, which may hold a
     password."""
     key, address = key_of(target), address_of(target)
     try:
-        connection = connect(address)
+        connection = connect_to(address)
     except (pymysql.MySQLError, OSError, ValueError) as error:  # a ValueError: of bytes that are no text
         words = hidden(words_of(error), target)
         insecure = "secure transport" in words

@@ -12,7 +12,7 @@ from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, attaching, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
-from storagelab.targets.mariadb.connecting import Connection, ask, attach
+from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import private_settings
@@ -57,7 +57,7 @@ def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     if not config.target.attached:
         return settings.durability(config, {})
-    with attach(config.target) as connection:
+    with connect(config.target) as connection:
         names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
         shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
         mysql = "MariaDB" not in connection.get_server_info()
@@ -80,7 +80,7 @@ def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
     for sharing in by_server(configs):
-        with attach(sharing[0].target) as connection:
+        with connect(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)

@@ -8,7 +8,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.targets.attaching import key_of
-from storagelab.targets.mariadb.connecting import Rows, ask, attach, identifier, words_of
+from storagelab.targets.mariadb.connecting import Rows, ask, connect, identifier, words_of
 
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
 _INVENTORY = f"""
@@ -41,7 +41,7 @@ class MariaDBProbe:
 
 
 def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
-    with attach(target) as connection:
+    with connect(target) as connection:
         try:
             return ask(connection, statement, values)
         except pymysql.MySQLError as error:

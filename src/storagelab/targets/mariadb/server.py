@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 
 from storagelab.targets.mariadb.binaries import Binaries, find_binaries
-from storagelab.targets.mariadb.connecting import Address, Connection, connect, words_of
+from storagelab.targets.mariadb.connecting import Address, Connection, connect_to, words_of
 from storagelab.targets.mariadb.settings import (
     VARIABLES,
     check_settings,
@@ -51,7 +51,7 @@ class Server(PrivateServer[Binaries]):
         return Address(user=USER, unix_socket=str(self._socket_folder / "s"))
 
     def connect(self) -> Connection:
-        return connect(self.address)
+        return connect_to(self.address)
 
     def _folders(self) -> tuple[Path, ...]:
         return (*super()._folders(), self._tmp_folder)

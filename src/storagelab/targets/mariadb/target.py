@@ -15,7 +15,7 @@ from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.mariadb import attached, read_back
-from storagelab.targets.mariadb.connecting import Connection, address_of, ask, attach, close, connect, words_of
+from storagelab.targets.mariadb.connecting import Connection, address_of, ask, close, connect, connect_to, words_of
 from storagelab.targets.mariadb.counters import read_counters, read_file_counters
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.sampler import Sampler
@@ -48,7 +48,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     # --- the server --------------------------------------------------------------------------------------------------
 
     def _meet_server(self) -> None:
-        with attach(self.config.target) as connection:
+        with connect(self.config.target) as connection:
             self.facts = attached.read_facts(connection)
             self.layout.drop(connection)
 
@@ -80,7 +80,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
-        return self.server.connect() if self.server is not None else connect(address_of(self.config.target))
+        return self.server.connect() if self.server is not None else connect_to(address_of(self.config.target))
 
     def _connect_worker(self) -> Connection:
         connection = self._connect()
@@ -171,5 +171,5 @@ def _texts(settings: dict[str, str | int | float | bool]) -> dict[str, str]:
 def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on an attached server; says what. Raises PreflightError when it can't be done."""
     left = dropping_leftovers(config.target, pymysql.MySQLError, words_of, f"the database {site.prefix}")
-    with attach(config.target) as connection, left:
+    with connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)

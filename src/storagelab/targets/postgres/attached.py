@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
@@ -19,8 +18,7 @@ from storagelab.targets import remote
 from storagelab.targets.attaching import owner_of, process_age_s, require, room_for
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
-
-Connection = psycopg.Connection[Any]
+from storagelab.targets.postgres.connecting import Connection, words_of
 
 
 class ServerFacts(Frozen):
@@ -199,7 +197,7 @@ def check_session_settings(
                 connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         except psycopg.Error as error:
             raise PreflightError(
-                f"the server refuses it: {str(error).splitlines()[0]}",
+                f"the server refuses it: {words_of(error)}",
                 key=f"target.settings.{name}",
                 hint=f"PostgreSQL {facts.version} was asked",
             ) from error

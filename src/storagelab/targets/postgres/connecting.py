@@ -68,3 +68,8 @@ def without_variables() -> Iterator[None]:
             yield
         finally:
             os.environ.update(kept)
+
+
+def words_of(error: BaseException) -> str:
+    """The first line of what the server said: its message, without details and hints."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

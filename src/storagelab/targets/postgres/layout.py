@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from storagelab.errors import PreflightError
@@ -20,10 +18,9 @@ from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.places import Places, remote_name
+from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.procedures import TABLE, procedure
 from storagelab.targets.steps import check_places, check_same
-
-Connection = psycopg.Connection[Any]
 
 _DROPPED_TOGETHER = 64
 _RANDOM_COLUMNS = """

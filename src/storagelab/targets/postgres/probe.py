@@ -44,11 +44,11 @@ class PostgresProbe:
             try:
                 connection.execute(statement)
             except psycopg.Error as error:
-                raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error
+                raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error
 
 
 def _rows(connection: connecting.Connection, statement: str) -> list[tuple[str]]:
     try:
         return connection.execute(sql.SQL(statement)).fetchall()
     except psycopg.Error as error:
-        raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error
+        raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error

@@ -11,7 +11,6 @@ import contextlib
 import re
 import select
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import psycopg
 from psycopg import pq
@@ -20,6 +19,7 @@ from storagelab.machine.procfs import STOPPED, TaskView
 from storagelab.model.config import MeasureConfig
 from storagelab.model.waits import NO_EVENT, SampledWaits
 from storagelab.targets.accounts import Accounts
+from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
 from storagelab.targets.recording import Recording, Seen
@@ -64,7 +64,7 @@ class Sampler:
 
     def __init__(
         self,
-        connect: Callable[[], psycopg.Connection[Any]],
+        connect: Callable[[], Connection],
         pids: Sequence[int],
         measure: MeasureConfig,
         *,
@@ -83,7 +83,7 @@ class Sampler:
         hz = measure.sample_hz if measure.waits else SERIES_HZ
         pace = Pace(hz, budget, at_random=measure.waits)
         self._recording = Recording(pace, self._tick, self._last_look, self._columns, _one_line, self._accounts)
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: Connection | None = None
         self._libpq: pq.abc.PGconn
         self._readable: select.poll
 

@@ -21,15 +21,14 @@ from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
 from storagelab.targets.postgres import attached, connecting, read_back
+from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.counters import read_counters
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import STARTER, Server
 from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
-from storagelab.targets.steps import Counters, check_same, counting, first_line
-
-Connection = psycopg.Connection[Any]
+from storagelab.targets.steps import Counters, check_same, counting
 
 
 class PostgresTarget(LoadingTarget[Connection]):
@@ -75,7 +74,7 @@ class PostgresTarget(LoadingTarget[Connection]):
         return self._with_log(str(error).strip())
 
     def _short_words(self, error: BaseException) -> str:
-        return first_line(error)
+        return connecting.words_of(error)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
@@ -158,6 +157,6 @@ class PostgresTarget(LoadingTarget[Connection]):
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on an attached server; says what. Raises PreflightError when it can't be done."""
-    left = dropping_leftovers(config.target, psycopg.Error, first_line, f"the schema {site.prefix}")
+    left = dropping_leftovers(config.target, psycopg.Error, connecting.words_of, f"the schema {site.prefix}")
     with connecting.connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import selectors
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -14,8 +13,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
-
-Connection = psycopg.Connection[Any]
+from storagelab.targets.postgres.connecting import Connection
 
 
 class Workers:

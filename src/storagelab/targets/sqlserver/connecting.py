@@ -40,7 +40,7 @@ _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 
 @dataclass(frozen=True)
-class Dsn:
+class Address:
     """A server and who we are there. `instance` is a named instance, which the server's browser service finds."""
 
     host: str
@@ -56,12 +56,12 @@ class Dsn:
         return f"{self.host}\\{self.instance}" if self.instance else self.host
 
 
-def address_of(target: TargetConfig) -> Dsn:
+def address_of(target: TargetConfig) -> Address:
     """The server that a spec means. Raises PreflightError, which never shows what is in the variable."""
-    return read_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
+    return parse_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
 
 
-def read_dsn(dsn: str, key: str) -> Dsn:
+def parse_dsn(dsn: str, key: str) -> Address:
     """Raises PreflightError naming the part that can't be read, never its content: a password may stand anywhere."""
     try:
         parts = urlsplit(dsn)
@@ -79,7 +79,7 @@ def read_dsn(dsn: str, key: str) -> Dsn:
     encryption = options.get("encrypt", "request")
     if encryption not in ENCRYPTION:
         _refuse(f"its option encrypt must be one of {', '.join(ENCRYPTION)}", key)
-    return Dsn(
+    return Address(
         host=unquote(host), port=port or DEFAULT_PORT, user=unquote(parts.username),
         password=unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD_VARIABLE, ""),
         database=unquote(parts.path.removeprefix("/")), instance=options.get("instance", ""), encryption=encryption,
@@ -98,7 +98,7 @@ def _refuse(problem: str, key: str) -> NoReturn:
 class Session:
     """One session on a server, each statement a transaction of its own. To be used by one thread at a time."""
 
-    def __init__(self, dsn: Dsn, application: str) -> None:
+    def __init__(self, dsn: Address, application: str) -> None:
         """Raises DriverError."""
         arguments: dict[str, Any] = {
             "server": dsn.server, "port": str(dsn.port), "user": dsn.user, "password": dsn.password,
@@ -160,13 +160,13 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
     except (DriverError, ValueError) as error:  # a ValueError: of bytes that are no text
         raise PreflightError(
-            f"can't connect: {hidden(words(error), target)}",
+            f"can't connect: {hidden(words_of(error), target)}",
             key=key_of(target),
             hint="check host, port, database, user and password, for example with sqlcmd",
         ) from error
 
 
-def words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """What the server said, after its number: `Msg 2627: Violation of PRIMARY KEY...`; else what the driver says.
 
     The driver adds lines of its own to the server's, and says some things twice.

@@ -13,7 +13,7 @@ from storagelab.targets.attaching import key_of
 from storagelab.targets.hiding import hidden
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words_of
 from storagelab.targets.sqlserver.facts import MAJOR_2017, latch_note
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 from storagelab.targets.steps import by_server
@@ -45,7 +45,9 @@ def check(plan: Plan, site: Site) -> Preflight:
                 facts = _check_server(session, configs, site)
                 needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
             except DriverError as error:
-                raise PreflightError(f"the server says: {hidden(words(error), target)}", key=key_of(target)) from error
+                raise PreflightError(
+                    f"the server says: {hidden(words_of(error), target)}", key=key_of(target)
+                ) from error
         found.append(f"{facts.name}, {facts.edition}, attached")
         notes += _notes(facts, configs)
     return Preflight(

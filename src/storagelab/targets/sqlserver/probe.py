@@ -10,7 +10,7 @@ from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.targets.attaching import key_of
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words_of
 from storagelab.targets.sqlserver.layout import exists
 
 INVENTORY = """
@@ -47,4 +47,4 @@ def _asking(target: TargetConfig) -> Iterator[Session]:
         try:
             yield session
         except DriverError as error:
-            raise PreflightError(f"the server says: {words(error)}", key=key_of(target)) from error
+            raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error

@@ -16,7 +16,7 @@ from storagelab.model.measurement import WaitingTask
 from storagelab.model.waits import CountedWaits
 from storagelab.targets.recording import MOST_TASKS, Recording, Seen
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connecting import DriverError, Session, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
 from storagelab.targets.sqlserver.counters import SessionCounts, counted_waits, read_files
 from storagelab.targets.sqlserver.events import event_of
 from storagelab.targets.sqlserver.layout import Layout
@@ -62,7 +62,7 @@ class Sampler:
         self._sample_waits, self._counts, self._page_info = measure.waits, counts, page_info
         hz = min(measure.sample_hz, MOST_HZ) if measure.waits else SERIES_HZ
         pace = Pace(hz, BUDGET, at_random=measure.waits)
-        self._recording = Recording(pace, self._tick, self._last_look, self._columns, words)
+        self._recording = Recording(pace, self._tick, self._last_look, self._columns, words_of)
         self._moments: list[Moment] = []
         self._tasks_seen = 0
         self._rows: dict[int, int] = {}

@@ -14,7 +14,7 @@ from storagelab.targets.attaching import dropping_leftovers, key_of
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.parts import Workers as AnyWorkers
 from storagelab.targets.sqlserver import attached, counters, read_back, tsql
-from storagelab.targets.sqlserver.connecting import DriverError, Session, address_of, allow_sessions, connect, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, address_of, allow_sessions, connect, words_of
 from storagelab.targets.sqlserver.facts import MAJOR_2019
 from storagelab.targets.sqlserver.layout import FILES, Layout, check_growth, drop
 from storagelab.targets.sqlserver.sampler import Sampler
@@ -56,7 +56,7 @@ class SqlServerTarget(LoadingTarget[Session]):
         return read_back.server_facts(self._own, self._server, self.site.prefix)
 
     def _words(self, error: BaseException) -> str:
-        return words(error) if isinstance(error, DriverError) else str(error).strip()
+        return words_of(error) if isinstance(error, DriverError) else str(error).strip()
 
     def _short_words(self, error: BaseException) -> str:
         return self._words(error)
@@ -165,6 +165,6 @@ class SqlServerTarget(LoadingTarget[Session]):
 def drop_leftovers(config: Config, site: Site) -> list[str]:
     """Drop what a killed run left on the server; says what. Raises PreflightError when it can't be done, or something of
     such a name is not storagelab's."""
-    left = dropping_leftovers(config.target, DriverError, words, f"the database {site.prefix}")
+    left = dropping_leftovers(config.target, DriverError, words_of, f"the database {site.prefix}")
     with connect(config.target, database="master") as session, left:
         return drop(session, site.prefix, key_of(config.target))

@@ -11,7 +11,7 @@ from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connecting import DriverError, Session, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
 
 NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
 """The clock that the loops tell their times by."""
@@ -59,7 +59,7 @@ class _Worker:
                 started_s=started_us / 1e6, finished_s=finished_us / 1e6, reads_done=int(done), reads_found=int(found)
             )
         except DriverError as error:
-            self.problem = f"a connection failed: {words(error)}"
+            self.problem = f"a connection failed: {words_of(error)}"
         except Exception as error:  # noqa: BLE001 - it is raised again in the main thread, as the reason of the run
             self.problem = f"a connection failed: {type(error).__name__}: {error}"
 
@@ -111,7 +111,7 @@ class Workers:
             for _ in range(self.workload.connections):
                 self._workers.append(_Worker(self._connect()))
         except DriverError as error:
-            raise RunFailed(f"connection {len(self._workers) + 1} could not be opened: {words(error)}") from error
+            raise RunFailed(f"connection {len(self._workers) + 1} could not be opened: {words_of(error)}") from error
 
     def gather(self) -> None:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
