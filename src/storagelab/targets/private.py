@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.values import Scalar
 from storagelab.targets import temporary
-from storagelab.targets.programs import Programs, environment
+from storagelab.targets.programs import Programs, environment, run
+from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, make_folder
 
 START_TIMEOUT_S = 60.0
@@ -36,6 +37,16 @@ class Refusal(NamedTuple):
 
     words: str
     by_server: bool
+
+
+def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
+    """Raises PreflightError for the first setting that keeps a private server private, and its files in their places."""
+    for name in filter(is_own, settings):
+        raise PreflightError(
+            "storagelab sets it itself on a private server",
+            key=f"target.settings.{name}",
+            hint="leave it out, or attach to a server of your own with target.dsn",
+        )
 
 
 class PrivateServer(ABC, Generic[P]):
@@ -140,16 +151,12 @@ class PrivateServer(ABC, Generic[P]):
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program that makes the database, in a session of its own as the server: a Ctrl-C is for storagelab to act
-        upon."""
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment(*self.variables),
-            preexec_fn=self._in_child(), start_new_session=True, errors="replace",
-        )  # fmt: skip
+        """Run a program that makes the database."""
+        return run(command, self._in_child(), environment=environment(*self.variables))
 
     def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
-        with self.server_log.open("ab") as log:
+        with self.server_log.open("ab") as log, uninterrupted():  # or it would run, and not be known
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
                 env=environment(*self.variables), start_new_session=True, preexec_fn=self._in_child(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
@@ -16,8 +15,8 @@ from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.private import Settings
-from storagelab.targets.programs import environment, installation
+from storagelab.targets.private import Settings, refuse_own
+from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
@@ -104,7 +103,7 @@ def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB
 def observing(waits: bool) -> list[str]:
     """How the server is told to count waits. What a factor of the spec compares is the cost of all of it.
 
-    The handler's events and those of metadata locks contain others and would count twice (WAITS.md, section 3); a
+    The handler's events and those of metadata locks contain others and would count twice; a
     session's own mutexes are contended by nobody and taken several times a row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
@@ -123,13 +122,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     The server's own parser is asked; no database is made. Raises PreflightError with the server's words for the first
     setting that it refuses, does not know, or would quietly change into another value.
     """
-    for name in settings:
-        if setting_name(name).removeprefix("loose_") in _OWN:
-            raise PreflightError(
-                "storagelab sets it itself on a private server",
-                key=f"target.settings.{name}",
-                hint="leave it out, or attach to a server of your own with target.dsn",
-            )
+    refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
     asked = {name: settings_text(value) for name, value in settings.items()}
     for name, text in asked.items():
         said = _ask_parser(binaries, ((name, text),))
@@ -173,10 +166,8 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
     with temporary.folder("check") as folder:
         give_to_server(folder)
         command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
-        said = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace",
-            env=environment(*VARIABLES), preexec_fn=as_server(folder, *installation(binaries.server)),
-        )  # fmt: skip
+        in_child = as_server(folder, *installation(binaries.server))
+        said = run(command, in_child, timeout_s=30, environment=environment(*VARIABLES), folder=folder)
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:

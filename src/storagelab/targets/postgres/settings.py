@@ -16,8 +16,8 @@ from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.private import Settings
-from storagelab.targets.programs import environment, installation
+from storagelab.targets.private import Settings, refuse_own
+from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
@@ -83,13 +83,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     The server's own parser is asked, on an empty temporary folder: no database is made. Raises PreflightError with the
     server's words for the first setting that it refuses.
     """
-    for name in settings:
-        if name.lower() in OWN:
-            raise PreflightError(
-                "storagelab sets it itself on a private server",
-                key=f"target.settings.{name}",
-                hint="leave it out, or attach to a server of your own with target.dsn",
-            )
+    refuse_own(settings, lambda name: name.lower() in OWN)
     asked = {name: settings_text(value) for name, value in settings.items()}
     expected = {name: _ask_parser(binaries, name, ((name, text),)) for name, text in asked.items()}
     if asked:
@@ -127,10 +121,8 @@ def nearest_setting(binaries: Binaries, name: str) -> str:
 
 
 def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=30, env=environment(connecting.VARIABLES),
-        preexec_fn=as_server(*installation(Path(binaries.program("postgres"))), *reach),
-    )  # fmt: skip
+    in_child = as_server(*installation(Path(binaries.program("postgres"))), *reach)
+    return run(command, in_child, timeout_s=30, environment=environment(connecting.VARIABLES))
 
 
 def own_words(log: str) -> str:
