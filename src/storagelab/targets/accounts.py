@@ -10,7 +10,7 @@ from storagelab.model.waits import NS
 
 
 class Totals(NamedTuple):
-    """Of all sessions over the run."""
+    """What all sessions together spent in the run."""
 
     cpu_s: float
     runqueue_s: float
@@ -62,7 +62,7 @@ class Accounts:
         return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
 
     def totals(self) -> Totals | None:
-        """None, with the reason noted, when one session's can't be had."""
+        """None, with the reason noted, when those of one session are missing."""
         if not self._views:
             return None
         cpu_ns = runqueue_ns = voluntary = involuntary = 0

@@ -133,12 +133,12 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _check_settings(self, workers: Workers[C]) -> list[Check]: ...
 
     def _check_log_place(self) -> list[Check]:
-        """Of a private server's log."""
+        """Is a private server's log where it should be?"""
         return []
 
     @abstractmethod
     def _check_pages(self, rows: int) -> Check:
-        """Of the sequential workload, which promises pages."""
+        """Did the sequential workload make the pages that it promises?"""
 
     # --- set-up and teardown -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What one connection's loop is, whatever the engine: when it began and ended, and how often it publishes its progress."""
+"""One connection's loop, whatever the engine: the start gate, when the loop began and ended, how often it reports."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def rows_per_report(workload: WorkloadConfig) -> int:
 
 
 def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
-    """Until all connections stand at the start gate; `refuse` raises RunFailed when one never will. Raises RunFailed, too,
-    when that takes too long."""
+    """Wait until all connections stand at the start gate. Raises RunFailed when that takes too long; `refuse` raises it when
+    one never will stand there."""
     deadline = time.monotonic() + GATE_TIMEOUT_S
     while time.monotonic() < deadline:
         if all_stand():

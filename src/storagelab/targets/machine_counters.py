@@ -8,7 +8,7 @@ from storagelab.targets.steps import Counters
 
 
 class MachineCounters:
-    """Counts from when it is made to `end`. `server_process` is None where the server's CPU time can't be told apart."""
+    """Counts from when it is made to `end`. `server_process` is None where the server's CPU time is not known."""
 
     def __init__(self, devices: DeviceCounters, server_process: int | None) -> None:
         self._devices, self._server_process = devices, server_process

@@ -1,4 +1,4 @@
-"""What private servers of every engine have: a socket in a short folder of its own, and a process that can be found again."""
+"""Private servers of any engine: made, started and stopped; each has a socket in a short folder and a process of its own."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class StartFailed(RunFailed):
 
 
 class Refusal(NamedTuple):
-    """Why a connection could not be had, in the driver's words. `by_server` = the server is up and has said so itself, so
-    that waiting does not help."""
+    """Why the server refused a connection, in the driver's words. `by_server` = the server is up and said so itself, so that
+    waiting does not help."""
 
     words: str
     by_server: bool
@@ -71,8 +71,8 @@ class PrivateServer(ABC, Generic[P]):
         volumes: Sequence[Path] = (),
         waits: bool = True,
     ) -> None:
-        """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must. `volumes` are the
-        folders in which it is to make files besides, `waits` = it is to time its waits, where it must be told so."""
+        """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must. `volumes` are
+        further folders in which it makes files; `waits` = it times its waits, if that must be switched on."""
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
         self.server_log = data_folder.with_name(data_folder.name + ".log")
@@ -132,7 +132,7 @@ class PrivateServer(ABC, Generic[P]):
         return self._process is not None and self._process.poll() is not None
 
     def _make_socket_folder(self) -> None:
-        self._socket_folder = temporary.short_path("socket")  # known before it is made, to whoever cleans up
+        self._socket_folder = temporary.short_path("socket")  # noted before it is made, for the clean-up
         temporary.prepare(self._socket_folder)
         make_folder(self._socket_folder)
 
@@ -176,7 +176,7 @@ class PrivateServer(ABC, Generic[P]):
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
 
     def log_tail(self, lines: int = 8) -> str:
-        """The last lines of the server's log, or what can be said instead."""
+        """The last lines of the server's log, or why there are none."""
         try:
             text = self.server_log.read_text(encoding="utf-8", errors="replace")
         except OSError as error:

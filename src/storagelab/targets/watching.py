@@ -122,7 +122,7 @@ class Pace:
 
 @dataclass
 class Series:
-    """Cumulative counters, read about once a second, to be told as rates over the intervals between readings."""
+    """Cumulative counters, read about once a second, which become rates over the intervals between readings."""
 
     readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
 

@@ -36,7 +36,7 @@ _ANNOUNCED_AS = "storagelab"
 
 class Address(Frozen):
     """Where a server is and who asks. `ssl` is "" for an encrypted connection if the server offers one, "required" for
-    one in any case, "verified" where the server's certificate is checked, too."""
+    one in any case, "verified" where the server's certificate is also checked."""
 
     user: str
     password: str = ""
@@ -102,7 +102,7 @@ def connect_to(address: Address, database: str | None = None) -> Connection:
         if opened is not None:
             opened.close()
         raise pymysql.OperationalError(
-            2061, f"{error}; an encrypted connection (?ssl=required) needs it not"
+            2061, f"{error}; an encrypted connection (?ssl=required) does not need it"
         ) from error
     return connection
 

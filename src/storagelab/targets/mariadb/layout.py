@@ -127,7 +127,7 @@ class Layout(Places):
             )
         return True
 
-    # --- what is asked of it -----------------------------------------------------------------------------------------
+    # --- used --------------------------------------------------------------------------------------------------------
 
     def write_out(self, connection: Connection) -> None:
         """Have the server write out every page of the table that is still in memory only, as a checkpoint would."""

@@ -22,8 +22,8 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """See `contract.probes.Probe`. Tables are told with the time at which they were made, which changes when they are
-    made anew."""
+    """See `contract.probes.Probe`. Each table comes with the time at which it was made, which changes when it is made
+    anew."""
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
 

@@ -25,7 +25,7 @@ from storagelab.targets.starting import Starter
 USER = "root"
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
-"""What a database is made with cannot be changed once it is there, so its maker is told, too."""
+"""Settings that a database keeps from its making, so that its maker needs them as well."""
 _UNSYNCED = "--debug-no-sync"
 """Its maker writes each system table to the disk at once, a thousand times: seconds, for what a crash may take as well. What
 is measured runs without this option, and what was made is written out before (between_runs.checkpoint)."""

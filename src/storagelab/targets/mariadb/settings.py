@@ -79,7 +79,7 @@ _DEFAULT_DURABILITY = {
 
 
 def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB") -> Durability:
-    """By the spec's settings; where it says nothing by those of the `server`, if it runs already, else by the defaults.
+    """By the spec's settings; where it names none, by those of a `server` that already runs, else by the defaults.
 
     A private server keeps no binary log. One that does replays it after a crash, so that commits are as safe as it is.
     """
@@ -101,7 +101,7 @@ def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB
 
 
 def observing(waits: bool) -> list[str]:
-    """How the server is told to count waits. What a factor of the spec compares is the cost of all of it.
+    """The options that switch the server's count of waits on or off, so that a factor of the spec can compare its cost.
 
     The handler's events and those of metadata locks contain others and would count twice; a
     session's own mutexes are contended by nobody and taken several times a row.

@@ -66,7 +66,7 @@ class Workers:
         return self._workers[0].connection
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be had."""
+        """Raises RunFailed with the server's words if a connection can't be opened."""
         try:
             self._gatekeeper = self._connect()
             for _ in range(self.workload.connections):
@@ -124,7 +124,7 @@ class Workers:
         """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
+        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
         workers, self._workers = self._workers, []
         for worker in workers:
             if worker.thread is not None and worker.thread.is_alive():

@@ -80,7 +80,7 @@ def data_folder(connection: Connection) -> Path | None:
 
 
 def mounts(connection: Connection) -> list[remote.Mount]:
-    """The file systems that the server sees; none where it is no Linux, or this login may not read its files."""
+    """The file systems that the server sees; none where it does not run on Linux, or this login may not read its files."""
     try:
         row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
     except psycopg.Error:
@@ -111,7 +111,7 @@ def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
 
 
 def _brace(first: int, last: int) -> str:
-    """All names in between, too: a folder too many does no harm."""
+    """Also the names in between: a folder too many does no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 

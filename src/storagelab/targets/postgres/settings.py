@@ -34,7 +34,7 @@ DECIDE_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
 
 
 def durability(config: Config, server: Mapping[str, str]) -> Durability:
-    """By the spec's settings; where it says nothing by those of the `server`, if it runs already, else by the defaults."""
+    """By the spec's settings; where it names none, by those of a `server` that already runs, else by the defaults."""
     asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
     values = {name: asked.get(name, server.get(name, "on")) for name in DECIDE_DURABILITY}
     commit: Commit = "each commit is on the disk"

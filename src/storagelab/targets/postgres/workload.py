@@ -43,7 +43,7 @@ class Workers:
         return self._connections[0]
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be had."""
+        """Raises RunFailed with the server's words if a connection can't be opened."""
         try:
             for _ in range(self.workload.connections):
                 self._connections.append(self._connect())
@@ -111,7 +111,7 @@ class Workers:
                 connection.execute("SELECT pg_stat_force_next_flush()")
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
+        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
         connections, self._connections = self._connections, []
         for connection in connections:
             with contextlib.suppress(psycopg.Error):

@@ -148,7 +148,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Never raises: a session that is lost is closed, too."""
+        """Never raises, not even for a session that is lost."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
@@ -192,6 +192,6 @@ def _number_and_text(error: BaseException) -> tuple[int | None, str]:
 
 
 def allow_sessions(count: int) -> None:
-    """The driver holds the sessions of a process to 25 unless it is told otherwise."""
+    """Raise the driver's limit of sessions in a process, which is 25 by default."""
     if pymssql.get_max_connections() < count:
         pymssql.set_max_connections(count)

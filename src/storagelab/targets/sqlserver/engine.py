@@ -1,4 +1,4 @@
-"""What the seam asks of SQL Server. The other rooms are entered only when they are needed, as the driver may be absent."""
+"""What the seam asks of SQL Server. Rooms that need the driver are entered only when they are used, as it may be absent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 
 def kinds(plan: Plan, site: Site) -> Iterator[Kind]:  # noqa: ARG001 - other engines start servers of their own
-    """Kinds of private servers to try: none, as a SQL Server runs already."""
+    """Kinds of private servers to try: none, as storagelab starts no SQL Server."""
     return iter(())
 
 

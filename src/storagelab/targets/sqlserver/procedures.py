@@ -26,7 +26,7 @@ _READS = f"""
             SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
         END;"""
 
-# The gate is asked for in a mode that no insert ever waits in, so that waiting at it can be told from the run's waits.
+# The gate is a lock in a mode that no insert ever waits in, so that waiting at the gate is no wait of the run.
 # Progress goes to the session's context, which other sessions can read while this one works.
 _PROCEDURE = f"""
 CREATE PROCEDURE dbo.insert_rows

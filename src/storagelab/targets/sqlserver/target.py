@@ -1,4 +1,4 @@
-"""SQL Server as a target: what one run on it adds to the steps that every engine shares. It runs already, elsewhere."""
+"""SQL Server as a target: what one run on it adds to the steps that every engine shares. It already runs, elsewhere."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Workers:
         return self._workers[0].session
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be had."""
+        """Raises RunFailed with the server's words if a connection can't be opened."""
         try:
             for _ in range(self.workload.connections):
                 self._workers.append(_Worker(self._connect()))
@@ -156,7 +156,7 @@ class Workers:
         """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
+        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
         workers, self._workers = self._workers, []
         if any(worker.working for worker in workers):
             with contextlib.suppress(Exception):
