@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Callable
@@ -126,7 +127,10 @@ class PostgresTarget(LoadingTarget[Connection]):
         return counting(lambda: read_counters(self._own, self._own.info.server_version // 10_000))
 
     def _server_process(self) -> int | None:
-        return TaskView(self._own.info.backend_pid).parent() if self._kernel_view else None
+        if not self._kernel_view:
+            return None
+        with contextlib.closing(TaskView(self._own.info.backend_pid)) as session:
+            return session.parent()
 
     def _may_write_out(self) -> bool:
         return self.facts is None or self.facts.may_checkpoint
