@@ -192,7 +192,7 @@ class LoadingTarget(Lifetime, Generic[C]):
                 return
             except self.foreign_errors as error:
                 if not self._is_away(error) or time.monotonic() > deadline:
-                    words = hidden(self._short_words(error), self.config.target)
+                    words = hidden(next(iter(self._said(error).splitlines()), ""), self.config.target)
                     raise RunFailed(
                         f"what was made on the server could not be dropped: {words}; that is tried again before the next run"
                     ) from error
@@ -206,8 +206,11 @@ class LoadingTarget(Lifetime, Generic[C]):
     # --- words -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _short_words(self, error: BaseException) -> str:
-        """The server's own, on one line."""
+    def _said(self, error: BaseException) -> str:
+        """What the server said, as the driver's error has it."""
+
+    def _words(self, error: BaseException) -> str:
+        return self._with_log(self._said(error))
 
     def _with_log(self, words: str) -> str:
         """The server's words, and those of its log if a connection was lost with it: it says why."""

@@ -1,4 +1,4 @@
-"""MariaDB as a target: what one run on it adds to the steps that every sampled engine shares."""
+"""MariaDB as a target: what one run on it adds to the steps that every engine shares."""
 
 from __future__ import annotations
 
@@ -71,10 +71,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _mounts(self, connection: Connection) -> list[remote.Mount]:
         return attached.mounts(connection)
 
-    def _words(self, error: BaseException) -> str:
-        return self._with_log(words_of(error))
-
-    def _short_words(self, error: BaseException) -> str:
+    def _said(self, error: BaseException) -> str:
         return words_of(error)
 
     # --- connections -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""PostgreSQL as a target: what one run on it adds to the steps that every sampled engine shares."""
+"""PostgreSQL as a target: what one run on it adds to the steps that every engine shares."""
 
 from __future__ import annotations
 
@@ -71,11 +71,8 @@ class PostgresTarget(LoadingTarget[Connection]):
     def _mounts(self, connection: Connection) -> list[remote.Mount]:
         return attached.mounts(connection)
 
-    def _words(self, error: BaseException) -> str:
-        return self._with_log(str(error).strip())
-
-    def _short_words(self, error: BaseException) -> str:
-        return connecting.words_of(error)
+    def _said(self, error: BaseException) -> str:
+        return str(error).strip() or type(error).__name__
 
     # --- connections -------------------------------------------------------------------------------------------------
 

@@ -55,11 +55,8 @@ class SqlServerTarget(LoadingTarget[Session]):
     def _server_facts(self, connection: Session) -> dict[str, object]:  # noqa: ARG002 - any session sees the same
         return read_back.server_facts(self._own, self._server, self.site.prefix)
 
-    def _words(self, error: BaseException) -> str:
+    def _said(self, error: BaseException) -> str:
         return words_of(error) if isinstance(error, DriverError) else str(error).strip()
-
-    def _short_words(self, error: BaseException) -> str:
-        return self._words(error)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
