@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, VolumeNeed, attaching, remote
+from storagelab.targets import Preflight, Site, attaching, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
@@ -20,6 +19,7 @@ from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
     check_between_runs,
     check_folder_for_server,
+    check_place_names,
     volume_needs,
 )
 
@@ -30,6 +30,8 @@ _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
 _LAST_LETTER = 0xFFFF
+"""The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
+_LETTER = "has a letter in it that MariaDB can't have in the place of data files"
 _SEQUENTIAL_NOTE = (
     "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
     "the tree instead"
@@ -41,7 +43,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
     needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
-    _check_letters(needs)
+    check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
@@ -63,17 +65,6 @@ def durability(config: Config) -> Durability:
         mysql = "MariaDB" not in connection.get_server_info()
     found = {str(name).lower(): str(value) for name, value in shown}
     return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
-
-
-def _check_letters(needs: Sequence[VolumeNeed]) -> None:
-    """The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
-    for need in needs:
-        if any(ord(letter) > _LAST_LETTER for letter in need.path):
-            raise PreflightError(
-                f"{need.path} has a letter in it that MariaDB can't have in the place of data files",
-                key=f"volumes.{need.name.split(' (')[0]}.path",
-                hint="name another folder, or rename this one",
-            )
 
 
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, VolumeNeed, attaching, remote
+from storagelab.targets import Preflight, Site, attaching, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.postgres import attached, connecting, settings
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.postgres.settings import settings_text
 from storagelab.targets.steps import by_server
-from storagelab.targets.volumes import check_between_runs, check_folder_for_server, volume_needs
+from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_place_names, volume_needs
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
 _RANDOM_ROW_BYTES = 270
@@ -27,6 +26,7 @@ _SERVER_BYTES = 64 * 2**20
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+_QUOTE = "has a single quote in it, which PostgreSQL can't have in the place of data files"
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
     "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
@@ -37,7 +37,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
     needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
-    _check_no_quotes(needs)
+    check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
@@ -102,16 +102,6 @@ def _check_on_server(
     if on_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)
-
-
-def _check_no_quotes(needs: Sequence[VolumeNeed]) -> None:
-    for need in needs:
-        if "'" in need.path:
-            raise PreflightError(
-                f"{need.path} has a single quote in it, which PostgreSQL can't have in the place of data files",
-                key=f"volumes.{need.name.split(' (')[0]}.path",
-                hint="name another folder, or rename this one",
-            )
 
 
 # --- disk space ------------------------------------------------------------------------------------------------------
