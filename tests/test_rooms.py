@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from storagelab.model.engines import ENGINES
+
 TARGETS = Path(__file__).resolve().parent.parent / "src" / "storagelab" / "targets"
-ENGINES = ("postgres", "mariadb", "sqlserver")
+MEASURED = [engine.folder for engine in ENGINES.values() if engine.provenance == "measured"]
 
 ROOMS = {
     "attached": {"ServerFacts", "read_facts", "check_rights"},
     "connecting": {"connect", "words_of"},
     "counters": set[str](),
     "doctor": {"abilities"},
+    "engine": {"ENGINE"},
     "events": {"LISTED", "event_of"},
     "layout": {"Layout"},
     "preflight": {"check"},
@@ -22,7 +25,7 @@ ROOMS = {
     "procedures": {"TABLE", "procedure"},
     "read_back": {"server_facts", "settings"},
     "sampler": {"Sampler"},
-    "settings": {"power", "durability"},
+    "settings": {"durability"},
     "target": {"drop_leftovers"},
     "waiting": set[str](),
     "workload": {"Workers"},
@@ -31,13 +34,10 @@ ROOMS = {
 PRIVATE_ROOMS = {
     "binaries": {"Binaries", "find_binaries"},
     "server": {"Server", "STARTER", "stop_orphan"},
-    "trial": {"kinds"},
 }
 """The rooms of an engine whose servers storagelab starts itself."""
-STARTS_SERVERS = {"postgres", "mariadb"}
 OWN_ROOMS = {
     "sqlserver": {
-        "engine": "lets the seam in without the driver, which may be absent",
         "facts": "what documents say of versions and idle waits, for reports as well",
         "login": "is run as a program of its own, as the driver forgets what the server said",
         "pages": "which page holds which map, by arithmetic",
@@ -60,16 +60,16 @@ def names_in(room: Path) -> set[str]:
 
 
 def rooms_of(engine: str) -> dict[str, set[str]]:
-    return ROOMS | (PRIVATE_ROOMS if engine in STARTS_SERVERS else {})
+    return ROOMS | (PRIVATE_ROOMS if ENGINES[engine].starts_server else {})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", MEASURED)
 def test_an_engines_folder_holds_the_rooms_of_the_list_and_few_of_its_own(engine):
     found = {path.stem for path in (TARGETS / engine).glob("*.py")} - {"__init__"}
     assert found == {*rooms_of(engine), *OWN_ROOMS.get(engine, {})}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", MEASURED)
 def test_a_room_answers_to_the_same_names_in_every_engines_folder(engine):
     lacking = {
         room: lacks
@@ -81,4 +81,4 @@ def test_a_room_answers_to_the_same_names_in_every_engines_folder(engine):
 
 def test_every_folder_beside_the_shared_modules_is_known():
     folders = {path.name for path in TARGETS.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders - {*ENGINES, "contract", "simulated"} == set()
+    assert folders - {*MEASURED, "contract", "simulated"} == set()

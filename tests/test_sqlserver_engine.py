@@ -20,6 +20,6 @@ def test_a_driver_that_is_absent_is_no_fault_of_the_machines_other_servers(monke
 
 
 def test_nothing_is_started_so_nothing_is_tried_or_left_running(tmp_path):
-    assert list(engine.kinds(plan_of(config()), site())) == []
-    assert not engine.stop_orphan(tmp_path)
+    assert list(engine.ENGINE.kinds(plan_of(config()), site())) == []
+    assert not engine.ENGINE.stop_orphan(tmp_path)
     try_starting(plan_of(config()), site())

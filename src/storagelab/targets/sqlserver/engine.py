@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, Target
-from storagelab.targets.trial import Kind
+from storagelab.targets.engines import Engine
+from storagelab.targets.sqlserver import doctor, settings
 
 
 def check(plan: Plan, site: Site) -> Preflight:
@@ -31,11 +30,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     return target.drop_leftovers(config, site)
 
 
-def kinds(plan: Plan, site: Site) -> Iterator[Kind]:  # noqa: ARG001 - other engines start servers of their own
-    """Kinds of private servers to try: none, as storagelab starts no SQL Server."""
-    return iter(())
-
-
-def stop_orphan(data_folder: Path) -> bool:  # noqa: ARG001 - the same
-    """Nothing is started, so nothing is left running."""
-    return False
+ENGINE = Engine(
+    check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=doctor.abilities,
+    durability=settings.durability,
+)  # fmt: skip

@@ -194,10 +194,6 @@ def _key(name: str) -> str:
     return f"target.settings.{name}"
 
 
-def power(name: str, value: Scalar) -> None:
-    """What a setting has the server do beside keeping a database: nothing, as only known options are taken."""
-
-
 def durability(config: Config) -> Durability:
     """By the spec's settings, and what storagelab's database gets where it says nothing.
 
