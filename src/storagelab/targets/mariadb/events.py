@@ -39,7 +39,7 @@ LISTED = {
     "synch/rwlock/sql/MDL_lock::rwlock": Event(v.LATCH, "the table's metadata lock"),
     "synch/mutex/partition/Partition_share::auto_inc_mutex": Event(v.LATCH, "the table's next key"),
 }
-_RULES = {
+RULES = {
     "^io/socket": io(v.NETWORK, "the client"),
     "^io/": io(v.OTHER_IO, "a file"),
     # What holds a session back while another one writes both their commits to the binary log.
@@ -49,7 +49,7 @@ _RULES = {
     "/innodb/log": Event(v.LOG_BUFFER, "the log buffer"),
     "^synch/": Event(v.LATCH, "a structure in memory"),
 }
-event_of = Vocabulary(LISTED, _RULES, lambda name: name.removeprefix("wait/"))
+event_of = Vocabulary(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
 def is_counted(name: str) -> bool:

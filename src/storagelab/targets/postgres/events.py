@@ -60,7 +60,7 @@ LISTED = {
     "IPC:MessageQueueReceive": Event(v.PARALLELISM, "parallel workers"),
     "IPC:MessageQueueSend": Event(v.PARALLELISM, "parallel workers"),
 }
-_RULES = {
+RULES = {
     "^io:.*(read|prefetch)$": io(v.OTHER_READ, "a file of the server"),
     "^io:": io(v.OTHER_WRITE, "a file of the server"),
     "^lwlock:": Event(v.LATCH, "a structure in memory"),
@@ -68,4 +68,4 @@ _RULES = {
     "^bufferpin:": Event(v.PAGE_LATCH, "a page that others still use"),
     "^client:": Event(v.NETWORK, "the client"),
 }
-event_of = Vocabulary(LISTED, _RULES, str.casefold)
+event_of = Vocabulary(LISTED, RULES, str.casefold)

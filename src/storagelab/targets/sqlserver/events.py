@@ -37,11 +37,11 @@ LISTED = {
     "PREEMPTIVE_OS_FLUSHFILEBUFFERS": _about("data-write"),
     "SLEEP_BPOOL_STEAL": _about("data-write"),
 }
-_RULES = {
+RULES = {
     "^PAGEIOLATCH_": _about("data-read"),
     "^PAGELATCH_": _about("page-latch"),
     "^LATCH_": _about("latch"),
     "^LCK_": _about("lock"),
     "^LOGMGR": _about("log-buffer"),
 }
-event_of = Vocabulary(LISTED, _RULES)
+event_of = Vocabulary(LISTED, RULES)
