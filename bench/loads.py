@@ -51,7 +51,7 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
                 f"CALL {target.site.prefix}.insert_rows({workload.rows_per_connection}, "
                 f"{workload.rows_per_transaction}, {workload.rows_per_transaction}, {GATE}, 1, 1, 0)"
             )
-            command = [server.binaries.program("psql"), server.conninfo, "-XAtq", "-F,", "-c", call]
+            command = [server.programs.program("psql"), server.conninfo, "-XAtq", "-F,", "-c", call]
             processes = [
                 subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workload.connections)
             ]
@@ -76,7 +76,7 @@ def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
         script.write_text("BEGIN;\n" + insert * workload.rows_per_transaction + "COMMIT;\n", encoding="utf-8")
         said = subprocess.run(
             [
-                server.binaries.program("pgbench"), "-n", "-M", "prepared", "-c", str(workload.connections), "-j", "2",
+                server.programs.program("pgbench"), "-n", "-M", "prepared", "-c", str(workload.connections), "-j", "2",
                 "-t", str(workload.rows_per_connection // workload.rows_per_transaction), "-f", str(script),
                 server.conninfo,
             ],

@@ -28,7 +28,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.targets import sweep
 from storagelab.targets.mariadb import attached
-from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse_dsn
+from storagelab.targets.mariadb.connecting import address_of, ask, connect, parse_dsn
 from storagelab.targets.mariadb.preflight import check
 from storagelab.targets.mariadb.target import MariaDBTarget
 
@@ -229,9 +229,8 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
         # What a server demands it is given unasked; whose certificate it is, is checked where the DSN asks for it.
         for dsn in (plain, plain + "?ssl=required"):
             check(plan_of(mariadb(scratch, dsn=dsn)), site_at(scratch))
-            connection = attach(TargetConfig(engine="mariadb", dsn=dsn))
-            assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
-            connection.close()
+            with connect(TargetConfig(engine="mariadb", dsn=dsn)) as connection:
+                assert ask(connection, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
         error = refused(mariadb(scratch, dsn=plain + "?ssl=verified"), scratch)
         assert "certificate verify failed" in error.problem
 
@@ -326,15 +325,14 @@ def test_any_login_can_be_written_in_a_dsn(name, password):
 @example(name="x = 1; DROP DATABASE mysql; --", value="'; DROP DATABASE mysql; --")
 @example(name="`", value="\\'")
 def test_no_setting_can_say_more_than_a_setting(shared, name, value):
-    connection = attach(TargetConfig(engine="mariadb", dsn=shared.socket_dsn))
-    before = ask(connection, "SHOW DATABASES")
-    facts = attached.read_facts(connection)
-    with pytest.raises(PreflightError):
-        attached.check_session_settings(connection, facts, {name: 1})
-    with pytest.raises(pymysql.MySQLError):
-        attached.set_for_session(connection, {name: value})
-    assert ask(connection, "SHOW DATABASES") == before
-    connection.close()
+    with connect(TargetConfig(engine="mariadb", dsn=shared.socket_dsn)) as connection:
+        before = ask(connection, "SHOW DATABASES")
+        facts = attached.read_facts(connection)
+        with pytest.raises(PreflightError):
+            attached.check_session_settings(connection, facts, {name: 1})
+        with pytest.raises(pymysql.MySQLError):
+            attached.set_for_session(connection, {name: value})
+        assert ask(connection, "SHOW DATABASES") == before
 
 
 def test_the_address_of_an_unset_variable_is_asked_for_with_an_example(monkeypatch):

@@ -10,7 +10,8 @@ from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets.mariadb import binaries, doctor
-from storagelab.targets.mariadb.binaries import binaries_for, find_binaries
+from storagelab.targets.mariadb.binaries import find_binaries
+from storagelab.targets.mariadb.server import STARTER
 
 
 def script(folder: Path, said: str, *names: str) -> Path:
@@ -33,7 +34,7 @@ def test_the_systems_server_is_found_without_being_named():
 
 def test_a_relative_bin_dir_starts_at_the_folder_of_the_spec(scratch):
     script(scratch / "bin", "mariadbd  Ver 11.4.5-MariaDB for Linux")
-    found = binaries_for(small(scratch, engine="mariadb", bin_dir="bin"), site_at(scratch))
+    found = STARTER.programs(small(scratch, engine="mariadb", bin_dir="bin"), site_at(scratch))
     assert (found.version, found.server, found.origin) == ("11.4.5", scratch / "bin" / "mariadbd", "target.bin_dir")
 
 

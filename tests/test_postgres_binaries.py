@@ -11,7 +11,8 @@ from real_servers import site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets.postgres import binaries
-from storagelab.targets.postgres.binaries import binaries_for, find_binaries
+from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.server import STARTER
 
 
 def script(folder: Path, said: str, exit_code: int = 0) -> Path:
@@ -144,4 +145,4 @@ def test_a_program_that_does_not_run_is_refused_with_its_words(tmp_path):
 
 def test_a_relative_bin_dir_starts_at_the_folder_of_the_spec(tmp_path):
     script(tmp_path / "bin", "postgres (PostgreSQL) 18.4")
-    assert binaries_for(small(tmp_path, bin_dir="bin"), site_at(tmp_path)).folder == tmp_path / "bin"
+    assert STARTER.programs(small(tmp_path, bin_dir="bin"), site_at(tmp_path)).folder == tmp_path / "bin"

@@ -12,7 +12,6 @@ from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 
 SCHEMA = "storagelab_0badcafe"
@@ -169,7 +168,7 @@ def test_a_deadlock_fails_the_run_in_the_servers_words(scratch, monkeypatch):
             END LOOP;
         END
         $body$"""
-    monkeypatch.setattr(Layout, "_procedure", lambda _: statement)
+    monkeypatch.setattr("storagelab.targets.postgres.layout.procedure", lambda _: statement)
     config = small(scratch, connections=4, settings={"deadlock_timeout": "50ms"})
     with pytest.raises(RunFailed, match=r"a connection failed: ERROR: +deadlock detected"):
         measure(config, site_at(scratch))

@@ -15,9 +15,10 @@ from real_servers import ask, connect, open_folder, plan_of, running, site_at, s
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig
+from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import read_back
-from storagelab.targets.postgres.layout import OWNERSHIP, Layout
+from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.unprivileged import make_folder
 

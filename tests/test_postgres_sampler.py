@@ -15,12 +15,15 @@ import psycopg
 import pytest
 
 from storagelab.machine.host import usable_cpus
-from storagelab.machine.procfs import keeps_schedstat
+from storagelab.machine.procfs import Switches, keeps_schedstat
+from storagelab.model.config import MeasureConfig
 from storagelab.model.measurement import ObserverCost, TimeSeries
 from storagelab.model.waits import NO_EVENT, ON_CPU, RUNNABLE_NO_EVENT, conservation, normalise
+from storagelab.targets.accounts import Totals
 from storagelab.targets.postgres.binaries import find_binaries
-from storagelab.targets.postgres.sampler import Sampled, Sampler
+from storagelab.targets.postgres.sampler import Sampler, _raw_waits
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.recording import Seen
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +92,7 @@ class Stage:
         oid = self.own.execute("SELECT 't'::regclass::oid::bigint").fetchone()
         arguments: dict[str, Any] = {
             "connect": lambda: _connect(self.server), "pids": [each.info.backend_pid for each in self.workers],
-            "hz": 50, "sample_waits": True, "kernel_view": KERNEL, "relations": {oid[0] if oid else 0: ("t", 1)},
+            "measure": MeasureConfig(sample_hz=50), "kernel_view": KERNEL, "relations": {oid[0] if oid else 0: ("t", 1)},
             "probe": lambda: {"clock_s": time.monotonic()}, "budget": 0.2,
         }  # fmt: skip
         return Sampler(**{**arguments, **changes})
@@ -146,7 +149,7 @@ def stage(server: Server) -> Iterator[Callable[[int], Stage]]:
         each.close()
 
 
-def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Sampled, float]:
+def _watched(stage: Stage, rows: int, **changes: Any) -> tuple[Seen, float]:
     sampler = stage.sampler(**changes)
     sampler.prepare()
     stage.gather(rows)
@@ -240,12 +243,12 @@ def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
     sampler.start()
     time.sleep(0.1)
     sampled = sampler.stop()
-    assert sampled.cpu_s is None
+    assert sampled.totals is None
     assert "PID namespace" in sampled.no_split_reason or not KERNEL
 
 
 def test_without_sampling_only_the_series_is_taken_and_it_costs_next_to_nothing(stage):
-    sampled, elapsed_s = _watched(stage(4), 4_000, sample_waits=False)
+    sampled, elapsed_s = _watched(stage(4), 4_000, measure=MeasureConfig(waits=False))
     assert sampled.waits(elapsed_s, 4 * elapsed_s, 4) is None
     assert sampled.events == ()
     assert sampled.waiting_tasks == ()
@@ -294,7 +297,7 @@ def test_a_session_that_ends_in_the_middle_leaves_what_was_seen_of_the_others(st
     sampled = sampler.stop()
     assert sampled.error == ""
     assert sampled.passes > 0
-    assert sampled.cpu_s is None
+    assert sampled.totals is None
     assert sampled.no_split_reason
 
 
@@ -382,9 +385,10 @@ def _family(postmaster: int | None) -> list[int]:
 
 
 def test_the_cpus_of_a_run_are_those_that_may_be_used_and_not_all_of_the_machine():
-    seen = Sampled(
-        events=(), passes=0, cpu_s=1.0, runqueue_s=1.0, switches=None, no_split_reason="", waiting_tasks=(),
+    seen = Seen(
+        events=(), passes=0, totals=Totals(1.0, 1.0, Switches(0, 0)), no_split_reason="", waiting_tasks=(),
         series=TimeSeries(), observer=ObserverCost(sampler_cpu_s=0.0, session_cpu_s=None, ticks=0), rows_done=0,
+        raw_waits=_raw_waits,
     )  # fmt: skip
     # Affinity is a thread's own, so that a thread can be narrowed without a trace in the others.
     found = list[int | None]()

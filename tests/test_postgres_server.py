@@ -15,9 +15,10 @@ from real_servers import ask, connect, free_port, left_behind, postgres_processe
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
-from storagelab.targets.postgres import server
+from storagelab.targets.postgres import settings
 from storagelab.targets.postgres.binaries import find_binaries
-from storagelab.targets.postgres.server import Server, check_settings, stop_orphan
+from storagelab.targets.postgres.server import Server, stop_orphan
+from storagelab.targets.postgres.settings import check_settings
 from storagelab.targets.unprivileged import unprivileged
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
@@ -242,7 +243,7 @@ def test_what_keeps_a_server_private_can_not_be_set(name):
 
 
 def test_checking_settings_leaves_nothing_behind(scratch):
-    server._ask_parser.cache_clear()
+    settings._ask_parser.cache_clear()
     check_settings(find_binaries(None), {"shared_buffers": "64MB"})
     assert list((scratch / "tmp").iterdir()) == []
 

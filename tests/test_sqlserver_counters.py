@@ -11,7 +11,7 @@ from storagelab.targets.sqlserver.counters import (
     summed,
     waits_between,
 )
-from storagelab.targets.sqlserver.events import category_of
+from storagelab.targets.sqlserver.events import event_of
 from storagelab.targets.steps import difference
 
 COUNTS = st.dictionaries(
@@ -76,7 +76,7 @@ def test_wait_types_are_joined_with_those_of_other_engines():
         "ASYNC_NETWORK_IO": "network", "PREEMPTIVE_OS_WRITEFILEGATHER": "file-growth", "CHKPT": "data-write",
         "SLEEP_BPOOL_FLUSH": "data-write", "SOMETHING_OF_A_LATER_VERSION": "other",
     }  # fmt: skip
-    assert {name: category_of(name) for name in expected} == expected
+    assert {name: event_of(name).category for name in expected} == expected
 
 
 def test_counters_that_stood_still_are_left_out_of_a_difference():

@@ -5,7 +5,7 @@ import importlib.metadata
 from sqlserver_specs import config, plan_of, site
 
 from storagelab.targets import server_abilities, try_starting
-from storagelab.targets.sqlserver import engine
+from storagelab.targets.sqlserver import doctor, engine
 
 
 def test_the_doctor_tells_of_the_driver():
@@ -14,12 +14,12 @@ def test_the_doctor_tells_of_the_driver():
 
 
 def test_a_driver_that_is_absent_is_no_fault_of_the_machines_other_servers(monkeypatch):
-    monkeypatch.setattr(engine, "DRIVER", "no-such-driver")
-    (found,) = engine.abilities()
+    monkeypatch.setattr(doctor, "DRIVER", "no-such-driver")
+    (found,) = doctor.abilities()
     assert (found.state, "storagelab[sqlserver]" in found.mend) == ("no", True)
 
 
 def test_nothing_is_started_so_nothing_is_tried_or_left_running(tmp_path):
-    assert list(engine.kinds(plan_of(config()), site())) == []
-    assert not engine.stop_orphan(tmp_path)
+    assert list(engine.ENGINE.kinds(plan_of(config()), site())) == []
+    assert not engine.ENGINE.stop_orphan(tmp_path)
     try_starting(plan_of(config()), site())

@@ -8,7 +8,7 @@ from sqlserver_specs import PREFIX, config, facts, plan_of, site
 
 from storagelab.errors import PreflightError
 from storagelab.targets import open_target, sweep
-from storagelab.targets.sqlserver.connection import connect
+from storagelab.targets.sqlserver.connecting import connect
 from storagelab.targets.sqlserver.layout import Layout, in_folder
 
 WINDOWS = {"a": {"path": "D:\\data", "remote": True}, "b": {"path": "E:", "remote": True}}

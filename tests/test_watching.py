@@ -69,7 +69,7 @@ def test_a_session_that_tells_its_cost_is_reported_with_it():
 
 @given(st.lists(st.tuples(st.floats(0.3, 2.0), counts), min_size=2, max_size=20))
 def test_rates_times_their_intervals_add_up_to_the_growth_of_the_counter(steps):
-    series = Series(with_rows=True)
+    series = Series()
     at_s = 0.0
     for step_s, count in steps:
         at_s += step_s
@@ -87,7 +87,7 @@ def test_rates_times_their_intervals_add_up_to_the_growth_of_the_counter(steps):
 
 
 def test_a_very_short_last_interval_is_joined_to_the_one_before():
-    series = Series(with_rows=True)
+    series = Series()
     for at_s, rows in ((0.0, 0.0), (1.0, 100.0)):
         series.add(at_s, {"rows": rows}, last=False)
     series.add(1.05, {"rows": 105.0}, last=True)
@@ -96,7 +96,7 @@ def test_a_very_short_last_interval_is_joined_to_the_one_before():
 
 
 def test_a_series_is_due_once_a_second_whatever_came_late():
-    series = Series(with_rows=True)
+    series = Series()
     series.add(0.0, {}, last=False)
     assert not series.due(0.5)
     assert series.due(1.0)
@@ -106,21 +106,14 @@ def test_a_series_is_due_once_a_second_whatever_came_late():
 
 
 def test_a_counter_that_was_missing_once_has_no_rate_there_and_is_not_taken_for_zero():
-    series = Series(with_rows=True)
+    series = Series()
     for at_s, counters in ((0.0, {"a": 1.0}), (1.0, {}), (2.0, {"a": 5.0}), (3.0, {"a": 6.0})):
         series.add(at_s, counters, last=False)
     assert series.frozen().columns == {"a_per_s": (None, None, 1.0)}
 
 
-def test_where_workers_report_no_rows_there_is_no_rate_of_rows():
-    series = Series(with_rows=False)
-    for at_s in (0.0, 1.0):
-        series.add(at_s, {"rows": 0.0, "a": at_s}, last=False)
-    assert set(series.frozen().columns) == {"a_per_s"}
-
-
 def test_one_reading_makes_no_series():
-    series = Series(with_rows=True)
+    series = Series()
     series.add(0.0, {"rows": 0.0}, last=True)
     assert series.frozen().at_s == ()
 

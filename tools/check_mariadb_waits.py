@@ -137,10 +137,7 @@ def _watch(load: Load, server: Server, own: Connection, layout: Layout) -> Check
     assert server.pid is not None
     try:
         workers.open()
-        sampler = Sampler(
-            connect=server.connect, ids=workers.ids, hz=50, sample_waits=True, server_pid=server.pid,
-            paths={}, probe=dict,
-        )  # fmt: skip
+        sampler = Sampler(server.connect, workers.ids, load.config.measure, server_pid=server.pid, paths={}, probe=dict)
         sampler.prepare()
         threads = _threads(own, workers.ids)
         workers.gather()
@@ -165,6 +162,7 @@ def _watch(load: Load, server: Server, own: Connection, layout: Layout) -> Check
         raise RuntimeError(sampled.error)
     elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
     raw = sampled.waits(elapsed_s, sum(loop.finished_s - loop.started_s for loop in loops), len(loops))
+    assert isinstance(raw, CountedWaits)
     observer_s = sampled.observer.sampler_cpu_s + (sampled.observer.session_cpu_s or 0.0)
     return Checked(load, raw, truth, observer_s / elapsed_s)
 

@@ -31,9 +31,10 @@ from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.sampler import Sampled, Sampler
+from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.workload import Workers
+from storagelab.targets.recording import Seen
 
 MEMORY_GROUP = Path(f"/sys/fs/cgroup/memory/storagelab-check-{os.getpid()}")
 READ_LIMIT_BYTES = 120 * 2**20
@@ -125,7 +126,7 @@ class Checked:
     load: Load
     raw: SampledWaits
     truth: Truth
-    sampled: Sampled
+    sampled: Seen
 
 
 @contextlib.contextmanager
@@ -215,8 +216,8 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
             try:
                 workers.open()
                 sampler = sampler_class(
-                    connect=lambda: connect(server), pids=workers.ids, hz=50, sample_waits=True, kernel_view=True,
-                    relations=layout.relations(own), probe=dict, rows_per_report=200,
+                    lambda: connect(server), workers.ids, load.config.measure, kernel_view=True,
+                    relations=layout.relations(own), probe=dict,
                 )  # fmt: skip
                 sampler.prepare()
                 workers.gather()
@@ -239,7 +240,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
         raise RuntimeError(sampled.error)
     began_s, done_s = min(loop.started_s for loop in loops), max(loop.finished_s for loop in loops)
     raw = sampled.waits(done_s - began_s, sum(loop.finished_s - loop.started_s for loop in loops), len(loops))
-    assert raw is not None
+    assert isinstance(raw, SampledWaits)
     return Checked(load, raw, truth, sampled)
 
 

@@ -45,7 +45,7 @@ class Site(Frozen):
         }
 
     def place(self, path: str, key: str) -> Path:
-        """A path of the spec, absolute. Raises PreflightError for the home of a user that there is not."""
+        """A path of the spec, absolute. Raises PreflightError for the home of a user who does not exist."""
         try:
             place = (self.spec_folder / Path(path).expanduser()).resolve()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):

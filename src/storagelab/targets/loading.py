@@ -1,7 +1,6 @@
-"""One run on a server of storagelab's own, or on one that runs already: set up, loaded, measured, removed.
+"""One run on a server of storagelab's own, or on one that already runs: set up, loaded, measured, removed.
 
-What is the same on PostgreSQL and MariaDB stands here, in the order of a run; what each must add are the methods without a
-body. (SQL Server's target shares the lifetime only: it starts no server, and counts where these sample.)
+What is the same on every real engine stands here, in the order of a run; what each must add are the methods without a body.
 """
 
 from __future__ import annotations
@@ -9,15 +8,14 @@ from __future__ import annotations
 import subprocess
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import storagelab
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.machine import cpu_time, host
+from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
-from storagelab.machine.devices import difference as device_difference
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
@@ -27,8 +25,12 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
-from storagelab.targets.parts import Facts, Sampled, Sampler, Server, Table, Workers
-from storagelab.targets.steps import Counters, check_reads, check_watching, difference, prepare_machine, reads_made
+from storagelab.targets.machine_counters import MachineCounters
+from storagelab.targets.parts import Facts, Sampler, Table, Workers
+from storagelab.targets.private import PrivateServer
+from storagelab.targets.recording import Seen
+from storagelab.targets.starting import Starter
+from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """What a run may break with beside the driver's own errors."""
@@ -44,13 +46,16 @@ class LoadingTarget(Lifetime, Generic[C]):
     """A context manager for one run of a cell. Entering raises RunFailed; leaving removes everything that was made."""
 
     engine: ClassVar[str]
+    starter: ClassVar[Starter[Any]]
+    counts_this_machine: ClassVar[bool] = True
+    """Do this machine's drives and CPUs say something of a run?"""
     mounts_from: ClassVar[str]
     """Where the server's own word on its file systems comes from."""
     log_tells_of_sessions: ClassVar[bool]
     """Does the server's log say why a session was lost, also where the server lives on?"""
 
     layout: Table[C]
-    server: Server | None
+    server: PrivateServer[Any] | None
     """A private server, once it is made; None where one is attached."""
     facts: Facts | None
     """What is known of an attached server, once it was asked."""
@@ -61,13 +66,11 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.volumes = site.volume_paths(config)
         self.folders = Folders(site, self.volumes)
         self.server = self.facts = None
+        self.expected: dict[str, str] = {}
+        """What a private server's own parser makes of its settings."""
         self._connection: C | None = None
 
     # --- what each engine adds ---------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _start_server(self, data_folder: Path, log_folder: Path) -> None:
-        """Note a private server in `self.server`, then start it. Raises PreflightError or RunFailed."""
 
     @abstractmethod
     def _meet_server(self) -> None:
@@ -86,20 +89,20 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _drop(self) -> None:
         """Drop what was made on the attached server, on a connection of its own, as the run's may be lost."""
 
-    @abstractmethod
-    def _is_away(self, error: BaseException) -> bool:
+    def _is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
         """Is it worth asking again soon, as the server may be coming up?"""
+        return False
 
     @abstractmethod
     def _server_facts(self, connection: C) -> dict[str, object]: ...
 
-    @abstractmethod
     def _data_folder(self) -> Path | None:
         """Where an attached server of this machine keeps its files, if it tells and this user may see them."""
+        return None
 
-    @abstractmethod
-    def _mounts(self, connection: C) -> list[remote.Mount]:
+    def _mounts(self, connection: C) -> list[remote.Mount]:  # noqa: ARG002 - the same
         """The file systems of the server's machine, as far as it tells of them."""
+        return []
 
     @abstractmethod
     def _server_time_s(self) -> float:
@@ -112,28 +115,30 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _sampler(self, workers: Workers[C], devices: DeviceCounters) -> Sampler: ...
 
     @abstractmethod
-    def _read_counters(self) -> Counters: ...
+    def _count(self, workers: Workers[C]) -> Callable[[], Counters]:
+        """Read the server's counters; what it gives reads them again, and says what was counted in between."""
 
-    @abstractmethod
-    def _read_cpu_time(self) -> dict[str, float]: ...
+    def _server_process(self) -> int | None:
+        """The process that all of the server's are, or are children of, where this machine's kernel can be asked."""
+        return None
 
     @abstractmethod
     def _write_out(self) -> None:
         """Have the server write out what it holds in memory."""
 
-    @abstractmethod
-    def _may_write_out(self) -> bool: ...
+    def _may_write_out(self) -> bool:
+        return True
 
     @abstractmethod
     def _check_settings(self, workers: Workers[C]) -> list[Check]: ...
 
-    @abstractmethod
-    def _check_log_place(self) -> Check:
-        """Of a private server's log."""
+    def _check_log_place(self) -> list[Check]:
+        """Is a private server's log where it should be?"""
+        return []
 
     @abstractmethod
     def _check_pages(self, rows: int) -> Check:
-        """Of the sequential workload, which promises pages."""
+        """Did the sequential workload make the pages that it promises?"""
 
     # --- set-up and teardown -----------------------------------------------------------------------------------------
 
@@ -147,10 +152,16 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.layout.create(self._connection)
 
     def _start_private_server(self) -> None:
-        assert self.config.log_volume is not None
-        self._start_server(
-            self.folders[self.config.data_volumes[0]] / "server", self.folders[self.config.log_volume] / "log"
-        )
+        config, starter = self.config, self.starter
+        assert config.log_volume is not None
+        programs, settings = starter.programs(config, self.site), starter.settings(config)
+        self.expected = starter.check(programs, settings)
+        self.server = starter.server(
+            programs, data_folder=self.folders[config.data_volumes[0]] / "server",
+            log_folder=self.folders[config.log_volume] / "log", settings=settings, volumes=self.folders.paths,
+            waits=config.measure.waits,
+        )  # fmt: skip
+        self.server.start()
         self.layout.make_folders()
 
     def _attach(self) -> None:
@@ -181,7 +192,7 @@ class LoadingTarget(Lifetime, Generic[C]):
                 return
             except self.foreign_errors as error:
                 if not self._is_away(error) or time.monotonic() > deadline:
-                    words = hidden(self._short_words(error), self.config.target)
+                    words = hidden(next(iter(self._said(error).splitlines()), ""), self.config.target)
                     raise RunFailed(
                         f"what was made on the server could not be dropped: {words}; that is tried again before the next run"
                     ) from error
@@ -195,8 +206,11 @@ class LoadingTarget(Lifetime, Generic[C]):
     # --- words -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _short_words(self, error: BaseException) -> str:
-        """The server's own, on one line."""
+    def _said(self, error: BaseException) -> str:
+        """What the server said, as the driver's error has it."""
+
+    def _words(self, error: BaseException) -> str:
+        return self._with_log(self._said(error))
 
     def _with_log(self, words: str) -> str:
         """The server's words, and those of its log if a connection was lost with it: it says why."""
@@ -222,16 +236,23 @@ class LoadingTarget(Lifetime, Generic[C]):
 
     def _environment(self, connection: C) -> dict[str, object]:
         """As one of the workload's sessions sees it: on an attached server only those have the settings asked for."""
-        how, origin = ("private", self.server.origin) if self.server is not None else ("attached", "")
+        how, origin = ("private", self.server.programs.origin) if self.server is not None else ("attached", "")
         here = host.describe_host()
         elsewhere = self.facts is not None and not self.facts.on_this_machine
         volumes = {name: host.describe_volume(path) for name, path in self._watched_volumes().items()}
         return {
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
-            "volumes": {**volumes, **remote.facts(self.config, self._remote_mounts(connection))},
+            "volumes": {**volumes, **self._remote_volumes(connection)},
             "server": {"engine": self.engine, "how": how, "origin": origin, **self._server_facts(connection)},
             "storagelab": {"version": storagelab.__version__},
         }
+
+    def _remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
+        """What is known of volumes on the server's machine."""
+        return remote.facts(self.config, self._remote_mounts(connection))
+
+    def _check_remote_volumes(self) -> list[Check]:
+        return remote.checks(self.config, self._remote_mounts(self._own), self.mounts_from)
 
     def _remote_mounts(self, connection: C) -> Sequence[remote.Mount]:
         return self._mounts(connection) if remote.remote_paths(self.config) else ()
@@ -263,8 +284,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             try:
                 sampler.prepare()
                 workers.gather()
-                counters_before, devices_before = self._read_counters(), devices.read()
-                cpu_before = self._read_cpu_time()
+                counted, machine = self._count(workers), MachineCounters(devices, self._server_process())
                 sampler.baseline()
                 sampler.start()
                 clocks.begin()
@@ -273,19 +293,17 @@ class LoadingTarget(Lifetime, Generic[C]):
                 clocks.end()
             finally:
                 sampled = sampler.stop()
-            devices_after, cpu_after = devices.read(), self._read_cpu_time()
+            machine.end()
             workers.settle()
-            counters = difference(counters_before, self._read_counters()) | reads_made(loops)
+            counters = counted() | reads_made(loops)
             checks = [
                 *clocks.checks(loops), *self._check_settings(workers), *check_reads(self.config.workload, loops),
             ]  # fmt: skip
         finally:
             workers.close()
-        counters["volumes"] = device_difference(devices_before, devices_after)
-        counters["cpu"] = cpu_time.difference(cpu_before, cpu_after)
         checkpoint_s = self._checkpoint()
-        if checkpoint_s is not None:
-            counters["volumes, final checkpoint"] = device_difference(devices_after, devices.read())
+        if self.counts_this_machine:
+            counters |= machine.counted(with_checkpoint=checkpoint_s is not None)
         return self._measurement(loops, sampled, counters, checkpoint_s, environment, checks)
 
     def _on_poll(self, progress: Progress, rows: int) -> None:
@@ -305,7 +323,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _measurement(
         self,
         loops: list[Loop],
-        sampled: Sampled,
+        sampled: Seen,
         counters: Counters,
         checkpoint_s: float | None,
         environment: dict[str, object],
@@ -337,7 +355,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         """What was really made, and where it really lies."""
         return [
             *self.layout.read_back(self._own),
-            *remote.checks(self.config, self._remote_mounts(self._own), self.mounts_from),
-            *([self._check_log_place()] if self.server is not None else []),
+            *self._check_remote_volumes(),
+            *self._check_log_place(),
             *([self._check_pages(rows)] if self.config.workload.kind == "sequential-insert" else []),
         ]

@@ -1,10 +1,18 @@
-"""What one connection's loop is, whatever the engine: when it began and ended, and how often it publishes its progress."""
+"""One connection's loop, whatever the engine: the start gate, when the loop began and ended, how often it reports."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
 from storagelab.model.values import Frozen
 
+POLL_S = 0.2
+"""How often the run looks whether its connections are done."""
+GATE_TIMEOUT_S = 60.0
+"""How long all connections together may take to reach the start gate."""
 REPORT_ROWS = 200
 """A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
 
@@ -22,3 +30,15 @@ def rows_per_report(workload: WorkloadConfig) -> int:
     """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
+
+
+def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
+    """Wait until all connections stand at the start gate. Raises RunFailed when that takes too long; `refuse` raises it when
+    one never will stand there."""
+    deadline = time.monotonic() + GATE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if all_stand():
+            return
+        refuse()
+        time.sleep(pause_s)
+    raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")

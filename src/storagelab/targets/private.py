@@ -1,22 +1,30 @@
-"""What private servers of every engine have: a socket in a short folder of its own, and a process that can be found again."""
+"""Private servers of any engine: made, started and stopped; each has a socket in a short folder and a process of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.values import Scalar
 from storagelab.targets import temporary
+from storagelab.targets.programs import Programs, environment, run
 from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, make_folder
 
 START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+Settings = Mapping[str, Scalar]
+P = TypeVar("P", bound=Programs)
 
 
 class StartFailed(RunFailed):
@@ -24,35 +32,60 @@ class StartFailed(RunFailed):
 
 
 class Refusal(NamedTuple):
-    """Why a connection could not be had, in the driver's words. `by_server` = the server is up and has said so itself, so
-    that waiting does not help."""
+    """Why the server refused a connection, in the driver's words. `by_server` = the server is up and said so itself, so that
+    waiting does not help."""
 
     words: str
     by_server: bool
 
 
-class PrivateServer(ABC):
+def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
+    """Raises PreflightError for the first setting that keeps a private server private, and its files in their places."""
+    for name in filter(is_own, settings):
+        raise PreflightError(
+            "storagelab sets it itself on a private server",
+            key=f"target.settings.{name}",
+            hint="leave it out, or attach to a server of your own with target.dsn",
+        )
+
+
+class PrivateServer(ABC, Generic[P]):
     """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
 
     trouble: ClassVar[re.Pattern[str]]
     """What lines of its log that tell of trouble look like."""
     telling_lines: ClassVar[int]
     """So many of them say why it did not start."""
+    variables: ClassVar[tuple[str, ...]]
+    """How the names begin of what its programs read from the environment."""
+    stop_signal: ClassVar[signal.Signals]
+    """What ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
 
-    def __init__(self, data_folder: Path, log_folder: Path, volumes: Sequence[Path] = ()) -> None:
-        """`volumes` are the folders in which it is to make files besides."""
+    def __init__(
+        self,
+        programs: P,
+        *,
+        data_folder: Path,
+        log_folder: Path,
+        settings: Settings,
+        volumes: Sequence[Path] = (),
+        waits: bool = True,
+    ) -> None:
+        """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must. `volumes` are
+        further folders in which it makes files; `waits` = it times its waits, if that must be switched on."""
+        self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
         self.server_log = data_folder.with_name(data_folder.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: Path | None = None
 
     @abstractmethod
-    def start(self) -> None:
-        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
+    def _make_database(self) -> None:
+        """In the folders, which are there. Raises StartFailed or RunFailed."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
+    def _command(self) -> list[str]:
+        """What starts the server."""
 
     @abstractmethod
     def _refusal(self) -> Refusal | None:
@@ -62,6 +95,35 @@ class PrivateServer(ABC):
     def _own_words(self, log: str) -> str:
         """The messages in a server log, without time stamps."""
 
+    def start(self) -> None:
+        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
+        for folder in self._folders():
+            make_folder(folder)
+        self._make_socket_folder()
+        self._make_database()
+        self._launch()
+
+    def _folders(self) -> tuple[Path, ...]:
+        """Those that it begins with."""
+        return (self.data_folder, self.log_folder)
+
+    def stop(self) -> None:
+        """Stop at once."""
+        process, self._process = self._process, None
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(self.stop_signal)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._stop_sessions()
+        self._remove_socket_folder()
+
+    def _stop_sessions(self) -> None:
+        """Stop what outlives a server that was killed."""
+
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
@@ -70,7 +132,7 @@ class PrivateServer(ABC):
         return self._process is not None and self._process.poll() is not None
 
     def _make_socket_folder(self) -> None:
-        self._socket_folder = temporary.short_path("socket")  # known before it is made, to whoever cleans up
+        self._socket_folder = temporary.short_path("socket")  # noted before it is made, for the clean-up
         temporary.prepare(self._socket_folder)
         make_folder(self._socket_folder)
 
@@ -88,12 +150,16 @@ class PrivateServer(ABC):
         own = [self.data_folder, self.log_folder, *self._volumes]
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
-    def _launch(self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> None:
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a program that makes the database."""
+        return run(command, self._in_child(), environment=environment(*self.variables))
+
+    def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
         with self.server_log.open("ab") as log, uninterrupted():  # or it would run, and not be known
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment,
-                start_new_session=True, preexec_fn=self._in_child(),
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
+                env=environment(*self.variables), start_new_session=True, preexec_fn=self._in_child(),
             )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:
@@ -110,7 +176,7 @@ class PrivateServer(ABC):
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
 
     def log_tail(self, lines: int = 8) -> str:
-        """The last lines of the server's log, or what can be said instead."""
+        """The last lines of the server's log, or why there are none."""
         try:
             text = self.server_log.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
@@ -123,7 +189,24 @@ class PrivateServer(ABC):
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
 
-def runs_with(pid: int, argument: str) -> bool:
+def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
+    """Stop the server that a killed storagelab left, by its own note of its process, if that was started with `argument`.
+    True if there was one."""
+    try:
+        pid = int(pid_file.read_text(encoding="utf-8").split(maxsplit=1)[0])
+    except (OSError, ValueError, IndexError):
+        return False
+    if not _runs_with(pid, argument):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, how)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while _runs_with(pid, argument) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return True
+
+
+def _runs_with(pid: int, argument: str) -> bool:
     """Was this process started with this very argument? Its number may have been given to another one since."""
     try:
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

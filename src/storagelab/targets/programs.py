@@ -12,12 +12,20 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"
 _BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts")
+
+
+class Programs(Frozen):
+    """The programs of one server: `version` as the server says, e.g. "18.4"; `origin` says whose they are."""
+
+    version: str
+    origin: str
 
 
 def asked_folder(config: Config, site: Site) -> str | None:

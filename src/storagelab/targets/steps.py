@@ -15,6 +15,8 @@ from storagelab.targets.loops import Loop
 
 Counters = dict[str, dict[str, float]]
 """A server's counters, `group -> name -> value`, units last in names."""
+SPARE_CONNECTIONS = 8
+"""What a private server has room for beside the workload's: storagelab's own, and those kept for superusers."""
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
 """A run of which less was not seen is as good as watched."""
@@ -88,10 +90,6 @@ def _folders(places: Sequence[str]) -> list[str]:
     return sorted({str(Path(place).parent) if place != "default" else place for place in places})
 
 
-def first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
     """What tells apart two cells that may leave something in different places."""
     target = config.target
@@ -106,12 +104,12 @@ def by_server(configs: Iterable[Config]) -> list[list[Config]]:
     return list(sharing.values())
 
 
-def check_connections(config: Config, asked: int, spare: int) -> None:
+def check_connections(config: Config, asked: int) -> None:
     """Raises PreflightError where a private server is to have fewer than the workload needs and storagelab itself."""
-    needed = config.workload.connections + spare
+    needed = config.workload.connections + SPARE_CONNECTIONS
     if asked < needed:
         raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {spare} spare ones are needed",
+            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
             key="target.settings.max_connections",
             hint=f"set at least {needed}, or leave it out",
         )
@@ -127,3 +125,9 @@ def difference(before: Counters, after: Counters) -> Counters:
         if moved:
             changed[group] = moved
     return changed
+
+
+def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
+    """Read counters now; what it gives reads them again, and says what was counted in between."""
+    before = read()
+    return lambda: difference(before, read())

@@ -102,6 +102,17 @@ def check_server_may_enter(path: Path, key: str) -> None:
         raise PreflightError(error.problem, key=key, hint=error.hint) from error
 
 
+def check_place_names(needs: Iterable[VolumeNeed], is_barred: Callable[[str], bool], problem: str) -> None:
+    """Raises PreflightError for a path that the engine can't give to a data file."""
+    for need in needs:
+        if is_barred(need.path):
+            raise PreflightError(
+                f"{need.path} {problem}",
+                key=f"volumes.{need.name.split(' (')[0]}.path",
+                hint="name another folder, or rename this one",
+            )
+
+
 def check_between_runs(configs: Iterable[Config]) -> None:
     for config in configs:
         if config.between_runs.drop_page_cache and not host.can_drop_page_cache():

@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from storagelab.machine.procfs import GONE, RUNNABLE
 from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
-from storagelab.model.waits import Category, EventTicks
+from storagelab.model.waits import EventTicks
+from storagelab.targets.vocabulary import Event
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
@@ -122,9 +122,8 @@ class Pace:
 
 @dataclass
 class Series:
-    """Cumulative counters, read about once a second, to be told as rates over the intervals between readings."""
+    """Cumulative counters, read about once a second, which become rates over the intervals between readings."""
 
-    with_rows: bool
     readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
 
     def due(self, at_s: float) -> bool:
@@ -138,7 +137,7 @@ class Series:
     def frozen(self) -> TimeSeries:
         if len(self.readings) < 2:
             return TimeSeries()
-        names = [name for name in self.readings[0][1] if self.with_rows or name != "rows"]
+        names = list(self.readings[0][1])
         pairs = list(zip(self.readings, self.readings[1:], strict=False))
         return TimeSeries(
             at_s=tuple(at_s for at_s, _ in self.readings[1:]),
@@ -178,17 +177,6 @@ class Moments:
         return tuple(task for moment in self._moments for task in moment)
 
 
-class Meaning(Protocol):
-    """What an engine's wait is to a DBA."""
-
-    @property
-    def analogue(self) -> str: ...
-    @property
-    def category(self) -> Category: ...
-    @property
-    def in_io(self) -> bool: ...
-
-
 @dataclass
 class _Tally:
     blocked: int = 0
@@ -216,7 +204,7 @@ class Tallies:
             tally.blocked += 1
         tally.timeslices += timeslices
 
-    def frozen(self, meaning_of: Callable[[str], Meaning]) -> tuple[EventTicks, ...]:
+    def frozen(self, meaning_of: Callable[[str], Event]) -> tuple[EventTicks, ...]:
         events = []
         for wait_type, tally in sorted(self._of_type.items()):
             known = meaning_of(wait_type)

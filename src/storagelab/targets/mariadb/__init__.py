@@ -1,1 +1,1 @@
-"""MariaDB, and MySQL 8 where it already runs: all that storagelab knows of them."""
+"""All that storagelab knows of MariaDB, and of MySQL 8 where it already runs, a room each."""

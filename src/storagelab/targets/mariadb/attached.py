@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +12,12 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Frozen, Scalar
 from storagelab.targets import remote
+from storagelab.targets.attaching import owner_of, process_age_s, require, room_for
 from storagelab.targets.mariadb.binaries import OLDEST
-from storagelab.targets.mariadb.connecting import Connection, ask, key_of, words_of
+from storagelab.targets.mariadb.connecting import Connection, ask, words_of
 from storagelab.targets.mariadb.settings import setting_name, settings_text
 
 OLDEST_MYSQL = (8, 0)
-SPARE_CONNECTIONS = 4
-"""Connections that storagelab itself needs beside the workload's."""
 _IN_DATABASE = ("CREATE", "DROP", "INSERT", "SELECT", "CREATE ROUTINE", "EXECUTE", "LOCK TABLES")
 _EVERYTHING = "ALL PRIVILEGES"
 _QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names stand in double quotes
@@ -101,7 +99,8 @@ def read_facts(connection: Connection) -> ServerFacts:
     facts = ServerFacts(
         version=version.split("-")[0], mysql="MariaDB" not in version, grants=tuple(_grants(grants)),
         max_connections=int(max_connections), open_connections=status["threads_connected"],
-        performance_schema=bool(watching), times_waits=False, pid=pid, process_owner=_owner(pid),
+        performance_schema=bool(watching), times_waits=False, pid=pid,
+        process_owner=None if pid is None else owner_of(Path(f"/proc/{pid}")),
     )  # fmt: skip
     return facts.model_copy(update={"times_waits": bool(watching) and _times_waits(connection)})
 
@@ -148,28 +147,11 @@ def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: boo
         except pymysql.MySQLError:
             return None
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "comm").read_text(encoding="utf-8").strip() not in _NAMES:
-                continue
-            after_name = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        except (OSError, ValueError, IndexError):
-            continue
-        age_s = machine_up_s - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+        age_s = process_age_s(process, _NAMES)
         has_thread = thread is not None and (process / "task" / str(thread)).exists()
-        if has_thread and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S:
+        if age_s is not None and has_thread and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S:
             return int(process.name)
     return None
-
-
-def _owner(pid: int | None) -> tuple[int, int] | None:
-    if pid is None:
-        return None
-    try:
-        status = Path(f"/proc/{pid}").stat()
-    except OSError:
-        return None
-    return status.st_uid, status.st_gid
 
 
 def data_folder(connection: Connection) -> Path | None:
@@ -193,8 +175,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
     room = facts.max_connections - facts.open_connections
-    needed = config.workload.connections + SPARE_CONNECTIONS
-    wanted: list[tuple[bool, str, str]] = [
+    needs = [
         (
             facts.release >= oldest,
             f"the server is {facts.name}, which is too old",
@@ -231,15 +212,9 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
             "have its operator start it with performance_schema = ON, or set measure.waits = false",
         ),
         (not config.measure.waits or facts.times_waits, "the server does not time waits", _SWITCH_ON),
-        (
-            room >= needed,
-            f"the server has room for {room} more connections, {needed} are needed",
-            "raise max_connections on the server, or lower workload.connections",
-        ),
+        room_for(config.workload.connections, room, "max_connections on the server"),
     ]
-    for fulfilled, problem, way_out in wanted:
-        if not fulfilled:
-            raise PreflightError(problem, key=key_of(config.target), hint=way_out)
+    require(config.target, needs)
 
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:

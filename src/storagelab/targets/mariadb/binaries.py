@@ -8,10 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config
-from storagelab.model.values import Frozen
-from storagelab.targets.folders import Site
-from storagelab.targets.programs import BIN_DIR, asked_folder, version_said
+from storagelab.targets.programs import BIN_DIR, Programs, version_said
 
 OLDEST = (10, 11)
 """Older releases lack RANDOM_BYTES and the place of each data file in the catalogue, and are out of support."""
@@ -21,16 +18,11 @@ _INSTALLERS = ("mariadb-install-db", "mysql_install_db")
 _SAID = re.compile(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?")
 
 
-class Binaries(Frozen):
-    """`server` is the program mariadbd, `installer` the script that makes a database.
-
-    `version` is as the server says, e.g. "10.11.19"; `origin` says whose it is.
-    """
+class Binaries(Programs):
+    """`server` is the program mariadbd, `installer` the script that makes a database."""
 
     server: Path
     installer: Path
-    version: str
-    origin: str
 
     @property
     def release(self) -> tuple[int, int]:
@@ -64,11 +56,6 @@ def find_binaries(bin_dir: str | None) -> Binaries:
         hint="install it (Debian and Ubuntu: apt-get install mariadb-server-core), or name the folder of mariadbd "
         "in target.bin_dir, or attach to a running server with target.dsn",
     )
-
-
-def binaries_for(config: Config, site: Site) -> Binaries:
-    """The server that a cell asks for. Raises PreflightError."""
-    return find_binaries(asked_folder(config, site))
 
 
 @cache

@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -20,6 +21,7 @@ from pymysql.connections import Connection as PyMySQLConnection
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
+from storagelab.targets.attaching import dsn_of, key_of
 from storagelab.targets.hiding import hidden
 
 Connection: TypeAlias = PyMySQLConnection
@@ -34,7 +36,7 @@ _ANNOUNCED_AS = "storagelab"
 
 class Address(Frozen):
     """Where a server is and who asks. `ssl` is "" for an encrypted connection if the server offers one, "required" for
-    one in any case, "verified" where the server's certificate is checked, too."""
+    one in any case, "verified" where the server's certificate is also checked."""
 
     user: str
     password: str = ""
@@ -46,23 +48,9 @@ class Address(Frozen):
     ssl_ca: str | None = None
 
 
-def key_of(target: TargetConfig) -> str:
-    return "target.dsn" if target.dsn is not None else "target.dsn_env"
-
-
 def address_of(target: TargetConfig) -> Address:
     """The address in a spec's DSN, or in the variable that it names. Raises PreflightError, never quoting it."""
-    if target.dsn is not None:
-        return parse_dsn(target.dsn, "target.dsn")
-    assert target.dsn_env is not None
-    text = os.environ.get(target.dsn_env)
-    if not text:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key="target.dsn_env",
-            hint=f"for example: export {target.dsn_env}=mysql://user:password@host/",
-        )
-    return parse_dsn(text, "target.dsn_env")
+    return parse_dsn(dsn_of(target, "mysql://user:password@host/"), key_of(target))
 
 
 def parse_dsn(text: str, key: str) -> Address:
@@ -90,7 +78,7 @@ def parse_dsn(text: str, key: str) -> Address:
     )  # fmt: skip
 
 
-def connect(address: Address, database: str | None = None) -> Connection:
+def connect_to(address: Address, database: str | None = None) -> Connection:
     """A connection that commits each statement by itself. Raises pymysql.MySQLError."""
     connection = pymysql.connect(
         user=address.user,
@@ -114,7 +102,7 @@ def connect(address: Address, database: str | None = None) -> Connection:
         if opened is not None:
             opened.close()
         raise pymysql.OperationalError(
-            2061, f"{error}; an encrypted connection (?ssl=required) needs it not"
+            2061, f"{error}; an encrypted connection (?ssl=required) does not need it"
         ) from error
     return connection
 
@@ -143,11 +131,13 @@ def _tls(address: Address) -> ssl.SSLContext | None:
     return context
 
 
-def attach(target: TargetConfig) -> Connection:
-    """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
+@contextlib.contextmanager
+def connect(target: TargetConfig) -> Iterator[Connection]:
+    """A connection, closed at the end. Raises PreflightError with the server's words; never with the DSN, which may hold a
+    password."""
     key, address = key_of(target), address_of(target)
     try:
-        return connect(address)
+        connection = connect_to(address)
     except (pymysql.MySQLError, OSError, ValueError) as error:  # a ValueError: of bytes that are no text
         words = hidden(words_of(error), target)
         insecure = "secure transport" in words
@@ -158,6 +148,10 @@ def attach(target: TargetConfig) -> Connection:
             if insecure
             else "check host, port, database, user and password, for example with the client mariadb",
         ) from error
+    try:
+        yield connection
+    finally:
+        close(connection)
 
 
 def words_of(error: BaseException) -> str:

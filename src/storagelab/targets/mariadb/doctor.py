@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from storagelab.errors import PreflightError
 from storagelab.machine.doctor import Ability
-from storagelab.targets.mariadb.binaries import find_binaries
+from storagelab.targets.mariadb.server import STARTER
 
 
 def abilities() -> tuple[Ability, ...]:
-    name = "private MariaDB"
-    try:
-        found = find_binaries(None)
-    except PreflightError as error:
-        return (Ability(name=name, state="no", detail=error.problem, mend=error.hint),)
-    return (Ability(name=name, state="yes", detail=f"MariaDB {found.version} from {found.origin}"),)
+    return (STARTER.ability(),)

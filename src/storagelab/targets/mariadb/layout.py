@@ -15,14 +15,13 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
 from storagelab.targets.mariadb.procedures import TABLE, procedure
 from storagelab.targets.places import Places
 from storagelab.targets.steps import check_places, check_same
 
-OWNERSHIP = "made by storagelab, which removes it again"
-"""The comment on the table that every database of storagelab's has from the start; one without it is somebody else's."""
 _MARK = "made_by_storagelab"
 _KEY_BITS = 128
 
@@ -128,7 +127,7 @@ class Layout(Places):
             )
         return True
 
-    # --- what is asked of it -----------------------------------------------------------------------------------------
+    # --- used --------------------------------------------------------------------------------------------------------
 
     def write_out(self, connection: Connection) -> None:
         """Have the server write out every page of the table that is still in memory only, as a checkpoint would."""

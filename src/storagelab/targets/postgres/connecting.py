@@ -12,6 +12,7 @@ import psycopg
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
+from storagelab.targets.attaching import dsn_of, key_of
 from storagelab.targets.hiding import hidden
 
 Connection = psycopg.Connection[Any]
@@ -23,23 +24,12 @@ _CONNECT_TIMEOUT_S = 10
 
 def conninfo(target: TargetConfig) -> str:
     """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
-    if target.dsn is not None:
-        return target.dsn
-    assert target.dsn_env is not None
-    text = os.environ.get(target.dsn_env)
-    if not text:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key="target.dsn_env",
-            hint=f"for example: export {target.dsn_env}=postgresql://user:password@host/database",
-        )
-    return text
+    return dsn_of(target, "postgresql://user:password@host/database")
 
 
 def connect(target: TargetConfig) -> Connection:
     """Raises PreflightError with the server's words; never with the connection string, which may hold a password."""
-    key = "target.dsn" if target.dsn is not None else "target.dsn_env"
-    text = conninfo(target)
+    key, text = key_of(target), conninfo(target)
     try:
         options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
         return psycopg.connect(text, **options)  # type: ignore[arg-type]
@@ -78,3 +68,8 @@ def without_variables() -> Iterator[None]:
             yield
         finally:
             os.environ.update(kept)
+
+
+def words_of(error: BaseException) -> str:
+    """The first line of what the server said: its message, without details and hints."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import psycopg
-
+from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.steps import Counters
-
-Connection = psycopg.Connection[Any]
 
 _CHECKPOINTER = {
     14: "SELECT 'checkpoints', to_jsonb(t) FROM pg_stat_bgwriter t",

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from storagelab.errors import PreflightError
 from storagelab.machine.doctor import Ability
-from storagelab.targets.postgres.binaries import find_binaries
+from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.unprivileged import unprivileged
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Binaries, and a way to run them without root's rights, which PostgreSQL refuses."""
-    return (_binaries(), _privileges())
-
-
-def _binaries() -> Ability:
-    name = "private PostgreSQL"
-    try:
-        found = find_binaries(None)
-    except PreflightError as error:
-        return Ability(name=name, state="no", detail=error.problem, mend=error.hint)
-    return Ability(name=name, state="yes", detail=f"PostgreSQL {found.version} from {found.origin}")
+    """Programs, and a way to run them without root's rights, which PostgreSQL refuses."""
+    return (STARTER.ability(), _privileges())
 
 
 def _privileges() -> Ability:

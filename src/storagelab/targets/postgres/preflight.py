@@ -5,19 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets import Preflight, Site, attaching, remote
 from storagelab.targets.durability import Durability
-from storagelab.targets.postgres import attached, connecting, server, settings
-from storagelab.targets.postgres.binaries import binaries_for
+from storagelab.targets.postgres import attached, connecting, settings
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
-from storagelab.targets.steps import by_server, check_connections
-from storagelab.targets.unprivileged import unprivileged
-from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_server_may_enter, volume_needs
+from storagelab.targets.postgres.server import STARTER
+from storagelab.targets.postgres.settings import settings_text
+from storagelab.targets.steps import by_server
+from storagelab.targets.volumes import check_between_runs, check_folder_for_server, check_place_names, volume_needs
 
 # What a row takes on disk, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
 _RANDOM_ROW_BYTES = 270
@@ -28,6 +26,7 @@ _SERVER_BYTES = 64 * 2**20
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+_QUOTE = "has a single quote in it, which PostgreSQL can't have in the place of data files"
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
     "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
@@ -38,12 +37,12 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
     configs = [cell.config for cell in plan.cells]
     needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
-    _check_no_quotes(needs)
+    check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    found = [*_check_private(private, site), *_check_attached(running, site, notes)]
+    found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -56,22 +55,6 @@ def durability(config: Config) -> Durability:
             "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(settings.DECIDE_DURABILITY)]
         ).fetchall()
     return settings.durability(config, dict(shown))
-
-
-# --- private servers -------------------------------------------------------------------------------------------------
-
-
-def _check_private(configs: Sequence[Config], site: Site) -> list[str]:
-    found = []
-    for config in configs:
-        binaries = binaries_for(config, site)
-        expected = server.check_settings(binaries, private_settings(config))
-        check_connections(config, int(expected["max_connections"]), SPARE_CONNECTIONS)
-        found.append(f"PostgreSQL {binaries.version} ({binaries.origin}), private, started {unprivileged().how}")
-    volumes = {item for config in configs for item in site.volume_paths(config).items()}
-    for name, path in sorted(volumes):
-        check_server_may_enter(path, f"volumes.{name}.path")
-    return found
 
 
 # --- attached servers ------------------------------------------------------------------------------------------------
@@ -89,7 +72,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
-        where = "on this machine" if facts.on_this_machine else "remote: no resource/signal split"
+        where = attaching.where(on_this_machine=facts.on_this_machine)
         found.append(f"PostgreSQL {facts.version}, attached, {where}")
     return found
 
@@ -119,16 +102,6 @@ def _check_on_server(
     if on_volumes:
         for volume, path in site.volume_paths(config).items():
             check_folder_for_server(facts.process_owner, volume, path)
-
-
-def _check_no_quotes(needs: Sequence[VolumeNeed]) -> None:
-    for need in needs:
-        if "'" in need.path:
-            raise PreflightError(
-                f"{need.path} has a single quote in it, which PostgreSQL can't have in the place of data files",
-                key=f"volumes.{need.name.split(' (')[0]}.path",
-                hint="name another folder, or rename this one",
-            )
 
 
 # --- disk space ------------------------------------------------------------------------------------------------------

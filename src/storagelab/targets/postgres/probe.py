@@ -24,7 +24,7 @@ WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'infor
 
 
 class PostgresProbe:
-    """See `contract.probes.Probe`. Relations are told with their file, which changes when they are rewritten."""
+    """See `contract.probes.Probe`. Each relation comes with its file, which changes when it is rewritten."""
 
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 
@@ -44,11 +44,11 @@ class PostgresProbe:
             try:
                 connection.execute(statement)
             except psycopg.Error as error:
-                raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error
+                raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error
 
 
 def _rows(connection: connecting.Connection, statement: str) -> list[tuple[str]]:
     try:
         return connection.execute(sql.SQL(statement)).fetchall()
     except psycopg.Error as error:
-        raise PreflightError(f"the server says: {str(error).splitlines()[0]}", key="target.dsn") from error
+        raise PreflightError(f"the server says: {connecting.words_of(error)}", key="target.dsn") from error

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import psycopg
 from psycopg import sql
 
 from storagelab.model.measurement import Check
-from storagelab.targets.postgres.layout import TABLE, Layout
-
-Connection = psycopg.Connection[Any]
+from storagelab.targets.postgres.connecting import Connection
+from storagelab.targets.postgres.layout import Layout
+from storagelab.targets.postgres.procedures import TABLE
 
 _ALWAYS_SHOWN = (
     "fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size", "wal_level",

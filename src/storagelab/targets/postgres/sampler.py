@@ -8,29 +8,25 @@ queue over the whole run the kernel knows exactly. `storagelab.model.waits` make
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 import select
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import pq
 
-from storagelab.machine.host import usable_cpus
-from storagelab.machine.procfs import GONE, STOPPED, SchedStat, Switches, TaskView
-from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
-from storagelab.model.waits import NO_EVENT, NS, EventTicks, SampledWaits
+from storagelab.machine.procfs import STOPPED, TaskView
+from storagelab.model.config import MeasureConfig
+from storagelab.model.waits import NO_EVENT, SampledWaits
+from storagelab.targets.accounts import Accounts
+from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.events import BARRIER, IDLE, event_of
 from storagelab.targets.postgres.waiting import LOCKS_SQL, LockWait, Relations, lock_wait, waiting_tasks
-from storagelab.targets.watch import Looks, Watch
-from storagelab.targets.watching import SERIES_HZ, Moments, Pace, Series, Tallies
+from storagelab.targets.recording import Recording, Seen
+from storagelab.targets.watching import SERIES_HZ, Pace
 
 BUDGET = 0.035
 """Share of one core that the sampler and its session may take; above it samples get rarer."""
-WAITING_TASKS_INTERVAL_S = 0.5
-WAITING_TASKS_MAX = 400
 LOOKS_PER_TURNS = 2
 """How often sessions get a CPU is read at every second look only: WaitCount's shares come of it, which are rough."""
 ANSWER_POLL_MS = 2_000
@@ -46,53 +42,15 @@ _LAST_INTEGER = re.compile(rb"(\d+)\s*$")
 _NOT_WORK = frozenset({IDLE, BARRIER})
 
 
-@dataclass
-class _Worker:
-    """One worker session. `view` is None where the kernel can't be asked."""
-
-    pid: int
-    view: TaskView | None
-    rows_done: int = 0
-    start: tuple[SchedStat, Switches] | None = None
-    end: tuple[SchedStat, Switches] | None = None
-
-    def reading(self) -> tuple[SchedStat, Switches] | None:
-        sched = self.view.sched() if self.view else None
-        switches = self.view.switches() if self.view else None
-        return None if sched is None or switches is None else (sched, switches)
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """What was seen of one run. `error` is empty unless watching broke off before the run's end."""
-
-    events: tuple[EventTicks, ...]
-    passes: int
-    cpu_s: float | None
-    runqueue_s: float | None
-    switches: Switches | None
-    no_split_reason: str
-    waiting_tasks: tuple[WaitingTask, ...]
-    series: TimeSeries
-    observer: ObserverCost
-    rows_done: int
-    error: str = ""
-    sampled: bool = True
-
-    def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | None:
-        """The raw waits, given the times by the server's clock; None when waits were not sampled.
-
-        `busy_s` is the sum over connections of start to finish.
-        """
-        if not self.sampled:
-            return None
-        return SampledWaits(
-            connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, passes=self.passes, events=self.events,
-            cpu_s=self.cpu_s, runqueue_s=self.runqueue_s, no_split_reason=self.no_split_reason,
-            voluntary_switches=self.switches.voluntary if self.switches else None,
-            involuntary_switches=self.switches.involuntary if self.switches else None,
-            cpus=usable_cpus() if self.cpu_s is not None else None,
-        )  # fmt: skip
+def _raw_waits(seen: Seen, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits:
+    totals = seen.totals
+    return SampledWaits(
+        connections=connections, elapsed_s=elapsed_s, busy_s=busy_s, passes=seen.passes, events=seen.events,
+        cpu_s=totals.cpu_s if totals else None, runqueue_s=totals.runqueue_s if totals else None,
+        voluntary_switches=totals.switches.voluntary if totals else None,
+        involuntary_switches=totals.switches.involuntary if totals else None,
+        cpus=seen.cpus, no_split_reason=seen.no_split_reason,
+    )  # fmt: skip
 
 
 class Sampler:
@@ -101,41 +59,33 @@ class Sampler:
     In order: `prepare`, `baseline` while all workers wait at the barrier, `start` as it is lifted, `stop` when the last
     worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is
     called once a second from the sampler's thread. Workers report rows done as the last integer of their application
-    name, every `rows_per_report` rows; 0 = they don't. Nothing that breaks while watching is raised: it stands in
-    `Sampled.error`.
+    name. Nothing that breaks while watching is raised: it stands in `Seen.error`.
     """
 
     def __init__(
         self,
-        *,
-        connect: Callable[[], psycopg.Connection[Any]],
+        connect: Callable[[], Connection],
         pids: Sequence[int],
-        hz: float,
-        sample_waits: bool,
+        measure: MeasureConfig,
+        *,
         kernel_view: bool,
         relations: Relations,
         probe: Callable[[], Mapping[str, float]],
-        rows_per_report: int = 1,
         budget: float = BUDGET,
     ) -> None:
         self._connect, self._probe, self._relations = connect, probe, relations
-        self._sample_waits, self._kernel_view, self._budget = sample_waits, kernel_view, budget
-        self._workers = {pid: _Worker(pid, None) for pid in pids}
-        self._by_wire = {b"%d" % pid: worker for pid, worker in self._workers.items()}
+        self._pids, self._sample_waits, self._kernel_view = pids, measure.waits, kernel_view
+        self._by_wire = {b"%d" % pid: pid for pid in pids}
         self._pids_wire = b"{%s}" % b",".join(self._by_wire)
-        self._no_split_reason = "" if kernel_view else "the server's processes can't be seen from here"
-        self._pace = Pace(hz, budget, at_random=True) if sample_waits else Pace(SERIES_HZ, budget, at_random=False)
-        self._series = Series(with_rows=rows_per_report > 0)
-        self._moments = Moments(WAITING_TASKS_INTERVAL_S, WAITING_TASKS_MAX)
-        self._tallies = Tallies()
+        self._rows_done = dict.fromkeys(pids, 0)
         self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
-        self._passes = 0
-        looks = Looks(functools.partial(self._take_series, first=True), self._tick, self._last_look)
-        self._watch = Watch(self._pace, looks, _one_line, self._session_cpu_s)
-        self._connection: psycopg.Connection[Any] | None = None
+        self._accounts = Accounts("" if kernel_view else "the server's processes can't be seen from here")
+        hz = measure.sample_hz if measure.waits else SERIES_HZ
+        pace = Pace(hz, budget, at_random=measure.waits)
+        self._recording = Recording(pace, self._tick, self._last_look, self._columns, _one_line, self._accounts)
+        self._connection: Connection | None = None
         self._libpq: pq.abc.PGconn
         self._readable: select.poll
-        self._own_view: TaskView | None = None
 
     # -- before the run -----------------------------------------------------------------------------------------------
 
@@ -162,43 +112,40 @@ class Sampler:
         A server in another PID namespace gives PIDs that are nobody's here, or somebody else's.
         """
         own = TaskView(own_pid)
-        views = {pid: TaskView(pid) for pid in self._workers}
+        views = {pid: TaskView(pid) for pid in self._pids}
         siblings = {(view.parent(), view.name()) for view in (own, *views.values())}
         if len(siblings) != 1 or own.parent() is None:
-            self._no_split_reason = "the server's processes are hidden, or in another PID namespace"
+            self._accounts.reason = "the server's processes are hidden, or in another PID namespace"
         elif own.sched() is None:
-            self._no_split_reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
+            self._accounts.reason = "this kernel keeps no schedstat (CONFIG_SCHED_INFO)"
         else:
-            self._own_view = own
-            for pid, worker in self._workers.items():
-                worker.view = views[pid]
+            self._accounts.open(views, own)
             return
         for view in (own, *views.values()):
             view.close()
 
     def baseline(self) -> None:
         """Reads the kernel's totals of all workers; call while they sleep at the barrier."""
-        for worker in self._workers.values():
-            worker.start = worker.reading()
+        self._accounts.begin()
 
     def start(self) -> None:
         """Starts watching. Call at the moment the barrier is lifted."""
-        self._watch.start()
+        self._recording.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _last_look(self) -> None:
         self._look(count=False)
-        self._take_series(last=True)
+        self._recording.take_last()
 
     def _tick(self) -> None:
         seen = self._look(count=self._sample_waits)
-        at_s = self._watch.at_s
-        if self._sample_waits and seen and self._moments.due(at_s):
+        at_s, moments = self._recording.at_s, self._recording.moments
+        if self._sample_waits and seen and moments.due(at_s):
             locked = any(wait_type.startswith("Lock:") for wait_type in seen.values())
             locks = [lock_wait(row) for row in self._query(_LOCKS)] if locked else list[LockWait]()
-            self._moments.add(at_s, waiting_tasks(at_s, seen, locks, self._relations))
-        self._take_series()
+            moments.add(at_s, waiting_tasks(at_s, seen, locks, self._relations))
+        self._recording.take_series()
 
     def _look(self, *, count: bool) -> dict[int, str]:
         """One look at all sessions. Returns what each working one waits for.
@@ -207,40 +154,30 @@ class Sampler:
         are then of nearly the same moment. Read one after the other, most sessions that commit often have moved on
         in between. A session that waits for its client or at the barrier isn't working.
         """
-        turns = self._turns() if count and self._passes % LOOKS_PER_TURNS == 0 else {}
+        accounts, recording = self._accounts, self._recording
+        turns = accounts.turns() if count and recording.passes % LOOKS_PER_TURNS == 0 else {}
         self._ask(_SESSIONS, [self._pids_wire])
-        states = self._states() if count else {}
+        states = accounts.states() if count else {}
         seen: dict[int, str] = {}
         for pid_wire, type_wire, event_wire, application_name in self._answer():
-            worker = self._by_wire.get(pid_wire or b"")
-            if worker is None:
+            pid = self._by_wire.get(pid_wire or b"")
+            if pid is None:
                 continue
             reported = _LAST_INTEGER.search(application_name or b"")
             if reported:
-                worker.rows_done = int(reported[1])
+                self._rows_done[pid] = int(reported[1])
             wait_type = self._wait_type(type_wire, event_wire)
             if wait_type not in _NOT_WORK:
-                seen[worker.pid] = wait_type
+                seen[pid] = wait_type
         if count and seen:
-            self._passes += 1
-            self._count(seen, states, turns)
+            recording.passes += 1
+            turns_after = accounts.turns() if turns else {}
+            for pid, wait_type in seen.items():
+                taken = turns_after[pid] - turns[pid] if pid in turns and pid in turns_after else 0
+                recording.count(pid, wait_type, states, taken)
             if any(states.get(pid) in STOPPED for pid in seen):
-                self._pace.saw_stopped()
+                recording.pace.saw_stopped()
         return seen
-
-    def _turns(self) -> dict[int, int]:
-        """How often each session has been put on a CPU so far."""
-        scheds = {pid: worker.view.sched() for pid, worker in self._workers.items() if worker.view is not None}
-        return {pid: sched.timeslices for pid, sched in scheds.items() if sched is not None}
-
-    def _states(self) -> dict[int, str]:
-        return {pid: worker.view.state() for pid, worker in self._workers.items() if worker.view is not None}
-
-    def _count(self, seen: Mapping[int, str], states: Mapping[int, str], turns: Mapping[int, int]) -> None:
-        turns_after = self._turns() if turns else {}
-        for pid, wait_type in seen.items():
-            taken = turns_after[pid] - turns[pid] if pid in turns and pid in turns_after else 0
-            self._tallies.count(wait_type, states.get(pid, GONE), taken)
 
     def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
         key = (type_wire, event_wire)
@@ -250,10 +187,8 @@ class Sampler:
             self._waits_by_wire[key] = known
         return known
 
-    def _take_series(self, *, first: bool = False, last: bool = False) -> None:
-        at_s = self._watch.at_s
-        if first or last or self._series.due(at_s):
-            self._series.add(at_s, {"rows": float(self.progress()), **self._probe()}, last=last)
+    def _columns(self) -> dict[str, float]:
+        return {"rows": float(self.progress()), **self._probe()}
 
     # Straight to libpq: a cursor's work around each of fifty looks a second would double their cost.
 
@@ -272,7 +207,7 @@ class Sampler:
             while libpq.is_busy():
                 if self._readable.poll(ANSWER_POLL_MS):
                     libpq.consume_input()
-                elif self._watch.ending:
+                elif self._recording.ending:
                     raise psycopg.OperationalError("the server does not answer")
             result = libpq.get_result()
             if result is None:
@@ -281,57 +216,19 @@ class Sampler:
             columns = range(result.nfields)
             rows += [[result.get_value(row, column) for column in columns] for row in range(result.ntuples)]
 
-    def _session_cpu_s(self) -> float | None:
-        sched = self._own_view.sched() if self._own_view else None
-        return None if sched is None else sched.cpu_ns * NS
-
     # -- after it -----------------------------------------------------------------------------------------------------
 
     def progress(self) -> int:
         """Rows that all workers together have reported as done. May be called from any thread."""
-        return sum(worker.rows_done for worker in self._workers.values())
+        return sum(self._rows_done.values())
 
-    def stop(self) -> Sampled:
+    def stop(self) -> Seen:
         """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
-        for worker in self._workers.values():
-            worker.end = worker.reading()
-        self._watch.end(STOP_TIMEOUT_S)
-        totals = self._totals()
-        self._close()
-        return Sampled(
-            events=self._tallies.frozen(event_of), passes=self._passes,
-            waiting_tasks=self._moments.tasks, series=self._series.frozen(),
-            cpu_s=totals[0].cpu_ns * NS if totals else None,
-            runqueue_s=totals[0].runqueue_ns * NS if totals else None,
-            switches=totals[1] if totals else None,
-            no_split_reason="" if totals else self._no_split_reason,
-            observer=self._pace.cost(), rows_done=self.progress(), error=self._watch.error, sampled=self._sample_waits,
-        )  # fmt: skip
-
-    def _totals(self) -> tuple[SchedStat, Switches] | None:
-        """Sums over all workers of end minus start; None, with the reason noted, when one of them can't be had."""
-        if self._own_view is None:
-            return None
-        sched, switches = [0, 0, 0], [0, 0]
-        for worker in self._workers.values():
-            if worker.start is None or worker.end is None:
-                self._no_split_reason = "a session ended before the kernel's totals of it could be read"
-                return None
-            sched = _plus_growth(sched, worker.start[0], worker.end[0])
-            switches = _plus_growth(switches, worker.start[1], worker.end[1])
-        return SchedStat(*sched), Switches(*switches)
-
-    def _close(self) -> None:
-        if self._connection is not None and not self._watch.stuck:  # libpq is not to be used by two threads at once
+        self._recording.end(STOP_TIMEOUT_S)
+        if self._connection is not None and not self._recording.stuck:  # libpq is not to be used by two threads at once
             with contextlib.suppress(Exception):
                 self._connection.close()
-        for view in (self._own_view, *(worker.view for worker in self._workers.values())):
-            if view is not None:
-                view.close()
-
-
-def _plus_growth(totals: Sequence[int], start: Sequence[int], end: Sequence[int]) -> list[int]:
-    return [total + after - before for total, before, after in zip(totals, start, end, strict=True)]
+        return self._recording.seen(event_of, self.progress(), _raw_waits if self._sample_waits else None)
 
 
 def _check(result: pq.abc.PGresult) -> None:

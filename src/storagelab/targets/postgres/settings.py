@@ -1,16 +1,26 @@
-"""The settings a private server gets: what the cell needs to run at all, then what the spec asks for."""
+"""The settings a private server gets, and what the server itself makes of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
+from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
+from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability, is_on
+from storagelab.targets.postgres import connecting
+from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
+from storagelab.targets.private import Settings, refuse_own
+from storagelab.targets.programs import environment, installation, run
+from storagelab.targets.steps import SPARE_CONNECTIONS
+from storagelab.targets.unprivileged import as_server, give_to_server
 
-SPARE_CONNECTIONS = 8
-"""Beside the workload's: storagelab's own, and those that PostgreSQL keeps for superusers."""
 _LOCKS_PER_DATA_FILE = 2
 OWN = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
@@ -24,7 +34,7 @@ DECIDE_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
 
 
 def durability(config: Config, server: Mapping[str, str]) -> Durability:
-    """By the spec's settings; where it says nothing by those of the `server`, if it runs already, else by the defaults."""
+    """By the spec's settings; where it names none, by those of a `server` that already runs, else by the defaults."""
     asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
     values = {name: asked.get(name, server.get(name, "on")) for name in DECIDE_DURABILITY}
     commit: Commit = "each commit is on the disk"
@@ -65,3 +75,58 @@ def private_settings(config: Config) -> dict[str, Scalar]:
         "max_locks_per_transaction": max(64, 32 + _LOCKS_PER_DATA_FILE * config.layout.data_files),
     }
     return {**needed, **config.target.settings}
+
+
+def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
+    """What the server itself makes of each setting, in its base units: `{name: value}`, to compare with later.
+
+    The server's own parser is asked, on an empty temporary folder: no database is made. Raises PreflightError with the
+    server's words for the first setting that it refuses.
+    """
+    refuse_own(settings, lambda name: name.lower() in OWN)
+    asked = {name: settings_text(value) for name, value in settings.items()}
+    expected = {name: _ask_parser(binaries, name, ((name, text),)) for name, text in asked.items()}
+    if asked:
+        _ask_parser(binaries, next(iter(asked)), tuple(asked.items()))
+    return expected
+
+
+@cache
+def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], ...]) -> str:
+    with temporary.folder("check") as folder:
+        files = [folder / "postgresql.conf", folder / "postgresql.auto.conf"]
+        for file in files:
+            file.touch()
+        give_to_server(folder, *files)
+        command = [binaries.program("postgres"), "-D", str(folder), "-C", name]
+        for setting, text in settings:
+            command += ["-c", f"{setting}={text}"]
+        said = _said(binaries, command, folder)
+    if said.returncode != 0:
+        near = nearest_setting(binaries, name) if "unrecognized configuration parameter" in said.stderr else ""
+        raise PreflightError(
+            f"the server refuses it: {own_words(said.stderr)}",
+            key=f"target.settings.{name}" if len(settings) == 1 else "target.settings",
+            hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked",
+        )
+    return said.stdout.removesuffix("\n")  # a blank at the end may be the setting's own
+
+
+def nearest_setting(binaries: Binaries, name: str) -> str:
+    """ "Did you mean ...? " with the server's setting that is spelt most alike; empty if none is."""
+    said = _said(binaries, [binaries.program("postgres"), "--describe-config"])
+    known = [line.split("\t", maxsplit=1)[0] for line in said.stdout.splitlines()]
+    close = difflib.get_close_matches(name, known, 1)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
+    in_child = as_server(*installation(Path(binaries.program("postgres"))), *reach)
+    return run(command, in_child, timeout_s=30, environment=environment(connecting.VARIABLES))
+
+
+def own_words(log: str) -> str:
+    """The messages in a server log, without time stamps."""
+    lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if line.strip()]
+    wanted = [line for line in lines if not line.startswith("LOG:")]
+    return " ".join(wanted or lines)

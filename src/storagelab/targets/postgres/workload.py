@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-import time
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -14,12 +12,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import WorkloadConfig
-from storagelab.targets.loops import Loop, rows_per_report
-
-Connection = psycopg.Connection[Any]
-
-POLL_S = 0.2
-GATE_TIMEOUT_S = 60.0
+from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
+from storagelab.targets.postgres.connecting import Connection
 
 
 class Workers:
@@ -49,7 +43,7 @@ class Workers:
         return self._connections[0]
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be had."""
+        """Raises RunFailed with the server's words if a connection can't be opened."""
         try:
             for _ in range(self.workload.connections):
                 self._connections.append(self._connect())
@@ -63,7 +57,7 @@ class Workers:
             connection.pgconn.nonblocking = 1
             connection.pgconn.send_query(self._call(number).as_bytes(connection))
             connection.pgconn.flush()
-        self._await_all_at_gate()
+        await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.002)
 
     def _call(self, number: int) -> sql.Composed:
         work = self.workload
@@ -74,18 +68,11 @@ class Workers:
         literals = sql.SQL(", ").join(map(sql.Literal, values))
         return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(self.schema), literals)
 
-    def _await_all_at_gate(self) -> None:
-        deadline = time.monotonic() + GATE_TIMEOUT_S
-        while time.monotonic() < deadline:
-            row = self._gatekeeper.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)",
-                [self.ids],
-            ).fetchone()
-            if row is not None and row[0] == len(self._connections):
-                return
-            self._raise_if_one_failed()
-            time.sleep(0.002)
-        raise RunFailed(f"after {GATE_TIMEOUT_S:.0f} s not all connections were ready to start")
+    def _all_at_gate(self) -> bool:
+        row = self._gatekeeper.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = ANY(%s)", [self.ids]
+        ).fetchone()
+        return row is not None and row[0] == len(self._connections)
 
     def _raise_if_one_failed(self) -> None:
         for connection in self._connections:
@@ -124,7 +111,7 @@ class Workers:
                 connection.execute("SELECT pg_stat_force_next_flush()")
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises: it is called when things went wrong, too."""
+        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
         connections, self._connections = self._connections, []
         for connection in connections:
             with contextlib.suppress(psycopg.Error):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, ClassVar
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Frozen
-from storagelab.targets.sqlserver.connection import DriverError, Session, key_of
+from storagelab.targets.attaching import require, room_for
+from storagelab.targets.sqlserver.connecting import DriverError, Session
 from storagelab.targets.sqlserver.facts import MAJOR_2022, NAMES
 from storagelab.targets.sqlserver.settings import ServerState
 
 OLDEST_MAJOR = 13
 """SQL Server 2016: older ones keep no wait statistics by session."""
-SPARE_CONNECTIONS = 4
-"""Connections that storagelab itself needs beside the workload's."""
 _WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
 """Engine editions (SERVERPROPERTY) where nobody may say in which files a database lies."""
 
@@ -53,6 +52,10 @@ class ServerFacts(Frozen):
     may_create: bool
     may_view_state: bool
 
+    on_this_machine: ClassVar[bool] = False
+    """It is taken to be on another one: what the operator says of volumes is all there is."""
+    process_owner: ClassVar[None] = None
+
     @property
     def major(self) -> int:
         return int(self.version.partition(".")[0])
@@ -80,7 +83,7 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
     """Raises PreflightError naming what the server or the login lacks."""
     login = "as its administrator: "
     state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
-    wanted: list[tuple[bool, str, str]] = [
+    needs = [
         (
             facts.engine_edition not in _WITHOUT_FILES,
             f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, which lets nobody say where data files lie",
@@ -102,20 +105,13 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
             f"{login}GRANT {state} TO [the login]",
         ),
     ]
-    for fulfilled, problem, way_out in wanted:
-        if not fulfilled:
-            raise PreflightError(problem, key=key_of(target), hint=way_out)
+    require(target, needs)
 
 
 def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
     """Raises PreflightError when the server has no room for that many more."""
     free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
-    if free < connections + SPARE_CONNECTIONS:
-        raise PreflightError(
-            f"the server has room for {free} more connections, {connections + SPARE_CONNECTIONS} are needed",
-            key=key_of(target),
-            hint="raise its setting user connections, or lower workload.connections",
-        )
+    require(target, [room_for(connections, free, "its setting user connections")])
     threads = int(session.value(WORKER_THREADS))
     if threads < connections + _THREADS_OF_ITS_OWN:
         raise PreflightError(

@@ -7,14 +7,15 @@ sp_BlitzFirst does, so that a difference between two readings holds what was wai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storagelab.model.waits import CountedWait
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import Row, Session
-from storagelab.targets.sqlserver.events import GATE, category_of
+from storagelab.targets.sqlserver.connecting import Row, Session
+from storagelab.targets.sqlserver.events import GATE, event_of
+from storagelab.targets.steps import Counters
 
-Counters = dict[str, dict[str, float]]
 _NS_PER_MS = 1_000_000
 
 SESSION_WAITS = """
@@ -57,6 +58,14 @@ class WaitCount(NamedTuple):
 Waits = dict[str, WaitCount]
 
 
+@dataclass
+class SessionCounts:
+    """What the workers' sessions waited for, and their CPU time, over a run."""
+
+    waits: Waits = field(default_factory=dict)
+    cpu_s: float = 0.0
+
+
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
     """What these sessions have waited for since they logged in, waits in progress included."""
     ids = tsql.integers(sessions)
@@ -97,7 +106,7 @@ def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
     """Waits of the workers in the normal form: all but the one at the start gate."""
     return tuple(
         CountedWait(
-            wait_type=name, category=category_of(name), wait_ns=count.wait_ms * _NS_PER_MS,
+            wait_type=name, category=event_of(name).category, wait_ns=count.wait_ms * _NS_PER_MS,
             signal_ns=min(count.signal_ms, count.wait_ms) * _NS_PER_MS, wait_count=count.waits,
         )
         for name, count in waits.items() if name != GATE

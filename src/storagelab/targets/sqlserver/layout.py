@@ -1,4 +1,4 @@
-r"""The articles' table on N data files of SQL Server: a database of its own, made, recognised, dropped.
+r"""The articles' table on N data files of SQL Server: a database of its own, made, read back, recognised, dropped.
 
 The data files make up one filegroup, which the server fills in proportion to their free space: so they are all of one
 length, made before the clock starts, and grow together if they must. FILENAMEs go round robin over the volumes, and
@@ -8,18 +8,22 @@ the log has its own file. The server makes and removes the files itself, so stor
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.measurement import Check
+from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connection import Session
+from storagelab.targets.sqlserver.connecting import Session
+from storagelab.targets.sqlserver.procedures import TABLE, procedure
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options, file_mb, table_options
-from storagelab.targets.sqlserver.workload import TABLE, procedure
+from storagelab.targets.steps import check_same
 
-OWNERSHIP = "made by storagelab, which removes it again"
 FILEGROUP = "storagelab_data"
+_CATALOGUE = "sys.database_files"
 GROWTH_MB = 64
 LOG_GROWTH_MB = 256
 _MIB = 2**20
@@ -49,8 +53,22 @@ CREATE TABLE dbo.{table} (
 ) ON {filegroup}"""
 _RANDOM_KEY = "uniqueidentifier ROWGUIDCOL NOT NULL DEFAULT NEWID()"
 _SEQUENTIAL_KEY = "bigint IDENTITY (1, 1) NOT NULL"
+FILES = """
+SELECT f.name, f.type_desc, f.physical_name, CAST(f.size AS bigint) * 8192 AS size_bytes, g.name AS filegroup_name
+FROM sys.database_files AS f LEFT JOIN sys.filegroups AS g ON g.data_space_id = f.data_space_id
+ORDER BY f.file_id"""
+TABLE_FACTS = f"""
+SELECT p.data_compression_desc, i.type_desc, d.name AS filegroup_name
+FROM sys.partitions AS p
+JOIN sys.indexes AS i ON i.object_id = p.object_id AND i.index_id = p.index_id
+JOIN sys.data_spaces AS d ON d.data_space_id = i.data_space_id
+WHERE p.object_id = OBJECT_ID(N'dbo.{TABLE}')"""
+COUNT = f"SELECT COUNT_BIG(*) FROM dbo.{TABLE}"
 _MARK = "EXEC sys.sp_addextendedproperty @name = N'storagelab', @value = {ownership}"
 _FILE_OF_OURS = re.compile(r"_(?:primary\.mdf|data_\d{4}\.ndf|log\.ldf)")
+
+
+Records = Sequence[Mapping[str, Any]]
 
 
 class DataFile(NamedTuple):
@@ -122,6 +140,9 @@ class Layout:
         primary = (self.primary_file.volume == volume) * _LEAST_DATA_MB
         return (data + primary + (self.log_file.volume == volume) * self.log_file_mb) * _MIB
 
+    def make_folders(self, owner: tuple[int, int] | None = None) -> None:
+        """None: the folders are there, on the server's machine."""
+
     # --- statements --------------------------------------------------------------------------------------------------
 
     def create(self, session: Session) -> None:
@@ -167,6 +188,26 @@ class Layout:
         options = table_options(self.config.target.settings)
         asked = ", ".join(f"{name.upper()} = {value}" for name, value in options.items())
         return f" WITH ({asked})" if asked else ""
+
+    # --- read back ---------------------------------------------------------------------------------------------------
+
+    def count_rows(self, session: Session) -> int:
+        return int(session.value(COUNT))
+
+    def read_back(self, session: Session) -> list[Check]:
+        """Count, place and equal length of the data files, place of the log, and the table, by the server's catalogue."""
+        files = session.records(FILES)
+        found = {str(file["name"]): file for file in files}
+        asked, log = self.data_files, self.log_file
+        data = [file for file in files if file["filegroup_name"] == FILEGROUP]
+        return [
+            check_same("data files", str(len(asked)), str(len(data)), _CATALOGUE),
+            _check_place("place of the data files", [self.primary_file, *asked], found),
+            _check_place("place of the log", [log], found),
+            _check_lengths("length of the data files", asked, found, self.data_file_mb),
+            _check_lengths("length of the log", [log], found, self.log_file_mb),
+            _check_table(session),
+        ]
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
@@ -221,3 +262,60 @@ def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
 def _is_ours(path: str, prefix: str) -> bool:
     name = re.split(r"[\\/]", path)[-1]
     return name.startswith(prefix) and _FILE_OF_OURS.fullmatch(name.removeprefix(prefix)) is not None
+
+
+# --- read back -------------------------------------------------------------------------------------------------------
+
+
+def check_growth(before: Records, after: Records) -> Check:
+    """No file may have grown while the clock ran: that would be measured, and no longer be equal."""
+    sizes = {str(file["name"]): int(file["size_bytes"]) for file in before}
+    grown = [str(file["name"]) for file in after if int(file["size_bytes"]) != sizes.get(str(file["name"]))]
+    got = (
+        f"{len(grown)} grew: {', '.join(grown[:3])}; set target.settings.data_file_mb or log_file_mb"
+        if grown
+        else "none"
+    )
+    return check_same("files that grew", "none", got, _CATALOGUE)
+
+
+def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
+    """One check over all files: the folders they lie in, or the first that lies elsewhere."""
+    there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
+    wrong = [f"{file.name}: {there[file.name]}" for file in asked if not same_path(file.path, there[file.name])]
+    folders = ", ".join(dict.fromkeys(_folder(file.path) for file in asked))
+    return Check(name=name, asked=folders, got=wrong[0] if wrong else folders, ok=not wrong, read_from=_CATALOGUE)
+
+
+def same_path(asked: str, got: str) -> bool:
+    """Windows does not tell capitals from small letters, nor doubled separators from single ones."""
+    if is_windows_path(asked):
+        return plain(asked).casefold() == plain(got).casefold()
+    return re.sub("/+", "/", asked) == re.sub("/+", "/", got)
+
+
+def plain(path: str) -> str:
+    return re.sub(r"(?<!^)[\\/]+", r"\\", path)
+
+
+def _folder(path: str) -> str:
+    return re.sub(r"[\\/][^\\/]*$", "", path)
+
+
+def _check_lengths(
+    name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]], wanted_mb: int
+) -> Check:
+    sizes = sorted({int(found.get(file.name, {}).get("size_bytes", 0)) for file in asked})
+    got = " and ".join(f"{size / 2**20:g} MB" for size in sizes) + " each"
+    return check_same(name, f"{wanted_mb} MB each", got, _CATALOGUE)
+
+
+def _check_table(session: Session) -> Check:
+    """The table is clustered by its key and lies in the filegroup of the data files."""
+    facts = record_of(session.records(TABLE_FACTS))
+    got = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
+    return check_same("table", f"CLUSTERED in {FILEGROUP}", got, "sys.indexes")
+
+
+def record_of(records: Records) -> Mapping[str, Any]:
+    return records[0] if records else {}

@@ -9,10 +9,11 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
+from storagelab.targets.attaching import key_of
 from storagelab.targets.hiding import hidden
 from storagelab.targets.sqlserver import attached, settings, tsql
 from storagelab.targets.sqlserver.attached import ServerFacts
-from storagelab.targets.sqlserver.connection import DriverError, Session, connect, key_of, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words_of
 from storagelab.targets.sqlserver.facts import MAJOR_2017, latch_note
 from storagelab.targets.sqlserver.layout import Layout, check_nothing_in_the_way, is_windows_path
 from storagelab.targets.steps import by_server
@@ -38,15 +39,15 @@ def check(plan: Plan, site: Site) -> Preflight:
     notes: list[str] = []
     needs: dict[str, VolumeNeed] = {}
     for configs in by_server(cell.config for cell in plan.cells):
-        session = connect(configs[0].target)
-        try:
-            facts = _check_server(session, configs, site)
-            needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
-        except DriverError as error:
-            target = configs[0].target
-            raise PreflightError(f"the server says: {hidden(words(error), target)}", key=key_of(target)) from error
-        finally:
-            session.close()
+        target = configs[0].target
+        with connect(target) as session:
+            try:
+                facts = _check_server(session, configs, site)
+                needs |= {need.name: need for need in _volume_needs(session, facts, configs)}
+            except DriverError as error:
+                raise PreflightError(
+                    f"the server says: {hidden(words_of(error), target)}", key=key_of(target)
+                ) from error
         found.append(f"{facts.name}, {facts.edition}, attached")
         notes += _notes(facts, configs)
     return Preflight(

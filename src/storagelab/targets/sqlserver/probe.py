@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
 from storagelab.model.values import Scalar
+from storagelab.targets.attaching import key_of
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import DriverError, connect, key_of, words
+from storagelab.targets.sqlserver.connecting import DriverError, Session, connect, words_of
 from storagelab.targets.sqlserver.layout import exists
 
 INVENTORY = """
@@ -21,13 +25,8 @@ class SqlServerProbe:
     setting: tuple[str, Scalar] = ("page_verify", "checksum")
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
-        session = connect(target, database="master")
-        try:
+        with _asking(target) as session:
             return frozenset(str(name) for (name,) in session.rows(INVENTORY))
-        except DriverError as error:
-            raise _said(target, error) from error
-        finally:
-            session.close()
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
         self._execute(target, f"CREATE DATABASE {tsql.identifier(name)}", name, there=False)
@@ -37,15 +36,15 @@ class SqlServerProbe:
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
         """If the database is there, or is not, as it should be: making it twice or dropping nothing is an error."""
-        session = connect(target, database="master")
-        try:
+        with _asking(target) as session:
             if exists(session, name) == there:
                 session.execute(statement)
+
+
+@contextlib.contextmanager
+def _asking(target: TargetConfig) -> Iterator[Session]:
+    with connect(target, database="master") as session:
+        try:
+            yield session
         except DriverError as error:
-            raise _said(target, error) from error
-        finally:
-            session.close()
-
-
-def _said(target: TargetConfig, error: BaseException) -> PreflightError:
-    return PreflightError(f"the server says: {words(error)}", key=key_of(target))
+            raise PreflightError(f"the server says: {words_of(error)}", key=key_of(target)) from error

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.attached import ServerFacts, read_state
-from storagelab.targets.sqlserver.connection import Session
-from storagelab.targets.sqlserver.layout import FILEGROUP, DataFile, Layout, is_windows_path
+from storagelab.targets.sqlserver.connecting import Session
+from storagelab.targets.sqlserver.layout import TABLE_FACTS, Layout, Records, is_windows_path, plain, record_of
+from storagelab.targets.sqlserver.procedures import TABLE
 from storagelab.targets.sqlserver.settings import (
     DATABASE_OPTIONS,
     FILE_INITIALISATION,
@@ -22,25 +22,13 @@ from storagelab.targets.sqlserver.settings import (
     text_of,
     trace_flags_of,
 )
-from storagelab.targets.sqlserver.workload import TABLE
 
-FILES = """
-SELECT f.name, f.type_desc, f.physical_name, CAST(f.size AS bigint) * 8192 AS size_bytes, g.name AS filegroup_name
-FROM sys.database_files AS f LEFT JOIN sys.filegroups AS g ON g.data_space_id = f.data_space_id
-ORDER BY f.file_id"""
 VOLUMES = """
 SELECT f.name, v.volume_mount_point, v.file_system_type, v.total_bytes, v.available_bytes
 FROM sys.database_files AS f CROSS APPLY sys.dm_os_volume_stats(DB_ID(), f.file_id) AS v"""
 DATABASE = "SELECT * FROM sys.databases WHERE name = {name}"
-TABLE_FACTS = f"""
-SELECT p.data_compression_desc, i.type_desc, d.name AS filegroup_name
-FROM sys.partitions AS p
-JOIN sys.indexes AS i ON i.object_id = p.object_id AND i.index_id = p.index_id
-JOIN sys.data_spaces AS d ON d.data_space_id = i.data_space_id
-WHERE p.object_id = OBJECT_ID(N'dbo.{TABLE}')"""
 INDEX = f"SELECT * FROM sys.indexes WHERE object_id = OBJECT_ID(N'dbo.{TABLE}') AND index_id = 1"
 PAGES = f"SELECT SUM(used_page_count) FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID(N'dbo.{TABLE}')"
-COUNT = f"SELECT COUNT_BIG(*) FROM dbo.{TABLE}"
 _SHOWN_CONFIGURATIONS = (
     "max server memory (mb)", "min server memory (mb)", "max degree of parallelism", "affinity mask",
     "recovery interval (min)", "max worker threads", "lightweight pooling", "priority boost",
@@ -50,19 +38,13 @@ _SHOWN_OF_DATABASE = (
     *(option.column for option in DATABASE_OPTIONS.values()), "collation_name", "is_auto_close_on", "is_auto_shrink_on",
     "is_mixed_page_allocation_on",
 )  # fmt: skip
-Records = Sequence[Mapping[str, Any]]
-
-
-def read_files(session: Session) -> list[dict[str, Any]]:
-    """The files of the session's database, by file id: name, type_desc, physical_name, size_bytes, filegroup_name."""
-    return session.records(FILES)
 
 
 def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[str, object]:
     """Version, what the operator has set, and how storagelab's database is."""
     state = read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
-    of_database = _record(session.records(DATABASE.format(name=tsql.text(database))))
+    of_database = record_of(session.records(DATABASE.format(name=tsql.text(database))))
     said = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
     return {
         "version": facts.version,
@@ -77,75 +59,11 @@ def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[st
     }
 
 
-def _record(records: Records) -> Mapping[str, Any]:
-    return records[0] if records else {}
-
-
 def _shown(value: object) -> str:
     return text_of(value) if isinstance(value, bool) else str(value)
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def placement(layout: Layout, files: Records) -> list[Check]:
-    """Count, place and equal length of the data files, and place of the log, by the server's own catalogue."""
-    found = {str(file["name"]): file for file in files}
-    asked, log = layout.data_files, layout.log_file
-    data = [file for file in files if file["filegroup_name"] == FILEGROUP]
-    return [
-        _check("data files", str(len(asked)), str(len(data))),
-        _place("place of the data files", [layout.primary_file, *asked], found),
-        _place("place of the log", [log], found),
-        _lengths("length of the data files", asked, found, layout.data_file_mb),
-        _lengths("length of the log", [log], found, layout.log_file_mb),
-    ]
-
-
-def growth(before: Records, after: Records) -> Check:
-    """No file may have grown while the clock ran: that would be measured, and no longer be equal."""
-    sizes = {str(file["name"]): int(file["size_bytes"]) for file in before}
-    grown = [str(file["name"]) for file in after if int(file["size_bytes"]) != sizes.get(str(file["name"]))]
-    got = (
-        f"{len(grown)} grew: {', '.join(grown[:3])}; set target.settings.data_file_mb or log_file_mb"
-        if grown
-        else "none"
-    )
-    return _check("files that grew", "none", got)
-
-
-def _check(name: str, asked: str, got: str, read_from: str = "sys.database_files") -> Check:
-    return Check(name=name, asked=asked, got=got, ok=asked == got, read_from=read_from)
-
-
-def _place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
-    """One check over all files: the folders they lie in, or the first that lies elsewhere."""
-    there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
-    wrong = [f"{file.name}: {there[file.name]}" for file in asked if not same_path(file.path, there[file.name])]
-    folders = ", ".join(dict.fromkeys(_folder(file.path) for file in asked))
-    return Check(
-        name=name, asked=folders, got=wrong[0] if wrong else folders, ok=not wrong, read_from="sys.database_files"
-    )
-
-
-def same_path(asked: str, got: str) -> bool:
-    """Windows does not tell capitals from small letters, nor doubled separators from single ones."""
-    if is_windows_path(asked):
-        return _plain(asked).casefold() == _plain(got).casefold()
-    return re.sub("/+", "/", asked) == re.sub("/+", "/", got)
-
-
-def _plain(path: str) -> str:
-    return re.sub(r"(?<!^)[\\/]+", r"\\", path)
-
-
-def _folder(path: str) -> str:
-    return re.sub(r"[\\/][^\\/]*$", "", path)
-
-
-def _lengths(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]], wanted_mb: int) -> Check:
-    sizes = sorted({int(found.get(file.name, {}).get("size_bytes", 0)) for file in asked})
-    return _check(name, f"{wanted_mb} MB each", " and ".join(f"{size / 2**20:g} MB" for size in sizes) + " each")
+# --- volumes ----------------------------------------------------------------------------------------------------------
 
 
 def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
@@ -165,7 +83,7 @@ def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
 def _volume(path: str, name: str, mounts: set[str]) -> Check:
     # A mount point in the other system's way of writing tells nothing of this path.
     told = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
-    inside = all(_plain(path).casefold().startswith(_plain(mount).casefold().rstrip("\\")) for mount in told)
+    inside = all(plain(path).casefold().startswith(plain(mount).casefold().rstrip("\\")) for mount in told)
     got = f"on {' and '.join(told)}" if told else "the server does not tell on which volume it is"
     return Check(
         name=f"volume {name}", asked=path, got=got, ok=(inside and len(told) == 1) if told else None,
@@ -182,8 +100,8 @@ def settings(session: Session, config: Config, database: str) -> list[Check]:
     if not asked:
         return []
     state = read_state(session)
-    of_database = _record(session.records(DATABASE.format(name=tsql.text(database))))
-    of_table = {**_record(session.records(INDEX)), **_record(session.records(TABLE_FACTS))}
+    of_database = record_of(session.records(DATABASE.format(name=tsql.text(database))))
+    of_table = {**record_of(session.records(INDEX)), **record_of(session.records(TABLE_FACTS))}
     return [
         _setting_check(name, text_of(value), state, of_database, of_table)
         for name, value in sorted(asked.items()) if name not in FILE_SIZES
@@ -216,13 +134,6 @@ def _setting_check(
 
 
 # --- table -----------------------------------------------------------------------------------------------------------
-
-
-def table(session: Session) -> Check:
-    """The table is clustered by its key and lies in the filegroup of the data files."""
-    facts = _record(session.records(TABLE_FACTS))
-    got = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
-    return _check("table", f"CLUSTERED in {FILEGROUP}", got, "sys.indexes")
 
 
 def one_row_a_page(session: Session, rows: int) -> Check:

@@ -7,24 +7,27 @@ were, and how many rows are in.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
-from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.config import MeasureConfig
+from storagelab.model.measurement import WaitingTask
+from storagelab.model.waits import CountedWaits
+from storagelab.targets.recording import MOST_TASKS, Recording, Seen
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import DriverError, Session, words
-from storagelab.targets.sqlserver.counters import read_files
+from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
+from storagelab.targets.sqlserver.counters import SessionCounts, counted_waits, read_files
+from storagelab.targets.sqlserver.events import event_of
+from storagelab.targets.sqlserver.layout import Layout
 from storagelab.targets.sqlserver.pages import Page, PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, look, pages_to_ask
-from storagelab.targets.watch import Looks, Watch
-from storagelab.targets.watching import SERIES_HZ, Pace, Series
+from storagelab.targets.watching import SERIES_HZ, Pace
 
 MOST_HZ = 10.0
 """Each look is a question to the server; more of them would say no more about exact counters."""
 BUDGET = 0.02
 """Share of one core that the sampler may take; its session on the server is taken to cost the same."""
-MOST_TASKS = 400
 STOP_TIMEOUT_S = 10.0
 
 PROGRESS = """
@@ -34,73 +37,62 @@ WHERE s.session_id IN ({sessions})"""
 FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID({database})"
 
 
-@dataclass(frozen=True)
-class Watched:
-    """What was seen of one run. `error` is empty unless watching broke off before the run's end."""
-
-    waiting_tasks: tuple[WaitingTask, ...]
-    series: TimeSeries
-    observer: ObserverCost
-    rows_done: int
-    error: str = ""
-
-
 class Sampler:
     """In order: `prepare`, `start` as the gate opens, `stop` when the last worker is done.
 
-    `volume_of_file` maps names of files to volumes, whose reads and writes become the series' columns. Nothing that
-    breaks while watching is raised: it stands in `Watched.error`.
+    `ids` are those of the workers' sessions, `counts` what is counted of them. `page_info` = the server can be asked what
+    pages hold. Nothing that breaks while watching is raised: it stands in `Seen.error`.
     """
 
     def __init__(
         self,
-        *,
         connect: Callable[[], Session],
-        sessions: list[int],
-        database: str,
-        numbers: dict[str, int],
-        volume_of_file: dict[str, str],
-        hz: float,
-        sample_waits: bool,
+        ids: list[int],
+        measure: MeasureConfig,
+        *,
+        layout: Layout,
+        counts: SessionCounts,
         page_info: bool,
     ) -> None:
-        self._connect, self._sessions, self._database = connect, sessions, database
-        self._numbers, self._volume_of_file = numbers, volume_of_file
-        self._sample_waits, self._page_info = sample_waits, page_info
-        pace_hz = min(hz, MOST_HZ) if sample_waits else SERIES_HZ
-        self._pace = Pace(pace_hz, BUDGET, at_random=sample_waits)
-        self._series = Series(with_rows=True)
+        self._connect, self._ids, self._database = connect, ids, layout.prefix
+        self._numbers = {file.name: file.number for file in layout.data_files}
+        self._volumes = {
+            file.name: file.volume for file in [*layout.data_files, layout.primary_file, layout.log_file] if file.volume
+        }
+        self._sample_waits, self._counts, self._page_info = measure.waits, counts, page_info
+        hz = min(measure.sample_hz, MOST_HZ) if measure.waits else SERIES_HZ
+        pace = Pace(hz, BUDGET, at_random=measure.waits)
+        self._recording = Recording(pace, self._tick, self._last_look, self._columns, words_of)
         self._moments: list[Moment] = []
         self._tasks_seen = 0
         self._rows: dict[int, int] = {}
-        looks = Looks(functools.partial(self._take_series, last=False), self._tick, self._last_look)
-        self._watch = Watch(self._pace, looks, words)
         self._session: Session | None = None
         self._decoder: Decoder | None = None
 
     def prepare(self) -> None:
         """Connects and asks everything once, so that the server has planned the questions. Raises DriverError."""
         self._session = self._connect()
-        look(self._session, self._sessions, 0.0)
+        look(self._session, self._ids, 0.0)
         self._read_progress()
         read_files(self._session, self._database)
 
+    def baseline(self) -> None:
+        """The server keeps the counters of each session, and the target reads them."""
+
     def start(self) -> None:
         """Call at the moment the gate is opened."""
-        self._watch.start()
+        self._recording.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------
 
     def _last_look(self) -> None:
-        self._take_series(last=True)
+        self._recording.take_last()
         self._decoder = self._make_decoder()
 
     def _tick(self) -> None:
-        at_s = self._watch.at_s
         if self._sample_waits:
-            self._keep(look(self._own, self._sessions, at_s))
-        if self._series.due(at_s):
-            self._take_series(last=False)
+            self._keep(look(self._own, self._ids, self._recording.at_s))
+        self._recording.take_series()
 
     def _keep(self, moment: Moment) -> None:
         """Moments are kept few: when there are too many, every second one goes."""
@@ -110,18 +102,18 @@ class Sampler:
             self._moments = self._moments[::2]
             self._tasks_seen = sum(len(kept.tasks) for kept in self._moments)
 
-    def _take_series(self, *, last: bool) -> None:
+    def _columns(self) -> dict[str, float]:
         self._read_progress()
         columns = {"rows": float(self.progress())}
         for file, counted in read_files(self._own, self._database).items():
-            volume = self._volume_of_file.get(file.removeprefix("file "))
+            volume = self._volumes.get(file.removeprefix("file "))
             for name in ("reads", "read_bytes", "writes", "write_bytes") if volume else ():
                 column = f"volume.{volume}.{name}"
                 columns[column] = columns.get(column, 0.0) + counted[name]
-        self._series.add(self._watch.at_s, columns, last=last)
+        return columns
 
     def _read_progress(self) -> None:
-        for session, context in self._own.rows(PROGRESS.format(sessions=tsql.integers(self._sessions))):
+        for session, context in self._own.rows(PROGRESS.format(sessions=tsql.integers(self._ids))):
             self._rows[int(session)] = rows_in(context)
 
     def _make_decoder(self) -> Decoder:
@@ -148,15 +140,13 @@ class Sampler:
         """Rows that all workers together have reported as done. May be called from any thread."""
         return sum(self._rows.values())
 
-    def stop(self) -> Watched:
+    def stop(self) -> Seen:
         """Ends the thread and the session, and hands over what was seen. Never raises."""
-        self._watch.end(STOP_TIMEOUT_S)
-        if self._session is not None and not self._watch.stuck:
+        self._recording.end(STOP_TIMEOUT_S)
+        if self._session is not None and not self._recording.stuck:
             self._session.close()
-        return Watched(
-            waiting_tasks=self._waiting_tasks(), series=self._series.frozen(), observer=self._pace.cost(),
-            rows_done=self.progress(), error=self._watch.error,
-        )  # fmt: skip
+        raw_waits = partial(_raw_waits, self._counts) if self._sample_waits else None
+        return replace(self._recording.seen(event_of, self.progress(), raw_waits), waiting_tasks=self._waiting_tasks())
 
     def _waiting_tasks(self) -> tuple[WaitingTask, ...]:
         if self._decoder is None:
@@ -165,6 +155,16 @@ class Sampler:
         while len(moments) > 1 and sum(map(len, moments)) > MOST_TASKS:
             moments = moments[::2]
         return tuple(task for moment in moments for task in moment)
+
+
+def _raw_waits(counts: SessionCounts, _: Seen, elapsed_s: float, busy_s: float, connections: int) -> CountedWaits:
+    return CountedWaits(
+        connections=connections,
+        elapsed_s=elapsed_s,
+        busy_s=busy_s,
+        rows=counted_waits(counts.waits),
+        cpu_s=counts.cpu_s,
+    )
 
 
 def rows_in(context: object) -> int:

@@ -31,5 +31,5 @@ def _refuse_unwritable(value: str) -> None:
 
 
 def integers(numbers: list[int]) -> str:
-    """A list of numbers for IN (...); -1, which is no session, where there is none."""
+    """A list of numbers for IN (...); without numbers -1, which is no session."""
     return ", ".join(str(int(number)) for number in numbers) or "-1"

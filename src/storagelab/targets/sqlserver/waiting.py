@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from storagelab.model.measurement import WaitingTask
 from storagelab.targets.sqlserver import tsql
-from storagelab.targets.sqlserver.connection import Row, Session
+from storagelab.targets.sqlserver.connecting import Row, Session
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD
 from storagelab.targets.sqlserver.pages import ROWS, Page, PageInfo, kind_of, kind_text, page_of
 

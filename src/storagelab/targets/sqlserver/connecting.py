@@ -6,11 +6,12 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
+from storagelab.targets.attaching import dsn_of, key_of
 from storagelab.targets.hiding import hidden
 
 try:
@@ -39,7 +40,7 @@ _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 
 @dataclass(frozen=True)
-class Dsn:
+class Address:
     """A server and who we are there. `instance` is a named instance, which the server's browser service finds."""
 
     host: str
@@ -55,28 +56,12 @@ class Dsn:
         return f"{self.host}\\{self.instance}" if self.instance else self.host
 
 
-def key_of(target: TargetConfig) -> str:
-    """The spec's key that says which server."""
-    return "target.dsn" if target.dsn is not None else "target.dsn_env"
-
-
-def dsn_of(target: TargetConfig) -> Dsn:
+def address_of(target: TargetConfig) -> Address:
     """The server that a spec means. Raises PreflightError, which never shows what is in the variable."""
-    key = key_of(target)
-    if target.dsn is not None:
-        return read_dsn(target.dsn, key)
-    assert target.dsn_env is not None
-    found = os.environ.get(target.dsn_env)
-    if not found:
-        raise PreflightError(
-            f"the environment variable {target.dsn_env} is not set",
-            key=key,
-            hint=f"for example: export {target.dsn_env}=mssql://user:password@host/database",
-        )
-    return read_dsn(found, key)
+    return parse_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
 
 
-def read_dsn(dsn: str, key: str) -> Dsn:
+def parse_dsn(dsn: str, key: str) -> Address:
     """Raises PreflightError naming the part that can't be read, never its content: a password may stand anywhere."""
     try:
         parts = urlsplit(dsn)
@@ -94,7 +79,7 @@ def read_dsn(dsn: str, key: str) -> Dsn:
     encryption = options.get("encrypt", "request")
     if encryption not in ENCRYPTION:
         _refuse(f"its option encrypt must be one of {', '.join(ENCRYPTION)}", key)
-    return Dsn(
+    return Address(
         host=unquote(host), port=port or DEFAULT_PORT, user=unquote(parts.username),
         password=unquote(parts.password) if parts.password is not None else os.environ.get(PASSWORD_VARIABLE, ""),
         database=unquote(parts.path.removeprefix("/")), instance=options.get("instance", ""), encryption=encryption,
@@ -113,7 +98,7 @@ def _refuse(problem: str, key: str) -> NoReturn:
 class Session:
     """One session on a server, each statement a transaction of its own. To be used by one thread at a time."""
 
-    def __init__(self, dsn: Dsn, application: str) -> None:
+    def __init__(self, dsn: Address, application: str) -> None:
         """Raises DriverError."""
         arguments: dict[str, Any] = {
             "server": dsn.server, "port": str(dsn.port), "user": dsn.user, "password": dsn.password,
@@ -156,26 +141,32 @@ class Session:
     def execute(self, statement: str) -> None:
         self.table(statement)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Never raises: a session that is lost is closed, too."""
+        """Never raises, not even for a session that is lost."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
 
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
     """Raises PreflightError with the server's words; never with the DSN, which may hold a password."""
-    dsn = dsn_of(target)
+    dsn = address_of(target)
     try:
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
     except (DriverError, ValueError) as error:  # a ValueError: of bytes that are no text
         raise PreflightError(
-            f"can't connect: {hidden(words(error), target)}",
+            f"can't connect: {hidden(words_of(error), target)}",
             key=key_of(target),
             hint="check host, port, database, user and password, for example with sqlcmd",
         ) from error
 
 
-def words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """What the server said, after its number: `Msg 2627: Violation of PRIMARY KEY...`; else what the driver says.
 
     The driver adds lines of its own to the server's, and says some things twice.
@@ -201,6 +192,6 @@ def _number_and_text(error: BaseException) -> tuple[int | None, str]:
 
 
 def allow_sessions(count: int) -> None:
-    """The driver holds the sessions of a process to 25 unless it is told otherwise."""
+    """Raise the driver's limit of sessions in a process, which is 25 by default."""
     if pymssql.get_max_connections() < count:
         pymssql.set_max_connections(count)

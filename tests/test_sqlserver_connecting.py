@@ -13,8 +13,8 @@ from tds_server import Answer, ServerError
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
-from storagelab.targets.sqlserver import connection
-from storagelab.targets.sqlserver.connection import DriverError, Session, connect, dsn_of, read_dsn, words
+from storagelab.targets.sqlserver import connecting
+from storagelab.targets.sqlserver.connecting import DriverError, Session, address_of, connect, parse_dsn, words_of
 
 VARIABLE = "STORAGELAB_TESTED"
 
@@ -24,20 +24,20 @@ def target(**keys) -> TargetConfig:
 
 
 def test_a_dsn_is_read_part_by_part():
-    dsn = read_dsn("mssql://la%40b:p%2Fw@db.example:1444/orders?instance=LAB&encrypt=require", "target.dsn")
+    dsn = parse_dsn("mssql://la%40b:p%2Fw@db.example:1444/orders?instance=LAB&encrypt=require", "target.dsn")
     assert (dsn.host, dsn.port, dsn.user, dsn.password) == ("db.example", 1444, "la@b", "p/w")
     assert (dsn.database, dsn.server, dsn.encryption) == ("orders", "db.example\\LAB", "require")
 
 
 def test_what_is_left_out_of_a_dsn_is_as_usual():
-    dsn = read_dsn("sqlserver://me@host", "target.dsn")
+    dsn = parse_dsn("sqlserver://me@host", "target.dsn")
     assert (dsn.port, dsn.database, dsn.server, dsn.encryption) == (1433, "", "host", "request")
 
 
 def test_a_password_may_stand_where_the_servers_own_tool_looks(monkeypatch):
-    monkeypatch.setenv(connection.PASSWORD_VARIABLE, "of sqlcmd")
-    assert dsn_of(target(dsn="mssql://me@host")).password == "of sqlcmd"
-    assert read_dsn("mssql://me:mine@host", "target.dsn").password == "mine"
+    monkeypatch.setenv(connecting.PASSWORD_VARIABLE, "of sqlcmd")
+    assert address_of(target(dsn="mssql://me@host")).password == "of sqlcmd"
+    assert parse_dsn("mssql://me:mine@host", "target.dsn").password == "mine"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_password_may_stand_where_the_servers_own_tool_looks(monkeypatch):
 )
 def test_a_dsn_that_can_not_be_used_is_refused_and_not_shown(dsn, problem):
     with pytest.raises(PreflightError) as refused:
-        read_dsn(dsn, "target.dsn_env")
+        parse_dsn(dsn, "target.dsn_env")
     assert problem in str(refused.value)
     assert "secret" not in str(refused.value)
     assert refused.value.key == "target.dsn_env"
@@ -63,17 +63,17 @@ def test_a_dsn_that_can_not_be_used_is_refused_and_not_shown(dsn, problem):
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_reading_of_a_dsn(text):
     with contextlib.suppress(PreflightError):
-        assert read_dsn(f"mssql://{text}", "target.dsn").host
+        assert parse_dsn(f"mssql://{text}", "target.dsn").host
 
 
 def test_a_variable_that_is_not_set_is_named(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(PreflightError, match=f"{VARIABLE} is not set"):
-        dsn_of(config().target)
+        address_of(config().target)
 
 
 def test_a_password_is_never_part_of_how_a_dsn_is_shown():
-    assert "secret" not in repr(read_dsn("mssql://me:secret@host", "target.dsn"))
+    assert "secret" not in repr(parse_dsn("mssql://me:secret@host", "target.dsn"))
 
 
 def test_a_closed_port_is_told_in_the_drivers_words(monkeypatch):
@@ -143,7 +143,7 @@ def test_an_error_of_a_statement_is_in_the_servers_words_with_its_number(monkeyp
         session = connect(config().target)
         with pytest.raises(DriverError) as failed:
             session.rows("SELECT * FROM boom")
-        assert words(failed.value) == "Msg 208: Invalid object name 'boom'."
+        assert words_of(failed.value) == "Msg 208: Invalid object name 'boom'."
         assert session.value("SELECT @@SPID") == session.spid
         session.close()
 
@@ -151,8 +151,8 @@ def test_an_error_of_a_statement_is_in_the_servers_words_with_its_number(monkeyp
 def test_more_sessions_than_the_driver_allows_by_itself_can_be_had(monkeypatch):
     with recorded() as running:
         monkeypatch.setenv(VARIABLE, running.dsn())
-        connection.allow_sessions(40)
-        sessions = [Session(dsn_of(config().target), "storagelab") for _ in range(40)]
+        connecting.allow_sessions(40)
+        sessions = [Session(address_of(config().target), "storagelab") for _ in range(40)]
         assert len({session.spid for session in sessions}) == 40
         for session in sessions:
             session.close()
@@ -162,7 +162,7 @@ def test_without_the_driver_the_way_to_get_it_is_told():
     program = (
         "import sys; sys.modules['pymssql'] = None\n"
         "from storagelab.errors import PreflightError\n"
-        "try:\n    import storagelab.targets.sqlserver.connection\n"
+        "try:\n    import storagelab.targets.sqlserver.connecting\n"
         "except PreflightError as error:\n    sys.stdout.write(str(error))\n"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

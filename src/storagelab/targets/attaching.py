@@ -1,0 +1,94 @@
+"""Servers that already run, whichever engine: where their DSN stands, what a login needs, whose processes they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.model.config import TargetConfig
+from storagelab.targets.hiding import hidden
+
+SPARE_CONNECTIONS = 4
+"""Connections that storagelab itself needs beside the workload's."""
+OWNERSHIP = "made by storagelab, which removes it again"
+"""The mark on what storagelab makes on a server; what lacks it belongs to somebody else, whatever its name."""
+
+Need = tuple[bool, str, str]
+"""Is it there; what to say if it is not; the way out."""
+
+
+def key_of(target: TargetConfig) -> str:
+    """The spec's key that says which server."""
+    return "target.dsn" if target.dsn is not None else "target.dsn_env"
+
+
+def dsn_of(target: TargetConfig, example: str) -> str:
+    """The DSN, or what the variable holds that is named instead. Raises PreflightError when that is not set."""
+    if target.dsn is not None:
+        return target.dsn
+    assert target.dsn_env is not None
+    text = os.environ.get(target.dsn_env)
+    if not text:
+        raise PreflightError(
+            f"the environment variable {target.dsn_env} is not set",
+            key="target.dsn_env",
+            hint=f"for example: export {target.dsn_env}={example}",
+        )
+    return text
+
+
+def require(target: TargetConfig, needs: Iterable[Need]) -> None:
+    """Raises PreflightError for the first need that is not met."""
+    for met, problem, way_out in needs:
+        if not met:
+            raise PreflightError(problem, key=key_of(target), hint=way_out)
+
+
+def room_for(connections: int, free: int, setting: str) -> Need:
+    """Room for the workload's connections and storagelab's own."""
+    needed = connections + SPARE_CONNECTIONS
+    problem = f"the server has room for {free} more connections, {needed} are needed"
+    return free >= needed, problem, f"raise {setting}, or lower workload.connections"
+
+
+def where(*, on_this_machine: bool) -> str:
+    return "on this machine" if on_this_machine else "remote: no resource/signal split"
+
+
+def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
+    """How long a process runs, by its folder in /proc; None where it is gone, or is not called by one of the names."""
+    try:
+        if (process / "comm").read_text(encoding="utf-8").strip() not in names:
+            return None
+        after_name = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        machine_up_s = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+        return machine_up_s - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def owner_of(process: Path) -> tuple[int, int] | None:
+    """The account (uid, gid) that a process runs as."""
+    try:
+        status = process.stat()
+    except OSError:
+        return None
+    return status.st_uid, status.st_gid
+
+
+@contextlib.contextmanager
+def dropping_leftovers(
+    target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
+) -> Iterator[None]:
+    """Says in the server's words why what a killed run left there can't be dropped. Raises PreflightError."""
+    try:
+        yield
+    except errors as error:
+        raise PreflightError(
+            f"what an earlier run left on the server can't be dropped: {hidden(words(error), target)}",
+            key=key_of(target),
+            hint=f"drop {thing} by hand, as its owner",
+        ) from error

@@ -1,0 +1,1 @@
+"""All that storagelab knows of PostgreSQL, a room each."""

@@ -1,0 +1,90 @@
+"""What the waits of a server mean: the class that they are joined by, and the name that a DBA of SQL Server knows.
+
+Each engine lists its waits in its room `events`, a line each: the line says all there is to say of a wait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from storagelab.model.waits import NO_EVENT, Category
+
+
+class Kind(NamedTuple):
+    """`analogue` is the wait type of SQL Server, "" where there is none."""
+
+    analogue: str
+    category: Category
+
+
+PAGE_READ = Kind("PAGEIOLATCH_*", "data-read")
+EVICTION = Kind("(lazy writer)", "data-write")
+CHECKPOINT = Kind("CHKPT", "data-write")
+FILE_GROWTH = Kind("PREEMPTIVE_OS_WRITEFILEGATHER", "file-growth")
+OTHER_READ = Kind("IO_COMPLETION", "data-read")
+OTHER_WRITE = Kind("IO_COMPLETION", "data-write")
+OTHER_IO = Kind("IO_COMPLETION", "other")
+LOG_WRITE = Kind("WRITELOG", "commit")
+STANDBY = Kind("HADR_SYNC_COMMIT", "commit")
+LOG_BUFFER = Kind("LOGBUFFER", "log-buffer")
+ALLOCATION = Kind("PAGELATCH_UP on PFS/GAM/SGAM", "allocation")
+PAGE_LATCH = Kind("PAGELATCH_*", "page-latch")
+LATCH = Kind("LATCH_EX", "latch")
+SPINLOCK = Kind("SOS_SCHEDULER_YIELD (spinlock back-off)", "latch")
+LOCK = Kind("LCK_M_*", "lock")
+NETWORK = Kind("ASYNC_NETWORK_IO", "network")
+PARALLELISM = Kind("CXPACKET", "other")
+MEMORY = Kind("MEMORY_ALLOCATION_EXT", "other")
+SLEEP = Kind("WAITFOR", "other")
+NOTHING = Kind("", "other")
+
+
+class Event(NamedTuple):
+    """One wait. `resource` says in words what is waited for, where the server does not say which one exactly. `in_io`: the
+    server names or times this wait for the whole call into the kernel, CPU time inside the call included."""
+
+    kind: Kind
+    resource: str = ""
+    in_io: bool = False
+
+    @property
+    def analogue(self) -> str:
+        return self.kind.analogue
+
+    @property
+    def category(self) -> Category:
+        return self.kind.category
+
+
+def io(kind: Kind, resource: str) -> Event:
+    """A wait inside a call into the kernel."""
+    return Event(kind, resource, in_io=True)
+
+
+UNKNOWN = Event(NOTHING)
+
+
+class Vocabulary:
+    """The waits of one engine. A wait that is not `listed` follows the first of the `rules`, regular expressions, that finds
+    something in its name: so a wait of a later version lands in a sensible place too.
+
+    `spelt` brings the spellings of one name together, in the list as in what a server says.
+    """
+
+    def __init__(
+        self, listed: Mapping[str, Event], rules: Mapping[str, Event], spelt: Callable[[str], str] = str
+    ) -> None:
+        self._spelt = spelt
+        self._known = {spelt(name): event for name, event in listed.items()}
+        self._rules = [(re.compile(pattern), event) for pattern, event in rules.items()]
+
+    def __call__(self, wait_type: str) -> Event:
+        """What a wait means; `UNKNOWN` for `NO_EVENT`, and where nothing is known."""
+        if wait_type == NO_EVENT:
+            return UNKNOWN
+        name = self._spelt(wait_type)
+        if name not in self._known:
+            self._known[name] = next((event for rule, event in self._rules if rule.search(name)), UNKNOWN)
+        return self._known[name]

@@ -1,0 +1,53 @@
+"""What is asked of servers that already run, whichever engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from storagelab.errors import PreflightError
+from storagelab.model.config import TargetConfig
+from storagelab.targets.attaching import dropping_leftovers, dsn_of, owner_of, process_age_s, require, room_for
+
+TARGET = TargetConfig(engine="postgres", dsn_env="STORAGELAB_TESTED")
+
+
+def test_the_first_need_that_is_not_met_is_named_with_its_way_out():
+    with pytest.raises(PreflightError) as caught:
+        require(TARGET, [(True, "fine", ""), room_for(10, 13, "max_connections"), (False, "too late", "")])
+    assert caught.value.key == "target.dsn_env"
+    assert caught.value.problem == "the server has room for 13 more connections, 14 are needed"
+    assert caught.value.hint == "raise max_connections, or lower workload.connections"
+
+
+def test_a_dsn_stands_in_the_spec_or_in_the_variable_that_it_names(monkeypatch):
+    monkeypatch.delenv("STORAGELAB_TESTED", raising=False)
+    with pytest.raises(PreflightError, match="STORAGELAB_TESTED is not set") as caught:
+        dsn_of(TARGET, "postgresql://host")
+    assert caught.value.hint == "for example: export STORAGELAB_TESTED=postgresql://host"
+    monkeypatch.setenv("STORAGELAB_TESTED", "service=other")
+    assert dsn_of(TARGET, "") == "service=other"
+    assert dsn_of(TargetConfig(engine="postgres", dsn="service=own"), "") == "service=own"
+
+
+def test_a_process_of_another_name_is_not_the_servers():
+    own = Path(f"/proc/{os.getpid()}")
+    name = (own / "comm").read_text().strip()
+    age_s = process_age_s(own, (name,))
+    assert age_s is not None
+    assert 0 <= age_s < 86_400
+    assert process_age_s(own, ("postgres",)) is None
+    assert process_age_s(Path("/proc/0"), ("postgres",)) is None
+    assert owner_of(own) == (os.geteuid(), os.getegid())
+    assert owner_of(Path("/proc/0")) is None
+
+
+def test_leftovers_that_stay_are_told_in_the_servers_words():
+    with (
+        pytest.raises(PreflightError, match="can't be dropped: in use") as caught,
+        dropping_leftovers(TARGET, OSError, str, "the schema s"),
+    ):
+        raise OSError("in use")
+    assert caught.value.hint == "drop the schema s by hand, as its owner"
