@@ -39,7 +39,7 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
     of 2 s and 50,000 rows/s, as much longer or shorter as finished runs took than guessed. `finished` holds
     (cell_id, wall seconds).
     """
-    rows = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
+    rows = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
     by_cell: dict[str, list[float]] = {}
     for cell_id, wall_s in finished:
         if cell_id in rows:

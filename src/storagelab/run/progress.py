@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
-from storagelab.report import wording
+from storagelab.report import numbers, wording
 from storagelab.report.names import repetition_text
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
@@ -46,7 +46,7 @@ class RunProgress:
         self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
         self.total, self.at_once = len(pending), at_once
-        self._rows_of = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
+        self._rows_of = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
         self.console = console
         self.failed = 0
         self._log = _logger(folder / LOG_FILE, self._tell)
@@ -156,8 +156,7 @@ def result_text(run: Run) -> str:
     if run.measurement is None:
         return f"FAILED: {reason}"
     measured = run.measurement
-    unit = "IO/s" if run.config.target.raw_io else "rows/s"
-    rate = wording.rows_per_s(measured.rows / measured.elapsed_s, unit) if measured.elapsed_s > 0 else "no time"
+    rate = numbers.rate(measured.work_per_s, measured.work.unit) or "no time"
     text = f"{wording.seconds(measured.elapsed_s)}, {rate}"
     return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storagelab.model.config import WorkloadConfig
 from storagelab.model.values import Frozen
+from storagelab.model.workload import DatabaseLoad
 
 REPORT_ROWS = 200
 """A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
@@ -18,7 +18,7 @@ class Loop(Frozen):
     reads_found: int = 0
 
 
-def rows_per_report(workload: WorkloadConfig) -> int:
+def rows_per_report(workload: DatabaseLoad) -> int:
     """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))

@@ -193,7 +193,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
     room = facts.max_connections - facts.open_connections
-    needed = config.workload.connections + SPARE_CONNECTIONS
+    needed = config.database_load.connections + SPARE_CONNECTIONS
     wanted: list[tuple[bool, str, str]] = [
         (
             facts.release >= oldest,

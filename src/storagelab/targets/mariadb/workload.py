@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pymysql
 
 from storagelab.errors import RunFailed
-from storagelab.model.config import WorkloadConfig
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 
@@ -20,6 +20,13 @@ GATE_TIMEOUT_S = 60.0
 _AT_THE_GATE = "Waiting for table metadata lock"
 _STACK_BYTES = 512 * 1024
 """A thread here only waits for its connection's answer."""
+
+
+def call(workload: DatabaseLoad, schema: str, seed: int, worker: int) -> str:
+    """What each connection is sent; `worker` is its number."""
+    rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
+    values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
+    return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
 
 
 @dataclass
@@ -45,7 +52,7 @@ class Workers:
     them, what still runs at the end is stopped."""
 
     def __init__(
-        self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, other: Connection, seed: int
+        self, connect: Callable[[], Connection], workload: DatabaseLoad, schema: str, other: Connection, seed: int
     ) -> None:
         self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
         self._other = other
@@ -84,17 +91,14 @@ class Workers:
         before = threading.stack_size(_STACK_BYTES)
         try:
             for number, worker in enumerate(self._workers, start=1):
-                call = (self._call(number), self._done)
-                worker.thread = threading.Thread(target=worker.call, args=call, name="storagelab-worker", daemon=True)
+                statement = call(self.workload, self.schema, self.seed, number)
+                worker.thread = threading.Thread(
+                    target=worker.call, args=(statement, self._done), name="storagelab-worker", daemon=True
+                )
                 worker.thread.start()
         finally:
             threading.stack_size(before)
         self._await_all_at_gate()
-
-    def _call(self, number: int) -> str:
-        work = self.workload
-        values = (work.rows_per_connection, work.rows_per_transaction, rows_per_report(work), self.seed, number)
-        return f"CALL {self.schema}.insert_rows({', '.join(map(str, values))}, {work.reads_per_row!r})"
 
     def _await_all_at_gate(self) -> None:
         deadline = time.monotonic() + GATE_TIMEOUT_S

@@ -10,13 +10,13 @@ from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.simulated.hardware import hardware
 
 DEFAULT_SCALE = 64
 _POINTS_WHILE_COMPUTING = 150
 """Points that a time series has at least. One a second, as for a real server, would be thousands for each run."""
 _ROW_CPU_S = 60e-6
-_WORKLOAD = {"kind", "connections", "rows_per_connection", "rows_per_transaction"}
 _SWITCHES = (
     "pfs_latch", "pick_file", "pick_tries", "parent_latches", "lazy_writer", "checkpoints", "notice_at_switch",
 )  # fmt: skip
@@ -48,7 +48,9 @@ def scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path
         "server": {"cores": server.cores, "memory_bytes": server.memory_bytes, "costs": costs, "switches": switches},
         **hardware([cells[one.cell_id].config for one in runs], folder),
         "runs": [_run(planned, cells[planned.cell_id].config) for planned in runs],
-        "sample_every_s": _sample_every_s(min(cells[one.cell_id].config.workload.rows for one in runs), server.cores),
+        "sample_every_s": _sample_every_s(
+            min(cells[one.cell_id].config.database_load.rows for one in runs), server.cores
+        ),
     }
 
 
@@ -60,17 +62,19 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
         "data_volumes": list(config.data_volumes),
         "log_volume": config.log_volume,
         **{name: size for name, size in sizes.items() if size is not None},
-        "workload": _workload(config),
+        "workload": workload(config.database_load),
         "seed": planned.seed,
         "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
     }
 
 
-def _workload(config: Config) -> dict[str, object]:
-    work = config.workload
-    reads = {} if work.read_fraction is None else {"read_per_mille": round(1000 * work.read_fraction)}
-    return work.model_dump(include=_WORKLOAD) | reads
+def workload(load: DatabaseLoad) -> dict[str, object]:
+    """A load with all its keys: the core refuses one that it doesn't know."""
+    keys = load.model_dump()
+    if "read_fraction" in keys:
+        keys["read_per_mille"] = round(1000 * keys.pop("read_fraction"))
+    return keys
 
 
 def _sample_every_s(rows: int, cores: int) -> float:

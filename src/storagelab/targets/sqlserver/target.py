@@ -65,7 +65,7 @@ class SqlServerTarget(Lifetime):
     # --- set-up and teardown -----------------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        allow_sessions(self.config.workload.connections + _OWN_SESSIONS)
+        allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
         self._session = connect(self.config.target)
         self._facts = attached.read_facts(self._session)
         self._layout = Layout(self.config, self.site.prefix, self._facts)
@@ -170,7 +170,7 @@ class SqlServerTarget(Lifetime):
             raise RunFailed(hidden(self._words(error), self.config.target)) from error
 
     def _run(self, seed: int, progress: Progress) -> Measurement:
-        workers = Workers(self._connect_worker, self.config.workload, self.site.prefix, seed)
+        workers = Workers(self._connect_worker, self.config.database_load, self.site.prefix, seed)
         try:
             workers.open()
             environment = self.describe()
@@ -195,7 +195,7 @@ class SqlServerTarget(Lifetime):
         checkpoint_s = self._checkpoint()
         growth = read_back.growth(files, read_back.read_files(self._own))
         checks = [
-            *doubts, *self._checks(), growth, *check_reads(self.config.workload, loops),
+            *doubts, *self._checks(), growth, *check_reads(self.config.database_load, loops),
         ]  # fmt: skip
         return self._measurement(loops, before, after, watched, environment, checks, checkpoint_s)
 
@@ -248,7 +248,7 @@ class SqlServerTarget(Lifetime):
             read_back.table(self._own),
         ]
         if self.config.workload.kind == "sequential-insert":
-            checks.append(read_back.one_row_a_page(self._own, self.config.workload.rows))
+            checks.append(read_back.one_row_a_page(self._own, self.config.database_load.rows))
         return checks
 
     def _measurement(
@@ -264,7 +264,7 @@ class SqlServerTarget(Lifetime):
         elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
         checks = [*checks, *check_watching(watched.error, watched.observer, elapsed_s)]
         connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
-        rows, wanted = int(self._own.value(read_back.COUNT)), self.config.workload.rows
+        rows, wanted = int(self._own.value(read_back.COUNT)), self.config.database_load.rows
         if rows != wanted:
             raise RunFailed(f"the table holds {rows} rows, {wanted} were to be inserted")
         waits = None

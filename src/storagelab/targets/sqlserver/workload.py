@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
-from storagelab.model.config import WorkloadConfig
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.loops import Loop, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words
@@ -98,13 +98,13 @@ EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transacti
     @gate = {gate}, @seed = {seed}, @worker = {worker}, @reads_per_row = {reads_per_row!r}"""
 
 
-def procedure(workload: WorkloadConfig) -> str:
+def procedure(workload: DatabaseLoad) -> str:
     """The statement that makes the loop."""
     insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.kind == "mixed" else (_INSERT, "")
     return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)
 
 
-def call(workload: WorkloadConfig, gate: str, seed: int, worker: int) -> str:
+def call(workload: DatabaseLoad, gate: str, seed: int, worker: int) -> str:
     """What each connection is sent; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
@@ -156,7 +156,7 @@ class _Worker:
 class Workers:
     """The connections of one run. `gate` names an application lock of storagelab's own database."""
 
-    def __init__(self, connect: Callable[[], Session], workload: WorkloadConfig, gate: str, seed: int) -> None:
+    def __init__(self, connect: Callable[[], Session], workload: DatabaseLoad, gate: str, seed: int) -> None:
         self._connect, self.workload, self.gate, self.seed = connect, workload, gate, seed
         self._workers: list[_Worker] = []
 
