@@ -21,6 +21,7 @@ EARLIER = {
     "rows_per_transaction": 1000,
     **UNUSED,
 }
+RAW_IO = {"workload": {"kind": "raw-io"}}
 REQUESTS = {"operation": "read", "pattern": "random", "block_bytes": 8192, "outstanding": 8}
 
 
@@ -54,11 +55,11 @@ def test_a_key_that_nobody_knows_is_not_dropped():
 def test_the_requests_of_raw_io_were_called_rows():
     measured = make_measurement(make_plan(make_experiment({"layout.data_files": [1]})).cells[0].config, 2.0, None)
     text = measured.model_dump_json()
-    assert measurement_of_today(text, raw_io=False) == text
+    assert measurement_of_today(text, {"workload": EARLIER}) == text
     earlier = json.dumps({name: value for name, value in json.loads(text).items() if name != "requests"})
-    today = measurement_of_today(earlier, raw_io=True)
+    today = measurement_of_today(earlier, RAW_IO)
     assert Measurement.model_validate_json(today).work == Work(amount=measured.rows, unit="requests")
-    assert measurement_of_today(today, raw_io=True) == today
+    assert measurement_of_today(today, RAW_IO) == today
 
 
 def test_a_measurement_counts_its_work_in_one_unit():

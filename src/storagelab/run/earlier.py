@@ -7,13 +7,14 @@ of raw I/O rows.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from storagelab.model.workload import KINDS
 
 _KEYS = {name for member in KINDS.values() for name in member.model_fields}
 
 
-def config_of_today(config: object) -> object:
+def config_of_today(config: Any) -> Any:
     """A stored configuration with the keys of its kind of workload alone."""
     match config:
         case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as said, **keys}}:
@@ -24,12 +25,12 @@ def config_of_today(config: object) -> object:
     return config
 
 
-def measurement_of_today(text: str, *, raw_io: bool) -> str:
-    """A stored measurement with its work under the name of its unit."""
-    if not raw_io:
-        return text
-    measurement = json.loads(text)
-    match measurement:
-        case {"rows": int(requests)}:
-            return json.dumps({**measurement, "rows": None, "requests": requests})
+def measurement_of_today(text: str, config: Any) -> str:
+    """A stored measurement with its work under the name of its unit; `config` is that of today."""
+    match config:
+        case {"workload": {"kind": "raw-io"}}:
+            measurement = json.loads(text)
+            match measurement:
+                case {"rows": int(requests)}:
+                    return json.dumps({**measurement, "rows": None, "requests": requests})
     return text
