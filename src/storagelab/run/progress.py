@@ -46,7 +46,7 @@ class RunProgress:
         self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
         self.total, self.at_once = len(pending), at_once
-        self._rows_of = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
+        self._amounts = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
         self.console = console
         self.failed = 0
         self._log = _logger(folder / LOG_FILE, self._tell)
@@ -93,10 +93,10 @@ class RunProgress:
         self._show()
         self._check()
 
-    def rows_done(self, planned: PlannedRun, rows: int) -> None:
+    def work_done(self, planned: PlannedRun, amount: int) -> None:
         which = planned.cell_id, planned.repetition
         if which in self._shares:  # else it is stored already, and made again for what its drives became
-            self._shares[which] = min(1.0, rows / self._rows_of[planned.cell_id])
+            self._shares[which] = min(1.0, amount / self._amounts[planned.cell_id])
         self._show()
         self._check()
 
