@@ -138,9 +138,9 @@ def _with_fitted_means(
             continue
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
         # Of raw I/O all runs last as long as they were told to; what is compared is the time of a request.
-        rows = cell.rows or 1.0
-        of_run = time if compared == "elapsed" else _times(time, rows)
-        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(rows, of_run))}
+        work = cell.work or 1.0
+        of_run = time if compared == "elapsed" else _times(time, work)
+        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(work, of_run))}
         if compared != "time-per-request":
             update["elapsed_s"] = _fitted(cell.elapsed_s, of_run)
         yield cell.model_copy(update=update)
@@ -163,10 +163,10 @@ def _times(estimate: Estimate, factor: float) -> Estimate:
     return Estimate(value=estimate.value * factor, low=low, high=high)
 
 
-def _over(rows: float, estimate: Estimate) -> Estimate:
-    """`rows` over a time."""
-    low, high = (None if end is None else rows / end for end in (estimate.high, estimate.low))
-    return Estimate(value=rows / estimate.value, low=low, high=high)
+def _over(work: float, estimate: Estimate) -> Estimate:
+    """`work` over a time."""
+    low, high = (None if end is None else work / end for end in (estimate.high, estimate.low))
+    return Estimate(value=work / estimate.value, low=low, high=high)
 
 
 def without_intervals(cell: CellSummary) -> CellSummary:
@@ -248,7 +248,7 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
         rows_per_s=samples.summarise(
             [Point(repetition=r, value=rate) for r, m in measured if (rate := m.work_per_s) is not None]
         ),
-        rows=_mean([float(m.work.amount) for _, m in measured]),
+        work=_mean([float(m.work.amount) for _, m in measured]),
         checkpoint_s=samples.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
         ),

@@ -168,12 +168,13 @@ def _change_decimals(half_width: float) -> int:
     return 0 if half_width >= 0.0095 else 1
 
 
-_RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s"}
+RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s"}
+"""What so much done in a second is counted in."""
 
 
 def rate(value: float | None, unit: Unit) -> str:
     """What was done in a second, three digits: "190,000 rows/s"."""
-    return rows_per_s(value, _RATES[unit])
+    return rows_per_s(value, RATES[unit])
 
 
 def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
