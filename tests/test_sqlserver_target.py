@@ -10,7 +10,7 @@ import pytest
 import recorded_sqlserver
 from recorded_sqlserver import CPU_SHARE, PASSWORD, SHARES, recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
-from storagelab.run.runner import _judge
+from storagelab.run.making import _judge
 from tds_server import ServerError
 from tsql_parser import SQL_SERVER_2016, TsqlParser, needs_parser
 

@@ -6,20 +6,20 @@ What all loads of a database share stands in `DatabaseLoad`; what only one kind 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field
 
-from storagelab.model.values import Count, Frozen
+from storagelab.model.values import Frozen
 
 Unit = Literal["rows", "requests", "ms"]
 """What work is counted in. A run that lasts as long as it is told to counts its progress in milliseconds."""
 
 
-class Work(Frozen):
+class Work(NamedTuple):
     """An amount of work."""
 
-    amount: Count
+    amount: int
     unit: Unit
 
 
@@ -79,10 +79,9 @@ class RawIo(Frozen):
     """Requests of one size to one volume, without a database."""
 
     kind: Literal["raw-io"] = "raw-io"
-    operation: Literal["read", "write"] = Field(description="What every request does.", examples=["read"])
+    operation: Literal["read", "write"] = Field(description="What every request does.")
     pattern: Literal["random", "sequential"] = Field(
-        description="Anywhere, aligned with blocks; or one after the other, each thread in a part of its own.",
-        examples=["random"],
+        description="Anywhere, aligned with blocks; or one after the other, each thread in a part of its own."
     )
     block_bytes: int = Field(
         ge=512, le=2**30, description="Size of a request, in whole sectors of 512 bytes.", examples=[8192]
