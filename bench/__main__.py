@@ -61,7 +61,7 @@ def _servers(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
 
 def _rows_per_s(folder: Path, *, waits: bool = True) -> float:
     measured = loads.through_storagelab(folder, loads.config(waits=waits))
-    return measured.rows / measured.elapsed_s
+    return measured.work_per_s or 0.0
 
 
 def _against_psql(folder: Path, pairs: int) -> Figure:
@@ -88,7 +88,7 @@ def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
         measured = loads.through_storagelab(folder, mariadb_load.config(waits=waits))
         if waits:
             shares.append(_observer_share(measured))
-        return measured.rows / measured.elapsed_s
+        return measured.work_per_s or 0.0
 
     client = functools.partial(mariadb_load.procedure_by_client, folder, mariadb_load.config())
     found = rounds(pairs, (ours, client, functools.partial(ours, waits=False)))
@@ -120,7 +120,7 @@ def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
     def observed() -> float:
         measured = loads.through_storagelab(folder, loads.config())
         shares.append(_observer_share(measured))
-        return measured.rows / measured.elapsed_s
+        return measured.work_per_s or 0.0
 
     ratios = paired_ratios(pairs, observed, lambda: _rows_per_s(folder, waits=False))
     yield ratio_figure(

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import psycopg
 
-from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig, WorkloadConfig
+from storagelab.model.config import Config, MeasureConfig, TargetConfig, VolumeConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
+from storagelab.model.workload import RandomInsert
 from storagelab.targets import Site, open_target
 from storagelab.targets.postgres.target import PostgresTarget
 
@@ -25,7 +26,7 @@ def config(rows_per_connection: int = 30_000, *, waits: bool = True, target: Tar
     return Config(
         target=target,
         volumes={"here": VolumeConfig(path=".")},
-        workload=WorkloadConfig(
+        workload=RandomInsert(
             connections=CONNECTIONS, rows_per_connection=rows_per_connection, rows_per_transaction=ROWS_PER_TRANSACTION
         ),
         measure=MeasureConfig(waits=waits),
@@ -46,7 +47,7 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
         with psycopg.connect(server.conninfo, autocommit=True) as gatekeeper:
             gatekeeper.execute("CHECKPOINT")
             gatekeeper.execute("SELECT pg_advisory_lock(%s)", [GATE])
-            workload = cell_config.workload
+            workload = cell_config.database_load
             call = (
                 f"CALL {target.site.prefix}.insert_rows({workload.rows_per_connection}, "
                 f"{workload.rows_per_transaction}, {workload.rows_per_transaction}, {GATE}, 1, 1, 0)"
@@ -65,7 +66,7 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
 
 def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
     """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared statements."""
-    workload = cell_config.workload
+    workload = cell_config.database_load
     with PostgresTarget(cell_config, site_in(folder)) as target:
         server = target.server
         assert server is not None

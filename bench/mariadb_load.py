@@ -26,7 +26,7 @@ def procedure_by_client(folder: Path, cell_config: Config) -> float:
         gatekeeper, watcher = server.connect(), server.connect()
         target.layout.write_out(watcher)
         ask(gatekeeper, f"LOCK TABLES {target.layout.schema}.gate WRITE")
-        workload = cell_config.workload
+        workload = cell_config.database_load
         batch = workload.rows_per_transaction
         call = f"CALL {target.layout.schema}.insert_rows({workload.rows_per_connection}, {batch}, {batch}, 1, 1, 0)"
         command = ["mariadb", "--no-defaults", f"--socket={server.address.unix_socket}", "-uroot", "-NBe", call]

@@ -25,7 +25,7 @@ class _Clock:
     def started(self, planned: PlannedRun, cell: Cell) -> None:  # noqa: ARG002
         self._started = time.perf_counter()
 
-    def rows_done(self, planned: PlannedRun, rows: int) -> None:
+    def work_done(self, planned: PlannedRun, amount: int) -> None:
         pass
 
     def stored(self, run: Run) -> None:

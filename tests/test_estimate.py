@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.run.estimate import estimate
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=3))
 FIRST, SECOND = (cell.cell_id for cell in PLAN.cells)
@@ -56,6 +58,30 @@ def test_no_time_is_learned_to_be_negative(walls):
     plan, ids = by_rows(1_000, 2_000, 1, 1_000_000)
     known = estimate(plan, plan.runs, list(zip(ids, walls, strict=False)))
     assert known.seconds >= sum(walls) * 0.999
+
+
+REQUESTS = """
+repetitions = 1
+[target]
+engine = "raw-io"
+[drives.disk]
+profile = "scsi-15k-300"
+[volumes.a]
+drives = ["disk"]
+[workload]
+operation = "read"
+pattern = "random"
+block = "8KiB"
+[factors]
+"workload.duration" = ["64s", "640s"]
+"""
+
+
+def test_raw_io_takes_as_long_as_the_time_that_it_is_told_to_last_lets_expect():
+    plan = expand(parse(REQUESTS, "requests.toml"))
+    short = plan.cells[0].cell_id
+    assert estimate(plan, plan.runs, []).seconds == pytest.approx(0.05 + 0.5)
+    assert estimate(plan, plan.runs, [(short, 0.1)]).seconds == pytest.approx(0.1 + 1.0)
 
 
 def test_no_runs_take_no_time():

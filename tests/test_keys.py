@@ -9,8 +9,9 @@ from typing import get_args
 from pydantic import BaseModel
 
 from storagelab import profiles
-from storagelab.model.config import BetweenRunsConfig, LayoutConfig, MeasureConfig, ServerConfig, WorkloadConfig
+from storagelab.model.config import BetweenRunsConfig, LayoutConfig, MeasureConfig, ServerConfig
 from storagelab.model.plan import Experiment
+from storagelab.model.workload import KINDS
 
 ROOT = Path(__file__).parent.parent
 
@@ -41,9 +42,9 @@ def defaults(model: type[BaseModel], table: str) -> dict[str, tuple[object, obje
 
 def test_the_document_has_the_models_choices_and_defaults() -> None:
     keys = documented()
-    models = {"": Experiment, "layout.": LayoutConfig, "workload.": WorkloadConfig,
-              "between_runs.": BetweenRunsConfig, "measure.": MeasureConfig, "server.": ServerConfig}  # fmt: skip
-    known = {path: both for table, model in models.items() for path, both in defaults(model, table).items()}
+    models = [("", Experiment), ("layout.", LayoutConfig), *(("workload.", member) for member in reversed(KINDS.values())),
+              ("between_runs.", BetweenRunsConfig), ("measure.", MeasureConfig), ("server.", ServerConfig)]  # fmt: skip
+    known = {path: both for table, model in models for path, both in defaults(model, table).items()}
     held = 0
     for path in keys.keys() & known.keys():
         takes, default = keys[path]

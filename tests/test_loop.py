@@ -40,8 +40,8 @@ class Listening:
     def started(self, planned, cell) -> None:
         self.began.append(planned.sequence)
 
-    def rows_done(self, planned, rows) -> None:
-        assert 0 <= rows <= 4_000_000
+    def work_done(self, planned, amount) -> None:
+        assert 0 <= amount <= 4_000_000
 
     def stored(self, run) -> None:
         self.ended.append(run.sequence)
@@ -319,7 +319,7 @@ def test_whichever_processes_die_their_runs_are_made_again_and_come_to_the_same(
 
 def test_a_run_at_which_three_processes_died_is_failed_with_the_reason_and_so_are_those_after_it(tmp_path, monkeypatch):
     longer, killing = ("500_000", "20_000_000"), Killing(at_start_of={1}, times=3)  # long enough to be killed within
-    monkeypatch.setattr(Listening, "rows_done", lambda *_: None)
+    monkeypatch.setattr(Listening, "work_done", lambda *_: None)
     monkeypatch.setattr(loop, "_WORTH_A_PROCESS_S", 0.0)
     runs = {run.sequence: run for run in make_heard_by(killing, tmp_path, longer, jobs=1)}
     assert [runs[number].status for number in range(8)] == ["ok", *["failed"] * 3, *["ok"] * 4]

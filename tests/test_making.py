@@ -37,8 +37,8 @@ class Listening:
     def started(self, planned, cell) -> None:
         self.told.append(("started", planned.cell_id, planned.repetition))
 
-    def rows_done(self, planned, rows) -> None:
-        self.told.append(("rows", "", rows))
+    def work_done(self, planned, amount) -> None:
+        self.told.append(("rows", "", amount))
 
     def stored(self, run) -> None:
         self.told.append((run.status, run.cell_id, run.repetition))

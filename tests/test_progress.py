@@ -28,7 +28,7 @@ def shown(tmp_path, *, terminal: bool, reasons=("", "", "", "")) -> tuple[str, R
     with RunProgress(PLAN, PLAN.runs, [], console, tmp_path) as progress:
         for planned, reason in zip(PLAN.runs, reasons, strict=True):
             progress.started(planned, PLAN.cell(planned.cell_id))
-            progress.rows_done(planned, 100_000)
+            progress.work_done(planned, 100_000)
             progress.stored(ended(planned, reason=reason))
     return text.getvalue(), progress
 
@@ -119,7 +119,7 @@ def left(tmp_path, pending, *, at_once: int, half_done=()) -> str:
     with RunProgress(BLOCKS, pending, TEN_SECONDS_EACH, console, tmp_path, at_once=at_once) as progress:
         for planned in half_done:
             progress.started(planned, BLOCKS.cell(planned.cell_id))
-            progress.rows_done(planned, BLOCKS.cell(planned.cell_id).config.workload.rows // 2)
+            progress.work_done(planned, BLOCKS.cell(planned.cell_id).config.workload.rows // 2)
         return progress._eta_text()
 
 
@@ -137,5 +137,5 @@ def test_but_no_less_than_the_longest_block_as_its_runs_are_made_in_order(tmp_pa
 
 def test_a_stored_run_that_is_made_again_for_its_drives_does_not_move_the_bar(tmp_path):
     with RunProgress(BLOCKS, BLOCKS.runs[1:], [], Console(file=io.StringIO()), tmp_path) as progress:
-        progress.rows_done(BLOCKS.runs[0], 1_000_000)
+        progress.work_done(BLOCKS.runs[0], 1_000_000)
         assert not progress._shares

@@ -48,7 +48,7 @@ warm_up = "26s"
 
 class Quiet:
     def started(self, planned, cell): ...
-    def rows_done(self, planned, rows): ...
+    def work_done(self, planned, amount): ...
     def stored(self, run): ...
 
 
@@ -70,7 +70,8 @@ def test_a_run_says_its_requests_and_bytes_a_second_and_how_long_they_took(made)
         assert (run.status, run.measurement.provenance) == ("ok", "simulated")
         figures = run.measurement.counters["raw-io"]
         assert run.measurement.elapsed_s == pytest.approx(230, abs=0.01)
-        assert run.measurement.rows / run.measurement.elapsed_s == pytest.approx(figures["ios_per_s"], rel=1e-6)
+        assert (run.measurement.rows, run.measurement.work.unit) == (None, "requests")
+        assert run.measurement.work_per_s == pytest.approx(figures["ios_per_s"], rel=1e-6)
         assert figures["bytes_per_s"] == pytest.approx(figures["ios_per_s"] * run.config.workload.block_bytes)
         in_progress = figures["ios_per_s"] * figures["latency_mean_s"]
         assert in_progress == pytest.approx(8, rel=0.02), "Little's law"

@@ -253,7 +253,7 @@ def test_what_progress_raises_breaks_the_run_off(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         make_slice(whole, stop)
-    assert heard[1].rows < heard[2].rows
+    assert heard[1].amount < heard[2].amount
 
 
 def test_a_burn_in_is_made_first_on_each_formatting_and_stored_and_what_follows_is_as_if_it_were_any_run(tmp_path):

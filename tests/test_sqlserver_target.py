@@ -336,7 +336,7 @@ def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):
     with recorded() as running:
         monkeypatch.setenv("STORAGELAB_TESTED", running.dsn())
         preflight(None, plan_of(config()), site())
-        load = {"kind": kind, "connections": 4, "read_fraction": 0.25 if kind == "mixed" else None}
+        load = {"kind": kind, "connections": 4, **({"read_fraction": 0.25} if kind == "mixed" else {})}
         measure(config(target={"settings": settings}, workload=load, layout={"data_files": 3}))
         sweep(plan_of(config()), site())
         sent = list(dict.fromkeys(running.server.batches))

@@ -24,9 +24,10 @@ from pathlib import Path
 from check_wait_estimator import why_not_here
 from kernel_trace import NO_CLASS, Trace, Truth, read_truth
 
-from storagelab.model.config import Config, LayoutConfig, TargetConfig, WorkloadConfig
+from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, WaitStat, conservation, normalise
+from storagelab.model.workload import RandomInsert
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import Connection, ask, close
 from storagelab.targets.mariadb.layout import Layout
@@ -55,7 +56,7 @@ class Load:
         return Config(
             target=TargetConfig(engine="mariadb"),
             layout=LayoutConfig(data_files=self.data_files),
-            workload=WorkloadConfig(
+            workload=RandomInsert(
                 connections=CONNECTIONS, rows_per_connection=self.rows_per_connection,
                 rows_per_transaction=self.rows_per_transaction,
             ),
@@ -133,7 +134,7 @@ def check(load: Load, bin_dir: str | None) -> Checked:
 
 
 def _watch(load: Load, server: Server, own: Connection, layout: Layout) -> Checked:
-    workers = Workers(server.connect, load.config.workload, layout.schema, own, seed=1)
+    workers = Workers(server.connect, load.config.database_load, layout.schema, own, seed=1)
     assert server.pid is not None
     try:
         workers.open()
@@ -242,7 +243,7 @@ def show_sums(results: Sequence[Checked]) -> None:
         untimed_s = sum(row.wait_s for row in rows if row.wait_type == UNINSTRUMENTED)
         timers_s = sum(row.wait_ns for row in raw.rows) / 1e9
         print(
-            f"| {checked.load.name} | {checked.load.config.workload.rows / raw.elapsed_s:,.0f} | {raw.passes} "
+            f"| {checked.load.name} | {checked.load.config.database_load.rows / raw.elapsed_s:,.0f} | {raw.passes} "
             f"| {sum(row.wait_s for row in rows) / whole_s:.1f} % | {100 * (conservation(raw).explained or 0.0):.0f} % "
             f"| {untimed_s / whole_s:.1f} % | {timers_s / whole_s:.1f} % | {100 * checked.observer_share:.1f} % of a core |"
         )

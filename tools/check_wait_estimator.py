@@ -26,9 +26,10 @@ from typing import Any
 import psycopg
 from kernel_trace import CLASSES, NO_CLASS, TRACING, Trace, Truth, read_truth
 
-from storagelab.model.config import Config, LayoutConfig, TargetConfig, WorkloadConfig
+from storagelab.model.config import Config, LayoutConfig, TargetConfig
 from storagelab.model.values import Scalar
 from storagelab.model.waits import RUNNABLE_NO_EVENT, SampledWaits, conservation, normalise
+from storagelab.model.workload import RandomInsert
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampler
@@ -109,7 +110,7 @@ class Load:
 
     @property
     def config(self) -> Config:
-        workload = WorkloadConfig(
+        workload = RandomInsert(
             connections=CONNECTIONS,
             rows_per_connection=self.times,
             rows_per_transaction=self.rows_per_transaction,
@@ -212,7 +213,7 @@ def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> C
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, bool(load.reads)):
-            workers = Workers(lambda: connect(server), load.config.workload, SCHEMA, own, gate=4711)
+            workers = Workers(lambda: connect(server), load.config.database_load, SCHEMA, own, gate=4711)
             try:
                 workers.open()
                 sampler = sampler_class(
@@ -325,7 +326,7 @@ def show_events(results: Sequence[Checked]) -> None:
             f"{event.wait_type or '(none)'} {100 * event.ticks / ticks:.1f}" for event in events[:EVENTS_SHOWN] if ticks
         ]
         explained = conservation(checked.raw).explained or 0.0
-        rows_per_s = checked.load.config.workload.rows / checked.raw.elapsed_s
+        rows_per_s = checked.load.config.database_load.rows / checked.raw.elapsed_s
         print(
             f"| {checked.load.name} | {rows_per_s:,.0f} | {checked.raw.passes} | {100 * explained:.0f} % "
             f"| {', '.join(named)} |"

@@ -29,6 +29,7 @@ from storagelab.findings.wait_classes import in_classes, native_names
 from storagelab.model.measurement import RAW_IO, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
+from storagelab.model.workload import DatabaseLoad
 from storagelab.spec.axis import axis_factor, in_order, is_numeric
 
 WAIT_CHANGES_MAX = 8
@@ -137,9 +138,9 @@ def _with_fitted_means(
             continue
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
         # Of raw I/O all runs last as long as they were told to; what is compared is the time of a request.
-        rows = cell.rows or 1.0
-        of_run = time if compared == "elapsed" else _times(time, rows)
-        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(rows, of_run))}
+        work = cell.work or 1.0
+        of_run = time if compared == "elapsed" else _times(time, work)
+        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(work, of_run))}
         if compared != "time-per-request":
             update["elapsed_s"] = _fitted(cell.elapsed_s, of_run)
         yield cell.model_copy(update=update)
@@ -162,10 +163,10 @@ def _times(estimate: Estimate, factor: float) -> Estimate:
     return Estimate(value=estimate.value * factor, low=low, high=high)
 
 
-def _over(rows: float, estimate: Estimate) -> Estimate:
-    """`rows` over a time."""
-    low, high = (None if end is None else rows / end for end in (estimate.high, estimate.low))
-    return Estimate(value=rows / estimate.value, low=low, high=high)
+def _over(work: float, estimate: Estimate) -> Estimate:
+    """`work` over a time."""
+    low, high = (None if end is None else work / end for end in (estimate.high, estimate.low))
+    return Estimate(value=work / estimate.value, low=low, high=high)
 
 
 def without_intervals(cell: CellSummary) -> CellSummary:
@@ -190,9 +191,10 @@ def _bare_sample(sample: Sample) -> Sample:
 
 
 def _compared(plan: Plan) -> Compared:
-    if any(cell.config.target.raw_io for cell in plan.cells):
+    work = {cell.config.workload.work for cell in plan.cells}
+    if any(one.unit == "ms" for one in work):  # runs that all last as long as they are told to
         return "time-per-request"
-    return "elapsed" if len({cell.config.workload.rows for cell in plan.cells}) < 2 else "time-per-row"
+    return "elapsed" if len(work) < 2 else "time-per-row"
 
 
 def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
@@ -231,6 +233,7 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
     explained = [share for raw in raw_waits if (share := conservation(raw).explained) is not None]
     rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
+    work = cell.config.workload
     return CellSummary(
         cell_id=cell.cell_id,
         levels=cell.levels,
@@ -239,13 +242,13 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
         runs_ok=sum(run.status == "ok" for run in runs.values()),
         runs_unverified=sum(run.status == "unverified" for run in runs.values()),
         runs_failed=failed,
-        connections=cell.config.workload.connections,
+        connections=work.connections if isinstance(work, DatabaseLoad) else 0,
         data_files=cell.config.layout.data_files,
         elapsed_s=samples.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured]),
         rows_per_s=samples.summarise(
-            [Point(repetition=r, value=m.rows / m.elapsed_s) for r, m in measured if m.elapsed_s > 0]
+            [Point(repetition=r, value=rate) for r, m in measured if (rate := m.work_per_s) is not None]
         ),
-        rows=_mean([float(m.rows) for _, m in measured]),
+        work=_mean([float(m.work.amount) for _, m in measured]),
         checkpoint_s=samples.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
         ),
@@ -294,7 +297,7 @@ def _log_s(
     log_s = np.full((len(plan.cells), len(rounds)), np.nan)
     for row, cell in enumerate(plan.cells):
         for repetition, measurement in _measured(used[cell.cell_id]):
-            share = 1 if compared == "elapsed" else max(measurement.rows, 1)
+            share = 1 if compared == "elapsed" else max(measurement.work.amount, 1)
             log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
 

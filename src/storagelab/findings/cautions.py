@@ -18,6 +18,7 @@ from storagelab.findings.model import Caution
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
+from storagelab.model.workload import DatabaseLoad
 from storagelab.spec.factors import is_condition, sets_load
 
 REPETITIONS_SOUND = 5
@@ -401,11 +402,11 @@ def different_loads(evidence: Evidence) -> Iterator[Caution]:
     """
     factors = evidence.experiment.factors
     own = [factor.name for factor in factors if is_condition(factor)]
-    groups: dict[str, set[tuple[str, float | None]]] = defaultdict(set)
+    groups: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for cell in evidence.plan.cells:
         work = cell.config.workload
-        if work.block_bytes is None:
-            groups[repr([cell.levels[name] for name in own])].add((work.kind, work.read_fraction))
+        if isinstance(work, DatabaseLoad):
+            groups[repr([cell.levels[name] for name in own])].add((work.kind, work.reads_per_row))
     loads = max(map(len, groups.values()), default=0)
     if loads > 1:
         both = [factor.name for factor in factors if factor.name not in own and sets_load(factor)]

@@ -72,7 +72,7 @@ class CellSummary(Frozen):
     data_files: int
     elapsed_s: Sample | None = None
     rows_per_s: Sample | None = None
-    rows: float | None = Field(None, description="of the mean run")
+    work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="what runs of raw I/O came to, by its counter")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from storagelab.model.engines import ENGINES, Engine, EngineName
 from storagelab.model.values import Frozen, Scalar
+from storagelab.model.workload import DatabaseLoad, RandomInsert, Workload
 
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
@@ -146,38 +147,6 @@ class LayoutConfig(Frozen):
     log_size_bytes: int | None = Field(None, ge=1, lt=2**63, description="simulated: of the log; default: 8 GB")
 
 
-class WorkloadConfig(Frozen):
-    """What the connections do, inside the server."""
-
-    kind: Literal["random-insert", "sequential-insert", "mixed"] = "random-insert"
-    connections: int = Field(16, ge=1, le=4096)
-    rows_per_connection: int = Field(20_000, ge=1, le=10**10)
-    rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
-    operation: Literal["read", "write"] | None = Field(None, description="raw-io")
-    pattern: Literal["random", "sequential"] | None = Field(None, description="raw-io: where requests go")
-    block_bytes: int | None = Field(None, ge=512, le=2**30, description="raw-io: of a request")
-    threads: int = Field(1, ge=1, le=1024, description="raw-io")
-    outstanding: int = Field(1, ge=1, le=1024, description="raw-io: requests in progress of each thread")
-    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="raw-io: of a run, warming up included")
-    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="raw-io: at the beginning, not counted")
-    read_fraction: float | None = Field(
-        None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
-    )
-
-    @property
-    def reads_per_row(self) -> float:
-        """Point reads for each row that is inserted."""
-        fraction = self.read_fraction or 0.0
-        return fraction / (1 - fraction)
-
-    @property
-    def rows(self) -> int:
-        """Rows that one run inserts, over all connections; of raw I/O milliseconds, which its progress is told in."""
-        if self.block_bytes is not None:
-            return max(1, round(self.duration_s * 1000))
-        return self.connections * self.rows_per_connection
-
-
 class BetweenRunsConfig(Frozen):
     """What is done before a run is timed, so that no run inherits from the one before."""
 
@@ -211,9 +180,15 @@ class Config(Frozen):
     drives: dict[str, DriveConfig] = Field(default_factory=dict)
     volumes: dict[str, VolumeConfig] = Field(default_factory=dict)
     layout: LayoutConfig = LayoutConfig()
-    workload: WorkloadConfig = WorkloadConfig()
+    workload: Workload = RandomInsert()
     between_runs: BetweenRunsConfig = BetweenRunsConfig()
     measure: MeasureConfig = MeasureConfig()
+
+    @property
+    def database_load(self) -> DatabaseLoad:
+        """The workload of a cell whose engine is a database."""
+        assert isinstance(self.workload, DatabaseLoad)
+        return self.workload
 
     @property
     def data_volumes(self) -> tuple[str, ...]:

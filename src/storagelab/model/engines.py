@@ -29,13 +29,13 @@ class Engine(NamedTuple):
     default_scale: int = 1
     """How many times smaller the world is."""
     setup_s: float = 2.0
-    rows_per_s: float = 50_000.0
-    """How long a run takes, as a first guess: its setup, then so many rows of the scaled world a second."""
+    work_per_s: float = 50_000.0
+    """How long a run takes, as a first guess: its setup, then so much work of the scaled world a second, in its unit."""
 
 
 _SIMULATED = Engine(
     "simulated server", "simulated", "simulated", starts_server=False, drives_remember=True, portable=True, default_scale=64,
-    setup_s=0.0, rows_per_s=3_000_000.0,
+    setup_s=0.0, work_per_s=3_000_000.0,
 )  # fmt: skip
 
 ENGINES = {
@@ -43,7 +43,7 @@ ENGINES = {
     "mariadb": Engine("MariaDB", "mariadb"),
     "sqlserver": Engine("SQL Server", "sqlserver", starts_server=False, log_per_database=True),
     "simulated": _SIMULATED,
-    "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True),
+    "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True, work_per_s=20_000.0),
 }
 
 if TYPE_CHECKING:

@@ -5,14 +5,15 @@ Times are seconds, or integer nanoseconds where a kernel counts them.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from storagelab.model.config import Config
 from storagelab.model.engines import Provenance
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
+from storagelab.model.workload import Work
 
 RAW_IO = "raw-io"
 """The group of counters in which a run of raw I/O says what it came to."""
@@ -66,7 +67,8 @@ class Measurement(Frozen):
 
     provenance: Provenance
     elapsed_s: Figure
-    rows: Count
+    rows: Count | None = Field(None, description="inserted, by a load of a database")
+    requests: Count | None = Field(None, description="done, by raw I/O")
     checkpoint_s: Figure | None = None
     connection_s: tuple[Figure, ...] = Field((), description="start to finish of each connection")
     waits: RawWaits | None = None
@@ -78,6 +80,24 @@ class Measurement(Frozen):
     observer: ObserverCost | None = None
     setup_s: Figure | None = None
     teardown_s: Figure | None = None
+
+    @model_validator(mode="after")
+    def _has_one_unit(self) -> Self:
+        if (self.rows is None) == (self.requests is None):
+            raise ValueError("must have rows, or requests")
+        return self
+
+    @property
+    def work(self) -> Work:
+        """What the run did."""
+        if self.rows is not None:
+            return Work(amount=self.rows, unit="rows")
+        return Work(amount=self.requests or 0, unit="requests")
+
+    @property
+    def work_per_s(self) -> float | None:
+        """None where no time passed."""
+        return self.work.amount / self.elapsed_s if self.elapsed_s > 0 else None
 
     @property
     def unverified(self) -> tuple[Check, ...]:

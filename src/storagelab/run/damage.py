@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from storagelab.errors import StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
+from storagelab.run.earlier import config_of_today, measurement_of_today
 
 _LISTED = 5
 _SHOWN = 60
@@ -34,17 +35,18 @@ def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
 
 
 def _run_of(row: Mapping[str, Any]) -> Run:
+    config = config_of_today(json.loads(row["config"]))
     return Run(
         **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
         levels=json.loads(row["levels"]),
-        config=json.loads(row["config"]),
-        measurement=_measurement(row["measurement"]) if row["measurement"] else None,
+        config=config,
+        measurement=_measurement(row["measurement"], config) if row["measurement"] else None,
     )
 
 
-def _measurement(text: str) -> Measurement:
+def _measurement(text: str, config: Any) -> Measurement:
     try:
-        measurement = Measurement.model_validate_json(text)
+        measurement = Measurement.model_validate_json(measurement_of_today(text, config))
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
     # Not in the model: a target may hand over what is no number, which reports show as unknown.

@@ -28,11 +28,11 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
 
 
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
-    """Seconds of a run: as long as its cell's finished runs on average, else as its number of rows lets expect.
+    """Seconds of a run: as long as its cell's finished runs on average, else as its work lets expect.
 
-    That is set-up + rows x seconds per row, both learned where cells of different sizes are done. Before, it is the first
-    guess for its engine, as much longer or shorter as finished runs took than guessed. `finished` holds (cell_id, wall
-    seconds).
+    That is set-up + work x seconds of each unit of it, both learned where cells with different amounts of work are done.
+    Before, it is the first guess for its engine, as much longer or shorter as finished runs took than guessed. Work counted
+    in one unit teaches nothing about work in another. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     walls: dict[str, list[float]] = {}
@@ -41,36 +41,42 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
             walls.setdefault(cell_id, []).append(wall_s)
     known = {cell_id: fmean(of_cell) for cell_id, of_cell in walls.items()}
     done = [(configs[cell_id], wall_s) for cell_id, of_cell in walls.items() for wall_s in of_cell]
-    seconds_of = _seconds_of(done)
-    return lambda run: known[id_] if (id_ := run.cell_id) in known else seconds_of(configs[id_])
+    units = {config.workload.work.unit for config in configs.values()}
+    seconds_of = {unit: _seconds_of([one for one in done if one[0].workload.work.unit == unit]) for unit in units}
+
+    def seconds(run: PlannedRun) -> float:
+        config = configs[run.cell_id]
+        return known[run.cell_id] if run.cell_id in known else seconds_of[config.workload.work.unit](config)
+
+    return seconds
 
 
 def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], float]:
     """Wall seconds of a run, from those of finished runs."""
     if not done:
         return _guess
-    by_rows = [(config.workload.rows, wall_s) for config, wall_s in done]
-    if len({rows for rows, _ in by_rows}) == 1:
+    by_work = [(config.workload.work.amount, wall_s) for config, wall_s in done]
+    if len({amount for amount, _ in by_work}) == 1:
         scale = fmean(wall_s / _guess(config) for config, wall_s in done)
         return lambda config: scale * _guess(config)
-    setup_s, s_per_row = _line(by_rows)
-    return lambda config: setup_s + config.workload.rows * s_per_row
+    setup_s, s_each = _line(by_work)
+    return lambda config: setup_s + config.workload.work.amount * s_each
 
 
 def _guess(config: Config) -> float:
     kind = config.target.kind
-    return kind.setup_s + config.workload.rows / config.target.world_scale / kind.rows_per_s
+    return kind.setup_s + config.workload.work.amount / config.target.world_scale / kind.work_per_s
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Set-up seconds and seconds per row by least squares, neither below 0."""
-    mean_rows, mean_s = fmean(rows for rows, _ in done), fmean(wall_s for _, wall_s in done)
-    s_per_row = sum((rows - mean_rows) * (wall_s - mean_s) for rows, wall_s in done) / sum(
-        (rows - mean_rows) ** 2 for rows, _ in done
+    """Set-up seconds and seconds of each unit of work by least squares, neither below 0."""
+    mean_amount, mean_s = fmean(amount for amount, _ in done), fmean(wall_s for _, wall_s in done)
+    s_each = sum((amount - mean_amount) * (wall_s - mean_s) for amount, wall_s in done) / sum(
+        (amount - mean_amount) ** 2 for amount, _ in done
     )
-    if s_per_row <= 0:
+    if s_each <= 0:
         return mean_s, 0.0
-    setup_s = mean_s - s_per_row * mean_rows
+    setup_s = mean_s - s_each * mean_amount
     if setup_s >= 0:
-        return setup_s, s_per_row
-    return 0.0, sum(rows * wall_s for rows, wall_s in done) / sum(rows**2 for rows, _ in done)
+        return setup_s, s_each
+    return 0.0, sum(amount * wall_s for amount, wall_s in done) / sum(amount**2 for amount, _ in done)

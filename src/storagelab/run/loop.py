@@ -35,7 +35,9 @@ class Listener(Protocol):
 
     def started(self, planned: PlannedRun, cell: Cell) -> None: ...
 
-    def rows_done(self, planned: PlannedRun, rows: int) -> None: ...
+    def work_done(self, planned: PlannedRun, amount: int) -> None:
+        """So much of a run's work is done, in the unit of its workload."""
+        ...
 
     def stored(self, run: Run) -> None: ...
 
@@ -44,12 +46,12 @@ class Began(NamedTuple):
     planned: PlannedRun
 
 
-class Rows(NamedTuple):
+class Done(NamedTuple):
     planned: PlannedRun
-    rows: int
+    amount: int
 
 
-News = Began | Rows | Run
+News = Began | Done | Run
 Tell = Callable[[News], None]
 
 
@@ -112,8 +114,8 @@ class _Campaign:
         match news:
             case Began(planned):
                 self._listener.started(planned, self._cells[planned.cell_id])
-            case Rows(planned, rows):
-                self._listener.rows_done(planned, rows)
+            case Done(planned, amount):
+                self._listener.work_done(planned, amount)
             case Run():
                 self._store.append(news)
                 self._listener.stored(news)
@@ -137,7 +139,7 @@ def make_slice(work: Slice, tell: Tell) -> None:
     with open_block(work.block, work.site, work.state) as block:
         for position in block.needed(work.wanted):
             planned = work.block.runs[position]
-            cell, progress = work.block.cell_of(planned), partial(_tell_rows, tell, planned)
+            cell, progress = work.block.cell_of(planned), partial(_tell_done, tell, planned)
             if position not in work.wanted:
                 with suppress(RunFailed), block.open(planned) as target:  # stored, as measured or as failed
                     target.run(cell, planned.repetition, planned.seed, progress)
@@ -150,8 +152,8 @@ def make_slice(work: Slice, tell: Tell) -> None:
                 raise
 
 
-def _tell_rows(tell: Tell, planned: PlannedRun, rows: int) -> None:
-    tell(Rows(planned, rows))
+def _tell_done(tell: Tell, planned: PlannedRun, amount: int) -> None:
+    tell(Done(planned, amount))
 
 
 # --- what blocks keep of their drives between two slices -------------------------------------------------------------

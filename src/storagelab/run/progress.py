@@ -17,7 +17,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.report.words.names import level_text, repetition_text
-from storagelab.report.words.numbers import duration, rows_per_s, seconds
+from storagelab.report.words.numbers import duration, rate, seconds
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
 
@@ -46,7 +46,7 @@ class RunProgress:
         self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
         self.total, self.at_once = len(pending), at_once
-        self._rows_of = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
+        self._amounts = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
         self.console = console
         self.failed = 0
         self._log = _logger(folder / LOG_FILE, self._tell)
@@ -93,10 +93,10 @@ class RunProgress:
         self._show()
         self._check()
 
-    def rows_done(self, planned: PlannedRun, rows: int) -> None:
+    def work_done(self, planned: PlannedRun, amount: int) -> None:
         which = planned.cell_id, planned.repetition
         if which in self._shares:  # else it is stored already, and made again for what its drives became
-            self._shares[which] = min(1.0, rows / self._rows_of[planned.cell_id])
+            self._shares[which] = min(1.0, amount / self._amounts[planned.cell_id])
         self._show()
         self._check()
 
@@ -156,9 +156,8 @@ def result_text(run: Run) -> str:
     if run.measurement is None:
         return f"FAILED: {reason}"
     measured = run.measurement
-    unit = "IO/s" if run.config.target.raw_io else "rows/s"
-    rate = rows_per_s(measured.rows / measured.elapsed_s, unit) if measured.elapsed_s > 0 else "no time"
-    text = f"{seconds(measured.elapsed_s)}, {rate}"
+    speed = rate(measured.work_per_s, measured.work.unit) or "no time"
+    text = f"{seconds(measured.elapsed_s)}, {speed}"
     return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
 
 

@@ -24,9 +24,9 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run.damage import damaged, read_run, reason_of
 
-SCHEMA_VERSION = 2
-_READABLE = (1, SCHEMA_VERSION)
-"""In 1 every repetition was judged: its table takes none below 1."""
+SCHEMA_VERSION = 3
+_READABLE = (1, 2, SCHEMA_VERSION)
+"""In 1 every repetition was judged: its table takes none below 1. `earlier` reads the runs of 1 and 2."""
 FILE_NAME = "experiment.sqlite"
 _APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0

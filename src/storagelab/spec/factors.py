@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from storagelab.errors import SpecError
-from storagelab.model.config import Config
 from storagelab.model.plan import Factor, Level
 from storagelab.model.values import JsonValue
 from storagelab.spec.keys import (
@@ -26,6 +25,7 @@ from storagelab.spec.keys import (
     value_with_unit,
     without_unit,
 )
+from storagelab.spec.written import Written
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
 _CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
@@ -203,9 +203,9 @@ def _checked_sets(path: str, value: object, place: Parts, base: Tables) -> dict[
         raise SpecError(str(error), key=dotted(place)) from None
     parts = split_path(path)
     tables = put(base, {path: value})
-    for problem in problems(Config, tables):
+    for problem in problems(Written, tables):
         if problem.kind == "wrong" and problem.parts[: len(parts)] == parts:
-            raise error_for(problem, Config, tables, key=dotted(place))
+            raise error_for(problem, Written, tables, key=dotted(place))
     assert not isinstance(value, dict), "the model has no key that takes a table of the user's own"
     return {path: value}  # type: ignore[dict-item]
 

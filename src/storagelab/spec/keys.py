@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from storagelab.errors import SpecError
-from storagelab.model.config import Config
 from storagelab.spec.units import parse_bytes, parse_seconds
+from storagelab.spec.written import Written
 
 Schema = dict[str, Any]
 Tables = Mapping[str, Any]
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=BaseModel)
 
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly")
 """What a spec says of the whole experiment, before its first table."""
-TABLES = tuple(Config.model_fields)
+TABLES = tuple(Written.model_fields)
 TOP_LEVEL = (*HEADER, *TABLES, "factors", "exclude")
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -134,7 +134,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 def _plain(schema: Schema) -> Schema:
     """References followed, and "or nothing" left out: TOML can't say nothing."""
     if "$ref" in schema:
-        return _plain(schema_of(Config)["$defs"][schema["$ref"].rpartition("/")[2]])
+        return _plain(schema_of(Written)["$defs"][schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
     return _plain(options[0]) if len(options) == 1 else schema
 
@@ -173,7 +173,7 @@ def split_path(path: str) -> tuple[str, ...]:
     LookupError where no key has that path; its text says whether the path names nothing, or a table.
     """
     parts: list[str] = []
-    schema, rest = schema_of(Config), path
+    schema, rest = schema_of(Written), path
     while rest:
         entries = _entries(schema)
         if entries is not None and not _is_table(entries):
@@ -194,7 +194,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 def known_paths(tables: Tables) -> list[str]:
     """Every path that a factor can name, with the volumes and settings that `tables` has; NAME stands for any other."""
-    return list(_paths_below(schema_of(Config), tables, ""))
+    return list(_paths_below(schema_of(Written), tables, ""))
 
 
 def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
@@ -246,7 +246,7 @@ class Problem(NamedTuple):
 def checked(model: type[M], tables: Tables) -> M:
     """`tables` as a value of `model`, strictly: "4" is no number, 1 is not true. Raises SpecError naming the key."""
     try:
-        return _validated(model, tables)
+        return validated(model, tables)
     except ValidationError:
         raise error_for(problems(model, tables)[0], model, tables) from None
 
@@ -254,7 +254,7 @@ def checked(model: type[M], tables: Tables) -> M:
 def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
     """All that `model` refuses in `tables`; unknown keys first, since a missing one is often a mistyped one."""
     try:
-        _validated(model, tables)
+        validated(model, tables)
     except ValidationError as error:
         found = dict.fromkeys(_place(one["type"], one["loc"], tables) for one in error.errors(include_url=False))
         named = [Problem(kind, parts, _value_at(tables, parts)) for kind, parts in found]
@@ -262,7 +262,8 @@ def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
     return []
 
 
-def _validated(model: type[M], tables: Tables) -> M:
+def validated(model: type[M], tables: Tables) -> M:
+    """The same as `checked`, but raises what pydantic raises."""
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
@@ -309,7 +310,7 @@ def unknown_key(parts: Parts, tables: Tables) -> SpecError:
     """A key that its table does not have: the nearest one there, or the table where a key of that name belongs."""
     *above, word = (str(part) for part in parts)
     table = ".".join(above)
-    allowed = list(_schema_at(Config, parts[:-1]).get("properties", ())) if above else list(TOP_LEVEL)
+    allowed = list(_schema_at(Written, parts[:-1]).get("properties", ())) if above else list(TOP_LEVEL)
     elsewhere = [path.rpartition(".")[0] for path in known_paths(tables) if path.rpartition(".")[2] == word]
     if above and word in TOP_LEVEL:
         hint = f"{word} belongs to the top of the file, before the first [table]."
@@ -328,7 +329,7 @@ def _missing_key(parts: Parts, schema: Schema) -> SpecError:
         parts = (*parts, schema["required"][0])
         schema = _step(schema, parts[-1]) or {}
     *above, last = parts
-    value = next(iter(schema.get("enum", [schema.get("const", "...")])))
+    value = next(iter(schema.get("examples") or schema.get("enum") or [schema.get("const", "...")]))
     return SpecError(
         f"is missing; it must be {expected(schema)}",
         key=dotted(parts),

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from storagelab.errors import SpecError
-from storagelab.model.config import Config
 from storagelab.model.plan import Experiment, Factor
 from storagelab.spec import small_files
 from storagelab.spec.factors import read_excludes, read_factors
@@ -36,6 +35,7 @@ from storagelab.spec.keys import (
     unknown_key,
     with_unit_read,
 )
+from storagelab.spec.written import Written
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -157,9 +157,9 @@ def _header(raw: Tables, source: str) -> Experiment:
 def _base(raw: Tables) -> dict[str, Any]:
     """The tables that say what a cell is, known by name and right in type. A factor may still bring what is missing."""
     base = with_unit_read({name: raw[name] for name in TABLES if name in raw})
-    for problem in problems(Config, base):
+    for problem in problems(Written, base):
         if problem.kind != "missing":
-            raise error_for(problem, Config, base)
+            raise error_for(problem, Written, base)
     for table, what in (("volumes", "volume"), ("drives", "drive")):
         for name in base.get(table, ()):
             if _VOLUME_NAME.fullmatch(name) is None:
@@ -170,9 +170,9 @@ def _base(raw: Tables) -> dict[str, Any]:
 
 def _refuse_missing_keys(base: Tables, factors: tuple[Factor, ...]) -> None:
     brought = {split_path(path) for factor in factors for level in factor.levels for path in level.sets}
-    for problem in problems(Config, base):
+    for problem in problems(Written, base):
         if not any(parts[: len(problem.parts)] == problem.parts for parts in brought):
-            raise error_for(problem, Config, base)
+            raise error_for(problem, Written, base)
 
 
 def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:

@@ -6,22 +6,72 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pydantic import ValidationError
+
 from storagelab.errors import SpecError
 from storagelab.model.config import OPERATING_SYSTEM, Config
-from storagelab.spec.keys import Tables, checked, choices, shown
+from storagelab.model.workload import KINDS, RawIo
+from storagelab.spec.keys import Problem, Tables, checked, choices, error_for, shown, validated
+from storagelab.spec.written import Written
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LEAST_COUNTED_S = 0.001
 """Of raw I/O; a thousandth part of it is what a simulated world of the largest scale lives."""
+_FOR_DATABASES = "is for databases, and target.engine is raw-io"
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
 
 
 def config_of(tables: Tables) -> Config:
     """The configuration that `tables` say, checked. Raises SpecError naming the key."""
-    config = checked(Config, tables)
+    said = dict(tables.get("workload", {}))
+    kind = "raw-io" if tables.get("target", {}).get("engine") == "raw-io" else "random-insert"
+    config = _read({**tables, "workload": {"kind": kind, **said}})
     for error in _conflicts(config):
         raise error
     return config
+
+
+def _read(tables: Tables) -> Config:
+    """What is wrong by itself is refused first, then what is wrong for the kind of the workload."""
+    try:
+        return validated(Config, tables)
+    except ValidationError:
+        engine = checked(Written, tables).target.engine
+        raise next(_workload_misfits(tables, engine)) from None
+
+
+def _workload_misfits(tables: Tables, engine: str) -> Iterator[SpecError]:
+    said = tables["workload"]
+    kind = said["kind"]
+    yield from _kind_conflicts(kind, engine)
+    for name in said:
+        if name not in KINDS[kind].model_fields:
+            yield _key_of_another_kind(name, kind, engine)
+    for name, field in KINDS[kind].model_fields.items():
+        if field.is_required() and name not in said:
+            yield error_for(Problem("missing", ("workload", name), None), Written, tables)
+
+
+def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
+    if engine == "raw-io" and kind != "raw-io":
+        yield SpecError(_FOR_DATABASES, key="workload.kind", hint="Leave it out.")
+    if engine != "raw-io" and kind == "raw-io":
+        yield _for_raw_io("workload.kind", engine)
+
+
+def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
+    key, owners = f"workload.{name}", [one for one, member in KINDS.items() if name in member.model_fields]
+    if kind == "raw-io":
+        return SpecError(_FOR_DATABASES, key=key, hint="Leave it out.")
+    if owners == ["raw-io"]:
+        return _for_raw_io(key, engine)
+    problem = f"is for {' and '.join(owners)} workloads, and workload.kind is {kind}"
+    return SpecError(problem, key=key, hint=f'Set kind = "{owners[0]}", or leave it out.')
+
+
+def _for_raw_io(key: str, engine: str) -> SpecError:
+    hint = 'Leave it out, or say engine = "raw-io" in [target].'
+    return SpecError(f"is for raw I/O, and target.engine is {engine}", key=key, hint=hint)
 
 
 def _conflicts(config: Config) -> Iterator[SpecError]:
@@ -47,17 +97,12 @@ def _burn_in_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _workload_conflicts(config: Config) -> Iterator[SpecError]:
+    yield from _kind_conflicts(config.workload.kind, config.target.engine)
     work = config.workload
-    if not config.target.raw_io:
-        yield from _only_raw_io(config)
-    if work.kind == "mixed" and work.read_fraction is None:
-        hint = "Add to the spec:\n    [workload]\n    read_fraction = 0.5"
-        yield SpecError("is missing: a mixed workload has reads", key="workload.read_fraction", hint=hint)
-    if work.kind != "mixed" and work.read_fraction is not None:
-        hint = 'Set kind = "mixed", or leave it out.'
-        yield SpecError(
-            f"is for mixed workloads, and workload.kind is {work.kind}", key="workload.read_fraction", hint=hint
-        )
+    if isinstance(work, RawIo):
+        return
+    if config.target.prepared is not None:
+        yield _for_raw_io("target.prepared", config.target.engine)
     said = "rows_per_transaction" in work.model_fields_set
     if said and work.rows_per_transaction > work.rows_per_connection:
         yield SpecError(
@@ -209,42 +254,24 @@ def _history_conflicts(config: Config) -> Iterator[SpecError]:
         if config.target.raw_io:
             prepared = "formatted" if drive.history == "new" else drive.history
             hint = f'Leave it out, and say prepared = "{prepared}" in [target]: it is of all drives.'
-            yield SpecError("is for databases, and target.engine is raw-io", key=key, hint=hint)
+            yield SpecError(_FOR_DATABASES, key=key, hint=hint)
         elif drive.format != OPERATING_SYSTEM:
             hint = f'Leave it out, or say format = "{OPERATING_SYSTEM}".'
             yield SpecError("a drive that its maker's utility formatted has none", key=key, hint=hint)
 
 
-_RAW_IO_KEYS = ("operation", "pattern", "block_bytes", "threads", "outstanding", "duration_s", "warm_up_s")
-
-
-def _only_raw_io(config: Config) -> Iterator[SpecError]:
-    """What a database can't be told."""
-    said = {f"workload.{name}": name in config.workload.model_fields_set for name in _RAW_IO_KEYS}
-    said["target.prepared"] = config.target.prepared is not None
-    for key in (key for key, there in said.items() if there):
-        hint = 'Leave it out, or say engine = "raw-io" in [target].'
-        yield SpecError(f"is for raw I/O, and target.engine is {config.target.engine}", key=key, hint=hint)
-
-
 def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
     """Requests of one size to one volume: nothing of a database."""
     work, layout = config.workload, config.layout
-    databases = ("kind", "connections", "rows_per_connection", "rows_per_transaction", "read_fraction")
     said = {
         "server": config.server is not None,
-        **{f"workload.{name}": name in work.model_fields_set for name in databases},
         **{f"layout.{name}": name in layout.model_fields_set for name in ("data_files", "log", "log_size_bytes")},
         "between_runs.move_files": config.between_runs.move_files,
         "between_runs.format_drives": config.between_runs.format_drives,
     }
     for key in (key for key, there in said.items() if there):
-        yield SpecError("is for databases, and target.engine is raw-io", key=key, hint="Leave it out.")
-    examples = {"operation": '"read"', "pattern": '"random"', "block_bytes": "8192"}
-    for name in (name for name in examples if getattr(work, name) is None):
-        hint = f"Add to the spec:\n    [workload]\n    {name} = {examples[name]}"
-        yield SpecError("is missing: raw I/O reads or writes blocks of one size", key=f"workload.{name}", hint=hint)
-    if work.duration_s - work.warm_up_s < _LEAST_COUNTED_S:
+        yield SpecError(_FOR_DATABASES, key=key, hint="Leave it out.")
+    if isinstance(work, RawIo) and work.duration_s - work.warm_up_s < _LEAST_COUNTED_S:
         hint = f"Raise duration, {work.duration_s:g} s, which it is a part of."
         problem = f"leaves less than {_LEAST_COUNTED_S:g} s to be counted"
         yield SpecError(problem, key="workload.warm_up_s", hint=hint)

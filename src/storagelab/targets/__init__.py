@@ -21,7 +21,7 @@ from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 
 Progress = Callable[[int], None]
-"""Told how many rows are in, a few times a second."""
+"""Hears a few times a second how much of the run's work is done, in the unit of its workload."""
 
 
 class VolumeNeed(Frozen):

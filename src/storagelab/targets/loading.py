@@ -297,7 +297,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             workers.settle()
             counters = counted() | reads_made(loops)
             checks = [
-                *clocks.checks(loops), *self._check_settings(workers), *check_reads(self.config.workload, loops),
+                *clocks.checks(loops), *self._check_settings(workers), *check_reads(self.config.database_load, loops),
             ]  # fmt: skip
         finally:
             workers.close()
@@ -331,7 +331,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     ) -> Measurement:
         elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
         connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
-        rows, wanted = self.layout.count_rows(self._own), self.config.workload.rows
+        rows, wanted = self.layout.count_rows(self._own), self.config.database_load.rows
         if rows != wanted:
             raise RunFailed(f"the table holds {rows} rows, {wanted} were to be inserted")
         waits = sampled.waits(elapsed_s, sum(connection_s), len(loops)) if self.config.measure.waits else None

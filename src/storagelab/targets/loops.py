@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
-from storagelab.model.config import WorkloadConfig
 from storagelab.model.values import Frozen
+from storagelab.model.workload import DatabaseLoad
 
 POLL_S = 0.2
 """How often the run looks whether its connections are done."""
@@ -26,7 +26,7 @@ class Loop(Frozen):
     reads_found: int = 0
 
 
-def rows_per_report(workload: WorkloadConfig) -> int:
+def rows_per_report(workload: DatabaseLoad) -> int:
     """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.model.config import BetweenRunsConfig, Config, WorkloadConfig
+from storagelab.model.config import BetweenRunsConfig, Config
 from storagelab.model.measurement import Check, ObserverCost
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.folders import Site
 from storagelab.targets.loops import Loop
 
@@ -54,7 +55,7 @@ def reads_made(loops: Sequence[Loop]) -> Counters:
     return {"workload": {"reads": float(made)}} if made else {}
 
 
-def check_reads(workload: WorkloadConfig, loops: Sequence[Loop]) -> list[Check]:
+def check_reads(workload: DatabaseLoad, loops: Sequence[Loop]) -> list[Check]:
     """The mixed workload promises its reads, each of a row that is there."""
     if workload.kind != "mixed":
         return []
@@ -106,10 +107,11 @@ def by_server(configs: Iterable[Config]) -> list[list[Config]]:
 
 def check_connections(config: Config, asked: int) -> None:
     """Raises PreflightError where a private server is to have fewer than the workload needs and storagelab itself."""
-    needed = config.workload.connections + SPARE_CONNECTIONS
+    connections = config.database_load.connections
+    needed = connections + SPARE_CONNECTIONS
     if asked < needed:
         raise PreflightError(
-            f"{asked} is too few: {config.workload.connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
+            f"{asked} is too few: {connections} connections and {SPARE_CONNECTIONS} spare ones are needed",
             key="target.settings.max_connections",
             hint=f"set at least {needed}, or leave it out",
         )

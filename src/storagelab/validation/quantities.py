@@ -141,7 +141,7 @@ def _counter(figure: Published, run: Measurement) -> float:
         value = run.counters[group][name]
     except KeyError:
         raise Missing(f"its runs have no counter {figure.counter}") from None
-    return value * figure.times / (run.rows if figure.per == "rows" else 1)
+    return value * figure.times / (run.work.amount if figure.per == "rows" else 1)
 
 
 def _memory_phase(run: Measurement) -> tuple[float, float]:

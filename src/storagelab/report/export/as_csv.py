@@ -79,8 +79,8 @@ def _run_fields(run: Run) -> Fields:
         return fields
     return fields | {
         "elapsed_s": measured.elapsed_s,
-        "rows": measured.rows,
-        "rows_per_s": measured.rows / measured.elapsed_s if measured.elapsed_s > 0 else None,
+        "rows": measured.work.amount,
+        "rows_per_s": measured.work_per_s,
         "checkpoint_s": measured.checkpoint_s,
         "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
         "explained": conservation(measured.waits).explained if measured.waits is not None else None,

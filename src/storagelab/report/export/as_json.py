@@ -12,10 +12,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
+from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
+from storagelab.model.workload import Mixed, RandomInsert, RawIo
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
@@ -92,11 +94,29 @@ def _cell(cell: Cell, runs: Sequence[Run], summary: CellSummary | None) -> Json:
         "cell_id": cell.cell_id,
         "levels": levels_of(cell.levels),
         "provenance": summary.provenance if summary else None,
-        "config": plain(cell.config.model_dump(mode="json", exclude_none=True)),
+        "config": plain(_config(cell.config)),
         "runs": [_run(run) for run in runs if not run.burn_in],
         **({"burn_in": burn_in} if (burn_in := [_run(run) for run in runs if run.burn_in]) else {}),
         "summary": _summary(summary),
     }
+
+
+_WORKLOAD: Json = {
+    **{
+        name: None if field.is_required() else field.default
+        for member in (RandomInsert, RawIo, Mixed)
+        for name, field in member.model_fields.items()
+    },
+    "kind": "random-insert",
+}
+"""Schema 1 has one table for all kinds of workload. A key that a kind lacks has its default; raw I/O has no own kind."""
+
+
+def _config(config: Config) -> Json:
+    tables = config.model_dump(mode="json", exclude_none=True)
+    said = {name: value for name, value in tables["workload"].items() if value != "raw-io"}
+    workload = {name: value for name, value in {**_WORKLOAD, **said}.items() if value is not None}
+    return {**tables, "workload": workload}
 
 
 def _run(run: Run) -> Json:
@@ -130,8 +150,8 @@ def _measured(measured: Measurement) -> Json:
     return {
         "provenance": measured.provenance,
         "elapsed_s": measured.elapsed_s,
-        "rows": measured.rows,
-        "rows_per_s": measured.rows / measured.elapsed_s if measured.elapsed_s > 0 else None,
+        "rows": measured.work.amount,
+        "rows_per_s": measured.work_per_s,
         "checkpoint_s": measured.checkpoint_s,
         "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
         "available_s": audit.available_s if audit else None,

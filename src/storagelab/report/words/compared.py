@@ -29,7 +29,7 @@ def per(findings: Findings) -> str:
 
 
 def rate_unit(findings: Findings) -> str:
-    return "IO/s" if of_raw_io(findings) else "rows/s"
+    return numbers.RATES["requests" if of_raw_io(findings) else "rows"]
 
 
 def title(findings: Findings) -> str:
@@ -45,7 +45,11 @@ def figure(findings: Findings, cell: CellSummary) -> Sample | None:
 def figure_text(findings: Findings, cell: CellSummary) -> str:
     """The same with its interval, in words."""
     if of_raw_io(findings):
-        return numbers.rows_per_s_estimate(cell.rows_per_s.mean, "IO/s") if cell.rows_per_s is not None else ""
+        return (
+            numbers.rows_per_s_estimate(cell.rows_per_s.mean, rate_unit(findings))
+            if cell.rows_per_s is not None
+            else ""
+        )
     return numbers.seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s is not None else ""
 
 

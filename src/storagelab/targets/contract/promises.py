@@ -79,7 +79,7 @@ def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
 
 def _rows(outcomes: Sequence[Outcome]) -> Promise:
     for outcome in outcomes:
-        wanted = outcome.cell.config.workload.rows
+        wanted = outcome.cell.config.database_load.rows
         if outcome.measurement is None:
             return Promise(name=ROWS, state="fail", detail=f"{outcome.where}: {outcome.reason}")
         if outcome.measurement.rows != wanted:
@@ -140,7 +140,7 @@ def _other_checks(_: Outcome, measurement: Measurement) -> str | None:
 
 
 def _times(outcome: Outcome, measurement: Measurement) -> str | None:
-    connections = outcome.cell.config.workload.connections
+    connections = outcome.cell.config.database_load.connections
     if len(measurement.connection_s) != connections:
         return f"{len(measurement.connection_s)} connections have a time, {connections} were asked for"
     if measurement.elapsed_s <= 0 or min(measurement.connection_s) <= 0:
@@ -151,7 +151,7 @@ def _times(outcome: Outcome, measurement: Measurement) -> str | None:
 
 
 def _progress(outcome: Outcome, _: Measurement) -> str | None:
-    told, rows = outcome.progress, outcome.cell.config.workload.rows
+    told, rows = outcome.progress, outcome.cell.config.database_load.rows
     if not told:
         return "it was never told"
     if list(told) != sorted(told) or told[-1] > rows:

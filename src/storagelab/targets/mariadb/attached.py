@@ -212,7 +212,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
             "have its operator start it with performance_schema = ON, or set measure.waits = false",
         ),
         (not config.measure.waits or facts.times_waits, "the server does not time waits", _SWITCH_ON),
-        room_for(config.workload.connections, room, "max_connections on the server"),
+        room_for(config.database_load.connections, room, "max_connections on the server"),
     ]
     require(config.target, needs)
 

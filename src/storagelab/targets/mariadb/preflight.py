@@ -93,7 +93,7 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 def _bytes_on(config: Config, volume: str) -> int:
     """Disk space that one run of this cell takes on a volume, at its largest."""
-    rows, total = config.workload.rows, 0
+    rows, total = config.database_load.rows, 0
     volumes = config.data_volumes
     private = not config.target.attached
     if volumes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.model.config import WorkloadConfig
+from storagelab.model.workload import DatabaseLoad
 
 TABLE = "my_big_table"
 PROGRESS = "storagelab_rows"
@@ -57,7 +57,7 @@ BEGIN
 END"""
 
 
-def procedure(workload: WorkloadConfig, schema: str, ownership: str) -> str:
+def procedure(workload: DatabaseLoad, schema: str, ownership: str) -> str:
     """The statement that makes the loop; `schema` is quoted already."""
     table = f"{schema}.{TABLE}"
     mixed = workload.kind == "mixed"

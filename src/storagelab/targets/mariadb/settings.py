@@ -66,7 +66,7 @@ def settings_text(value: Scalar) -> str:
 
 def private_settings(config: Config) -> dict[str, Scalar]:
     """Settings for a private server. The spec's win over ours."""
-    needed: dict[str, Scalar] = {"max_connections": max(16, config.workload.connections + SPARE_CONNECTIONS)}
+    needed: dict[str, Scalar] = {"max_connections": max(16, config.database_load.connections + SPARE_CONNECTIONS)}
     return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
 
 

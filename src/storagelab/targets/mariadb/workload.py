@@ -10,13 +10,20 @@ from dataclasses import dataclass
 import pymysql
 
 from storagelab.errors import RunFailed
-from storagelab.model.config import WorkloadConfig
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 
 _AT_THE_GATE = "Waiting for table metadata lock"
 _STACK_BYTES = 512 * 1024
 """A thread here only waits for its connection's answer."""
+
+
+def call(workload: DatabaseLoad, schema: str, seed: int, worker: int) -> str:
+    """What each connection is sent; `worker` is its number."""
+    rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
+    values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
+    return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
 
 
 @dataclass
@@ -42,7 +49,7 @@ class Workers:
     them, what still runs at the end is stopped."""
 
     def __init__(
-        self, connect: Callable[[], Connection], workload: WorkloadConfig, schema: str, other: Connection, seed: int
+        self, connect: Callable[[], Connection], workload: DatabaseLoad, schema: str, other: Connection, seed: int
     ) -> None:
         self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
         self._other = other
@@ -81,17 +88,14 @@ class Workers:
         before = threading.stack_size(_STACK_BYTES)
         try:
             for number, worker in enumerate(self._workers, start=1):
-                call = (self._call(number), self._done)
-                worker.thread = threading.Thread(target=worker.call, args=call, name="storagelab-worker", daemon=True)
+                statement = call(self.workload, self.schema, self.seed, number)
+                worker.thread = threading.Thread(
+                    target=worker.call, args=(statement, self._done), name="storagelab-worker", daemon=True
+                )
                 worker.thread.start()
         finally:
             threading.stack_size(before)
         await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.005)
-
-    def _call(self, number: int) -> str:
-        work = self.workload
-        values = (work.rows_per_connection, work.rows_per_transaction, rows_per_report(work), self.seed, number)
-        return f"CALL {self.schema}.insert_rows({', '.join(map(str, values))}, {work.reads_per_row!r})"
 
     def _all_at_gate(self) -> bool:
         ids = ", ".join(map(str, self.ids))

@@ -68,7 +68,7 @@ class Layout(Places):
                     )
                 )
         self._create_table(connection)
-        connection.execute(self._in_schema(procedure(self.config.workload)))
+        connection.execute(self._in_schema(procedure(self.config.database_load)))
 
     def _in_schema(self, statement: str) -> sql.Composed:
         return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))

@@ -79,7 +79,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
 
 def _locks_at_once(config: Config) -> int:
     """Each transaction may come to every data file, and locks its table and its index."""
-    work = config.workload
+    work = config.database_load
     return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
 
 
@@ -88,7 +88,7 @@ def _check_on_server(
 ) -> None:
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
-        config.target, facts, connections=config.workload.connections, tablespaces=on_volumes,
+        config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
         checkpoint=config.between_runs.checkpoint,
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def _check_on_server(
 def _bytes_on(config: Config, volume: str) -> int:
     """Disk space that one run of this cell takes on a volume, at its largest."""
     sequential = config.workload.kind == "sequential-insert"
-    rows = config.workload.rows
+    rows = config.database_load.rows
     total = 0
     volumes = config.data_volumes
     if volumes:

@@ -71,7 +71,7 @@ def private_settings(config: Config) -> dict[str, Scalar]:
     A transaction that spreads over N data files locks N tables and N indexes, so the lock table has to grow with them.
     """
     needed: dict[str, Scalar] = {
-        "max_connections": config.workload.connections + SPARE_CONNECTIONS,
+        "max_connections": config.database_load.connections + SPARE_CONNECTIONS,
         "max_locks_per_transaction": max(64, 32 + _LOCKS_PER_DATA_FILE * config.layout.data_files),
     }
     return {**needed, **config.target.settings}

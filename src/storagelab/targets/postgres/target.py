@@ -112,7 +112,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _workers(self, seed: int) -> Workers:
         gate = zlib.crc32(self.site.prefix.encode())  # the advisory lock's key: this experiment's own
-        return Workers(self._connect_worker, self.config.workload, self.site.prefix, self._own, gate, seed)
+        return Workers(self._connect_worker, self.config.database_load, self.site.prefix, self._own, gate, seed)
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         return Sampler(

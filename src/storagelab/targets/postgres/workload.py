@@ -11,9 +11,19 @@ from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
-from storagelab.model.config import WorkloadConfig
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.postgres.connecting import Connection
+
+
+def call(workload: DatabaseLoad, schema: str, gate: int, seed: int, worker: int) -> sql.Composed:
+    """What each connection is sent; `worker` is its number."""
+    values = (
+        workload.rows_per_connection, workload.rows_per_transaction, rows_per_report(workload), gate, seed, worker,
+        workload.reads_per_row,
+    )  # fmt: skip
+    literals = sql.SQL(", ").join(map(sql.Literal, values))
+    return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(schema), literals)
 
 
 class Workers:
@@ -23,7 +33,7 @@ class Workers:
     def __init__(
         self,
         connect: Callable[[], Connection],
-        workload: WorkloadConfig,
+        workload: DatabaseLoad,
         schema: str,
         gatekeeper: Connection,
         gate: int,
@@ -55,18 +65,10 @@ class Workers:
         self._gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
         for number, connection in enumerate(self._connections, start=1):
             connection.pgconn.nonblocking = 1
-            connection.pgconn.send_query(self._call(number).as_bytes(connection))
+            statement = call(self.workload, self.schema, self.gate, self.seed, number)
+            connection.pgconn.send_query(statement.as_bytes(connection))
             connection.pgconn.flush()
         await_gate(self._all_at_gate, self._raise_if_one_failed, pause_s=0.002)
-
-    def _call(self, number: int) -> sql.Composed:
-        work = self.workload
-        values = (
-            work.rows_per_connection, work.rows_per_transaction, rows_per_report(work), self.gate, self.seed, number,
-            work.reads_per_row,
-        )  # fmt: skip
-        literals = sql.SQL(", ").join(map(sql.Literal, values))
-        return sql.SQL("CALL {}.insert_rows({})").format(sql.Identifier(self.schema), literals)
 
     def _all_at_gate(self) -> bool:
         row = self._gatekeeper.execute(

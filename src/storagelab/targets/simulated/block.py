@@ -83,7 +83,7 @@ class SimulatedBlock:
             raise RunFailed(drives_lost(self._defect))
         assert self._block is not None
         try:
-            text = self._block.run_next(lambda rows: progress(rows * self.scale))
+            text = self._block.run_next(lambda done: progress(done * self.scale))
         except RuntimeError as error:
             self._defect = str(error)
             with suppress(RunFailed):  # what can't be saved is found again

@@ -1,7 +1,7 @@
 """Raw I/O on simulated drives: cells and runs as tests of the core (crates/sim/src/raw_io.rs), and outcomes as Measurements.
 
-A run has no rows: what it counts are requests. A Measurement's `rows` are the requests done in `elapsed_s`, the time after
-warming up, both life-size. Rates and latencies are what the scaled world had, as they don't shrink with it. Pure.
+A Measurement has the requests that were done in `elapsed_s`, the time after warming up, both life-size. Rates and latencies
+are what the scaled world had, as they don't shrink with it. Pure.
 """
 
 from __future__ import annotations
@@ -34,16 +34,11 @@ def raw_scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
 
 
 def _test(planned: PlannedRun, config: Config) -> dict[str, object]:
-    work = config.workload
+    work = config.workload.model_dump(exclude={"kind"})
     return {
         "volume": config.data_volumes[0],
-        "access": work.operation,
-        "pattern": work.pattern,
-        "block_bytes": work.block_bytes,
-        "threads": work.threads,
-        "outstanding": work.outstanding,
-        "duration_s": work.duration_s,
-        "warm_up_s": work.warm_up_s,
+        "access": work.pop("operation"),
+        **work,
         "file_bytes": config.layout.data_size_bytes,
         "seed": planned.seed,
     }
@@ -55,7 +50,7 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
     return Measurement(
         provenance="simulated",
         elapsed_s=outcome["elapsed_ns"] * scale * NS,
-        rows=outcome["ios"] * scale,
+        requests=outcome["ios"] * scale,
         counters={RAW_IO: _figures(outcome), **device_counters(outcome, scale, cell)},
         environment=dict(environment),
     )

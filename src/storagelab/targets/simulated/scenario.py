@@ -8,12 +8,12 @@ from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, ServerConfig
 from storagelab.model.plan import PlannedBlock, PlannedRun
+from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.simulated.hardware import hardware
 
 _POINTS_WHILE_COMPUTING = 150
 """Points that a time series has at least. One a second, as for a real server, would be thousands for each run."""
 _ROW_CPU_S = 60e-6
-_WORKLOAD = {"kind", "connections", "rows_per_connection", "rows_per_transaction"}
 
 
 def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
@@ -23,7 +23,7 @@ def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
     """
     config = block.first_cell.config
     assert config.server is not None
-    rows = min(cell.config.workload.rows for cell in block.cells.values())
+    rows = min(cell.config.database_load.rows for cell in block.cells.values())
     return {
         "scale": config.target.world_scale,
         "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
@@ -60,17 +60,19 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
         "data_volumes": list(config.data_volumes),
         "log_volume": config.log_volume,
         **{name: size for name, size in sizes.items() if size is not None},
-        "workload": _workload(config),
+        "workload": workload(config.database_load),
         "seed": planned.seed,
         "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
     }
 
 
-def _workload(config: Config) -> dict[str, object]:
-    work = config.workload
-    reads = {} if work.read_fraction is None else {"read_per_mille": round(1000 * work.read_fraction)}
-    return work.model_dump(include=_WORKLOAD) | reads
+def workload(load: DatabaseLoad) -> dict[str, object]:
+    """A load with all its keys: the core refuses one that it doesn't know."""
+    keys = load.model_dump()
+    if "read_fraction" in keys:
+        keys["read_per_mille"] = round(1000 * keys.pop("read_fraction"))
+    return keys
 
 
 def _sample_every_s(rows: int, cores: int) -> float:

@@ -38,7 +38,7 @@ class SqlServerTarget(LoadingTarget[Session]):
     # --- the server --------------------------------------------------------------------------------------------------
 
     def _meet_server(self) -> None:
-        allow_sessions(self.config.workload.connections + _OWN_SESSIONS)
+        allow_sessions(self.config.database_load.connections + _OWN_SESSIONS)
         with connect(self.config.target) as session:
             self.facts = attached.read_facts(session)
             self.layout = Layout(self.config, self.site.prefix, self.facts)
@@ -90,7 +90,7 @@ class SqlServerTarget(LoadingTarget[Session]):
 
     def _workers(self, seed: int) -> Workers:
         prefix = self.site.prefix  # the gate's name, too
-        return Workers(self._connect_worker, self.config.workload, prefix, self._own, self._end_all, seed)
+        return Workers(self._connect_worker, self.config.database_load, prefix, self._own, self._end_all, seed)
 
     def _sampler(self, workers: AnyWorkers[Session], devices: DeviceCounters) -> Sampler:  # noqa: ARG002 - none here
         self._counts = counters.SessionCounts()

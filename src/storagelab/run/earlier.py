@@ -1,0 +1,36 @@
+"""What earlier versions stored, as this one has it. Pure.
+
+Stores of versions 1 and 2 gave every run the keys of all kinds of workload, most of them unused, and called the requests
+of raw I/O rows.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from storagelab.model.workload import KINDS
+
+_KEYS = {name for member in KINDS.values() for name in member.model_fields}
+
+
+def config_of_today(config: Any) -> Any:
+    """A stored configuration with the keys of its kind of workload alone."""
+    match config:
+        case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as said, **keys}}:
+            kind = said if keys.get("block_bytes") is None else "raw-io"
+            unused = _KEYS - KINDS[kind].model_fields.keys()
+            used = {name: value for name, value in keys.items() if name not in unused}
+            return {**config, "workload": {"kind": kind, **used}}
+    return config
+
+
+def measurement_of_today(text: str, config: Any) -> str:
+    """A stored measurement with its work under the name of its unit; `config` is that of today."""
+    match config:
+        case {"workload": {"kind": "raw-io"}}:
+            measurement = json.loads(text)
+            match measurement:
+                case {"rows": int(requests)}:
+                    return json.dumps({**measurement, "rows": None, "requests": requests})
+    return text

@@ -1,0 +1,68 @@
+"""Runs that earlier versions stored, read as those of today."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import make_experiment, make_measurement, make_plan
+
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.workload import Mixed, RandomInsert, RawIo, Work
+from storagelab.run.earlier import config_of_today, measurement_of_today
+
+UNUSED = {"operation": None, "pattern": None, "block_bytes": None, "threads": 1, "outstanding": 1, "duration_s": 60.0,
+          "warm_up_s": 0.0, "read_fraction": None}  # fmt: skip
+EARLIER = {
+    "kind": "random-insert",
+    "connections": 16,
+    "rows_per_connection": 20000,
+    "rows_per_transaction": 1000,
+    **UNUSED,
+}
+RAW_IO = {"workload": {"kind": "raw-io"}}
+REQUESTS = {"operation": "read", "pattern": "random", "block_bytes": 8192, "outstanding": 8}
+
+
+@pytest.mark.parametrize(
+    ("said", "workload"),
+    [
+        ({}, RandomInsert()),
+        ({"kind": "mixed", "read_fraction": 0.25, "connections": 2}, Mixed(connections=2, read_fraction=0.25)),
+        (REQUESTS, RawIo(**REQUESTS)),
+    ],
+)
+def test_a_configuration_keeps_the_keys_of_its_kind(said, workload):
+    earlier = {"target": {"engine": "simulated"}, "workload": {**EARLIER, **said}}
+    config = Config.model_validate(config_of_today(earlier))
+    assert config.workload == workload
+    today = json.loads(config.model_dump_json())
+    assert config_of_today(today) == today
+
+
+@pytest.mark.parametrize("damaged", [None, [], {}, {"workload": None}, {"workload": {"kind": 7}}])
+def test_what_is_no_configuration_stays_as_it_is(damaged):
+    assert config_of_today(damaged) == damaged
+
+
+def test_a_key_that_nobody_knows_is_not_dropped():
+    said = {"target": {"engine": "postgres"}, "workload": {**EARLIER, "conmections": 4}}
+    with pytest.raises(ValueError, match="conmections"):
+        Config.model_validate(config_of_today(said))
+
+
+def test_the_requests_of_raw_io_were_called_rows():
+    measured = make_measurement(make_plan(make_experiment({"layout.data_files": [1]})).cells[0].config, 2.0, None)
+    text = measured.model_dump_json()
+    assert measurement_of_today(text, {"workload": EARLIER}) == text
+    earlier = json.dumps({name: value for name, value in json.loads(text).items() if name != "requests"})
+    today = measurement_of_today(earlier, RAW_IO)
+    assert Measurement.model_validate_json(today).work == Work(amount=measured.rows, unit="requests")
+    assert measurement_of_today(today, RAW_IO) == today
+
+
+def test_a_measurement_counts_its_work_in_one_unit():
+    for counts in ({}, {"rows": 1, "requests": 1}):
+        with pytest.raises(ValueError, match="must have rows, or requests"):
+            Measurement(provenance="measured", elapsed_s=1.0, **counts)
