@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
 
@@ -74,6 +75,7 @@ class Measurement(Frozen):
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
     series: TimeSeries = TimeSeries()
     environment: dict[str, object] = Field(default_factory=dict)
+    durability: Durability | None = Field(None, description="what survives a crash; None where no server is")
     checks: tuple[Check, ...] = ()
     observer: ObserverCost | None = None
     setup_s: Figure | None = None

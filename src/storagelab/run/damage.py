@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from storagelab.errors import StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
+from storagelab.targets.durability import judged
 
 _LISTED = 5
 _SHOWN = 60
@@ -52,6 +53,8 @@ def _measurement(text: str) -> Measurement:
         for name, value in counters.items():
             if abs(value) > MOST:
                 raise ValueError(f"measurement: counters.{group}.{name}: is out of all bounds"[: 3 * _SHOWN])
+    if measurement.durability is None:  # of a version that did not store it
+        return measurement.model_copy(update={"durability": judged(measurement.environment)})
     return measurement
 
 

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.values import Frozen
+from storagelab.targets.mariadb import durability as mariadb
+from storagelab.targets.postgres import durability as postgres
+from storagelab.targets.sqlserver import durability as sqlserver
 
-Commit = Literal[
-    "each commit is on the disk", "the last second of commits may be lost", "nothing is forced to the disk"
-]
-
-
-class Durability(Frozen):
-    """Of one engine with its settings. `because` names these with their values; `whole_pages` = a page whose write was cut
-    off can be mended."""
-
-    engine: str
-    commit: Commit
-    whole_pages: bool
-    because: str
-
-    @property
-    def promise(self) -> str:
-        pages = "half-written pages are mended" if self.whole_pages else "a half-written page stays corrupt"
-        return f"{self.commit}, {pages}"
-
-    @property
-    def text(self) -> str:
-        return f"{self.engine}: {self.promise} ({self.because})"
+_JUDGES: dict[str, Callable[[Mapping[str, str], str], Durability]] = {
+    "postgres": postgres.judge, "mariadb": mariadb.judge, "sqlserver": sqlserver.judge,
+}  # fmt: skip
 
 
-def is_on(value: object) -> bool:
-    return str(value).lower() in ("on", "true", "yes", "1")
+def judged(environment: Mapping[str, object]) -> Durability | None:
+    """The engine's verdict on the server that a run's environment tells of; None where it tells of no settings."""
+    server = environment.get("server")
+    if not isinstance(server, Mapping):
+        return None
+    judge, settings = _JUDGES.get(str(server.get("engine"))), server.get("settings")
+    if judge is None or not isinstance(settings, Mapping) or not settings:
+        return None
+    return judge({str(name): str(value) for name, value in settings.items()}, str(server.get("version_text", "")))
 
 
 def compared(

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, Target, VolumeNeed
-from storagelab.targets.durability import Durability, compared
+from storagelab.targets.durability import compared
 from storagelab.targets.mariadb import doctor as mariadb_doctor
 from storagelab.targets.mariadb import preflight as mariadb_preflight
 from storagelab.targets.mariadb import server as mariadb_server
