@@ -138,7 +138,7 @@ def _measured(measured: Measurement) -> Json:
         "waits": [_wait(row) for row in normalise(measured.waits)] if measured.waits is not None else [],
         "waiting_tasks": [
             {
-                "at_s": task.at_s, "wait_type": task.wait_type, "resource": masked(task.resource),
+                "at_s": task.at_s, "wait_type": task.wait_type, "resource": masked(task.resource.text),
                 "sessions": task.sessions, "data_file": task.data_file, "held_by": masked(task.held_by),
             }
             for task in measured.waiting_tasks

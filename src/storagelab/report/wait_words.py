@@ -223,11 +223,11 @@ def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> st
     "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
     """
     sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
-    file = crowd.data_file
-    of_file = "" if file is None or "data file" in crowd.resource else f" (data file {file})"
+    # What is no page names its file itself.
+    of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
-        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource}{of_file}{held}, "
+        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
         f"{seconds(crowd.at_s)} after the start. Of {count(moments)} moments sampled in which anyone waited, "
         f"{count(seen)} had sessions in {crowd.wait_type} on {kind}."
     )
