@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.model.durability import Deciding, Durability
+from storagelab.model.durability import Deciding, Durability, Loss
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
@@ -14,7 +14,7 @@ def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
     not mend it, so pages count as whole only where the medium writes them whole.
     """
     delayed = settings.get("delayed_durability_desc", "DISABLED")
-    lost = "commits not in the log" if delayed.upper() == "FORCED" else None
+    lost: Loss | None = "commits not in the log" if delayed.upper() == "FORCED" else None
     return Durability(
         engine="SQL Server",
         settings=(
