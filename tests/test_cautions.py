@@ -384,7 +384,11 @@ def test_versions_of_sql_server_are_named_where_numbers_of_data_files_are_compar
     plan = make_plan(experiment)
     servers = environment(server={"engine": "sqlserver", "version": "16.0.4135.4", "settings": {}})
     caution = only(analyse(experiment, plan, make_runs(experiment, plan, environment=servers)).cautions)
-    assert (caution.kind, caution.severity, caution.figures) == ("allocation-latches", "note", {"major": 16})
+    assert (caution.kind, caution.severity, caution.figures) == (
+        "allocation-latches",
+        "note",
+        {"major": 16, "engine": "sqlserver"},
+    )
 
 
 def test_what_weighs_more_comes_first():

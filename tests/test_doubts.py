@@ -73,7 +73,7 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
     ),
     (kinds.SharedDevice(volumes=("a", "b"), device="nvme0n1"), ["Volumes a, b", "nvme0n1", "a drive of its own"]),
     (
-        kinds.AllocationLatches(major=15),
+        kinds.AllocationLatches(major=15, engine="sqlserver"),
         ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
     ),
     (

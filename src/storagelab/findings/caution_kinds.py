@@ -213,11 +213,12 @@ class SharedDevice(_Doubt):
 
 
 class AllocationLatches(_Doubt):
-    """Numbers of data files are compared on a version of which it is known what more of them can gain."""
+    """Numbers of data files are compared on a server whose version decides what more of them can gain."""
 
     kind: Literal["allocation-latches"] = "allocation-latches"
     severity: Severity = "note"
     major: int
+    engine: str
 
 
 class DifferentLoads(_Doubt):

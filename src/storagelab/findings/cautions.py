@@ -20,6 +20,7 @@ from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.spec.factors import is_condition, sets_load
+from storagelab.targets.known import KNOWN
 
 REPETITIONS_SOUND = 5
 REPETITIONS_LEAST = 3
@@ -341,15 +342,15 @@ def shared_devices(evidence: Evidence) -> Iterator[kinds.SharedDevice]:
 
 
 def allocation_latches(evidence: Evidence) -> Iterator[kinds.AllocationLatches]:
-    """One for each version of SQL Server on which numbers of data files are compared."""
-    engine = "sqlserver"
-    of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == engine]
-    if len({config.layout.data_files for config in of_engine}) < 2:
-        return
+    """One for each version of a server that decides what more data files can gain, where numbers of them are compared."""
     servers = [_table(m.environment, "server") for _, _, m in evidence.measurements()]
-    versions = {_text(server, "version").partition(".")[0] for server in servers if server.get("engine") == engine}
-    for major in sorted(version for version in versions if version.isdigit()):
-        yield kinds.AllocationLatches(major=int(major))
+    for name in (name for name, engine in KNOWN.items() if engine.note_on_files is not None):
+        of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == name]
+        if len({config.layout.data_files for config in of_engine}) < 2:
+            continue
+        majors = {_text(server, "version").partition(".")[0] for server in servers if server.get("engine") == name}
+        for major in sorted(version for version in majors if version.isdigit()):
+            yield kinds.AllocationLatches(major=int(major), engine=name)
 
 
 def different_loads(evidence: Evidence) -> Iterator[kinds.DifferentLoads]:

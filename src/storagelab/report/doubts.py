@@ -11,7 +11,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
 from storagelab.report.names import factor_text, group_text, listed, noun
 from storagelab.report.numbers import count, duration, percent, seconds
-from storagelab.targets.sqlserver.facts import latch_note
+from storagelab.targets.known import KNOWN
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:
@@ -330,7 +330,9 @@ def _shared_device(doubt: kinds.SharedDevice, _where: str, _findings: Findings) 
 
 @sentence.register
 def _allocation_latches(doubt: kinds.AllocationLatches, _where: str, _findings: Findings) -> str:
-    return latch_note(doubt.major)
+    note = KNOWN[doubt.engine].note_on_files
+    assert note is not None, doubt.engine
+    return note(doubt.major)
 
 
 @sentence.register

@@ -8,7 +8,7 @@ from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report import compared
 from storagelab.report import wording as w
-from storagelab.targets.sqlserver.facts import BENIGN
+from storagelab.targets.known import BENIGN_WAITS
 
 TextColumn = tuple[str, list[str]]
 """A heading and its cells."""
@@ -136,7 +136,7 @@ def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
     """The nine columns of the mean run: all waits, or those of the top 95 % without the benign ones."""
     if uncut:
         return wait_table(cell.waits, share=1.0)
-    return wait_table(cell.waits, benign=BENIGN.wait_types)
+    return wait_table(cell.waits, benign=BENIGN_WAITS)
 
 
 def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:

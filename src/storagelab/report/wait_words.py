@@ -17,7 +17,7 @@ from storagelab.report.arrange import ends
 from storagelab.report.load_words import load_noun
 from storagelab.report.names import DATA_FILES, cell_text, phrase, value_text
 from storagelab.report.numbers import change_estimate, count, inverse, percent, ratio_interval, seconds, share_estimate
-from storagelab.targets.sqlserver.facts import BENIGN
+from storagelab.targets.known import BENIGN_LISTS
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
@@ -267,10 +267,11 @@ def audit_sentences(cell: CellSummary) -> list[str]:
         )
     elif cell.waits:
         lines.append("Whether waits + CPU explain the whole time can't be said: CPU time could not be read.")
-    benign = [row for row in cell.waits if row.is_wait and row.wait_type in BENIGN.wait_types and row.wait_s > 0]
-    if benign:
-        named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
-        lines.append(f"Benign, so only in the uncut table: {named} (list of {BENIGN.date}: {BENIGN.name}).")
+    for one in BENIGN_LISTS:
+        benign = [row for row in cell.waits if row.is_wait and row.wait_type in one.wait_types and row.wait_s > 0]
+        if benign:
+            named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
+            lines.append(f"Benign, so only in the uncut table: {named} (list of {one.date}: {one.name}).")
     return lines
 
 

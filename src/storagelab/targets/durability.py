@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.targets.mariadb import durability as mariadb
-from storagelab.targets.postgres import durability as postgres
-from storagelab.targets.sqlserver import durability as sqlserver
-
-_JUDGES: dict[str, Callable[[Mapping[str, str], str], Durability]] = {
-    "postgres": postgres.judge, "mariadb": mariadb.judge, "sqlserver": sqlserver.judge,
-}  # fmt: skip
+from storagelab.targets.known import KNOWN
 
 
 def judged(environment: Mapping[str, object]) -> Durability | None:
@@ -21,10 +15,12 @@ def judged(environment: Mapping[str, object]) -> Durability | None:
     server = environment.get("server")
     if not isinstance(server, Mapping):
         return None
-    judge, settings = _JUDGES.get(str(server.get("engine"))), server.get("settings")
-    if judge is None or not isinstance(settings, Mapping) or not settings:
+    engine, settings = KNOWN.get(str(server.get("engine"))), server.get("settings")
+    if engine is None or not isinstance(settings, Mapping) or not settings:
         return None
-    return judge({str(name): str(value) for name, value in settings.items()}, str(server.get("version_text", "")))
+    return engine.judge(
+        {str(name): str(value) for name, value in settings.items()}, str(server.get("version_text", ""))
+    )
 
 
 def compared(
