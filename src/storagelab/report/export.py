@@ -156,7 +156,8 @@ def _measured(measured: Measurement) -> Json:
             "late_ticks": cost.late_ticks, "blind_s": cost.blind_s,
         },
         "durability": None if measured.durability is None else {
-            "commits": measured.durability.commits, **measured.durability.model_dump(exclude={"engine"}),
+            "commits": measured.durability.commits,
+            **measured.durability.model_dump(mode="json", exclude={"engine"}),
         },
     }  # fmt: skip
 
