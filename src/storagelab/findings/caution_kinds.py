@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer
 
 from storagelab.model.durability import Loss
-from storagelab.model.measurement import Provenance
+from storagelab.model.engines import Provenance
 from storagelab.model.plan import Order
 from storagelab.model.values import Frozen
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import CellSummary
-from storagelab.model.measurement import Measurement, Provenance, Run
+from storagelab.model.engines import Provenance
+from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
 
 

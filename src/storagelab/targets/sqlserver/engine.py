@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.values import Scalar
 from storagelab.targets import Preflight, Site, Target
+from storagelab.targets.engines import Engine
 from storagelab.targets.sqlserver.durability import judge
 from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options
-from storagelab.targets.trial import Kind
 
 DRIVER = "pymssql"
 
@@ -39,16 +36,6 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     return target.drop_leftovers(config, site)
 
 
-def kinds(plan: Plan, site: Site) -> Iterator[Kind]:  # noqa: ARG001 - other engines start servers of their own
-    """Kinds of private servers to try: none, as a SQL Server runs already."""
-    return iter(())
-
-
-def stop_orphan(data_folder: Path) -> bool:  # noqa: ARG001 - the same
-    """Nothing is started, so nothing is left running."""
-    return False
-
-
 def abilities() -> tuple[Ability, ...]:
     """Is the driver there? Whether a server is well, `storagelab doctor --target` tells."""
     name = "driver for SQL Server"
@@ -62,11 +49,12 @@ def abilities() -> tuple[Ability, ...]:
     )
 
 
-def power(name: str, value: Scalar) -> None:
-    """What a setting has the server do beside keeping a database: nothing, as only known options are taken."""
-
-
 def durability(config: Config) -> Durability:
     """What survives a crash: by the spec's settings, and what storagelab's database gets where it says nothing."""
     options = database_options(config.target.settings)
     return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})
+
+
+ENGINE = Engine(
+    check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=abilities, durability=durability,
+)  # fmt: skip
