@@ -6,6 +6,7 @@ Times are seconds, or integer nanoseconds where a kernel counts them.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
@@ -60,6 +61,7 @@ _PAGE = re.compile(r"(\d+):(\d+):(\d+), (an? .+)")
 _NAMED = re.compile(r"(.+?) ((?:no\. )?\d+)")
 
 
+@lru_cache(4096)
 def resource_of(text: str) -> Resource:
     """What `Resource.text` names."""
     if page := _PAGE.fullmatch(text):
