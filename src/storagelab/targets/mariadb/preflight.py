@@ -7,13 +7,14 @@ from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
-from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.binaries import binaries_for
 from storagelab.targets.mariadb.connecting import Connection, ask, attach, close
+from storagelab.targets.mariadb.durability import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.settings import SPARE_CONNECTIONS, check_settings, private_settings
 from storagelab.targets.steps import by_server, check_connections
@@ -57,17 +58,19 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
+    asked = {
+        settings.setting_name(name): settings.settings_text(value) for name, value in config.target.settings.items()
+    }
     if not config.target.attached:
-        return settings.durability(config, {})
+        return judge(asked)
     connection = attach(config.target)
     try:
-        names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
-        shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
-        mysql = "MariaDB" not in connection.get_server_info()
+        names = ", ".join(["%s"] * len(DECIDING))
+        shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", DECIDING)
+        version = str(connection.get_server_info())
     finally:
         close(connection)
-    found = {str(name).lower(): str(value) for name, value in shown}
-    return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
+    return judge({**{str(name).lower(): str(value) for name, value in shown}, **asked}, version)
 
 
 def _check_letters(needs: Sequence[VolumeNeed]) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, VolumeNeed, remote
-from storagelab.targets.durability import Durability
-from storagelab.targets.postgres import attached, connecting, server, settings
+from storagelab.targets.postgres import attached, connecting, server
 from storagelab.targets.postgres.binaries import binaries_for
+from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.settings import SPARE_CONNECTIONS, private_settings, settings_text
 from storagelab.targets.steps import by_server, check_connections
@@ -49,13 +50,14 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
+    asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
     if not config.target.attached:
-        return settings.durability(config, {})
+        return judge(asked)
     with connecting.connect(config.target) as connection:
         shown = connection.execute(
-            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(settings.DECIDE_DURABILITY)]
+            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(DECIDING)]
         ).fetchall()
-    return settings.durability(config, dict(shown))
+    return judge({**dict(shown), **asked})
 
 
 # --- private servers -------------------------------------------------------------------------------------------------

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
 
 SPARE_CONNECTIONS = 8
@@ -18,24 +15,6 @@ OWN = (
 )  # fmt: skip
 """What keeps a private server private, and reachable for storagelab."""
 _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
-
-
-DECIDE_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
-
-
-def durability(config: Config, server: Mapping[str, str]) -> Durability:
-    """By the spec's settings; where it says nothing by those of the `server`, if it runs already, else by the defaults."""
-    asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
-    values = {name: asked.get(name, server.get(name, "on")) for name in DECIDE_DURABILITY}
-    commit: Commit = "each commit is on the disk"
-    if values["synchronous_commit"].lower() in ("off", "false", "no", "0"):
-        commit = "the last second of commits may be lost"
-    if not is_on(values["fsync"]):
-        commit = "nothing is forced to the disk"
-    because = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return Durability(
-        engine="PostgreSQL", commit=commit, whole_pages=is_on(values["full_page_writes"]), because=because
-    )
 
 
 def power(name: str, value: Scalar) -> str | None:

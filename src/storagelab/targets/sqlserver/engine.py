@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, Target
-from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.engines import Engine
-from storagelab.targets.sqlserver.settings import database_options
+from storagelab.targets.sqlserver.durability import judge
+from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options
 
 DRIVER = "pymssql"
 
@@ -49,17 +50,9 @@ def abilities() -> tuple[Ability, ...]:
 
 
 def durability(config: Config) -> Durability:
-    """By the spec's settings, and what storagelab's database gets where it says nothing.
-
-    A log record holds enough to redo a page, and checksums or torn-page bits tell of one that was half written; they do
-    not mend it, so pages count as whole only where the medium writes them whole.
-    """
+    """What survives a crash: by the spec's settings, and what storagelab's database gets where it says nothing."""
     options = database_options(config.target.settings)
-    commit: Commit = "each commit is on the disk"
-    if options["delayed_durability"] == "FORCED":
-        commit = "the last second of commits may be lost"
-    because = f"delayed_durability = {options['delayed_durability']}, page_verify = {options['page_verify']}"
-    return Durability(engine="SQL Server", commit=commit, whole_pages=False, because=because)
+    return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})
 
 
 ENGINE = Engine(

@@ -11,11 +11,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storagelab.model.measurement import ObserverCost, TimeSeries, WaitingTask
+from storagelab.model.measurement import ObserverCost, Page, TimeSeries, WaitingTask
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connection import DriverError, Session, words
 from storagelab.targets.sqlserver.counters import read_files
-from storagelab.targets.sqlserver.pages import Page, PageInfo
+from storagelab.targets.sqlserver.pages import PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, look, pages_to_ask
 from storagelab.targets.watch import Looks, Watch
 from storagelab.targets.watching import SERIES_HZ, Pace, Series

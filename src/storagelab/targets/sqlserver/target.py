@@ -15,6 +15,7 @@ from storagelab.model.plan import Cell
 from storagelab.model.waits import CountedWaits
 from storagelab.targets import Progress, Site
 from storagelab.targets.clocks import Clocks
+from storagelab.targets.durability import judged
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
@@ -282,8 +283,8 @@ class SqlServerTarget(Lifetime):
                 **reads_made(loops), **difference(before.files, after.files), **difference(before.rates, after.rates),
                 "waits of the whole server": server_waits,
             },
-            series=watched.series, environment=environment, checks=tuple(checks), observer=watched.observer,
-            setup_s=self.setup_s,
+            series=watched.series, environment=environment, durability=judged(environment), checks=tuple(checks),
+            observer=watched.observer, setup_s=self.setup_s,
         )  # fmt: skip
 
 
