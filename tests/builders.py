@@ -21,6 +21,7 @@ from storagelab.model.measurement import Check, Measurement, ObserverCost, Run, 
 from storagelab.model.plan import Cell, Experiment, Factor, Level, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import NO_EVENT, Category, EventTicks, SampledWaits
+from storagelab.targets.durability import judged
 
 Levels = Mapping[str, JsonValue]
 ElapsedOf = Callable[[Levels, int], float]
@@ -227,7 +228,8 @@ def make_measurement(
         "setup_s": 1.1,
         "teardown_s": 0.2,
     }
-    return Measurement.model_validate(known | fields)
+    known |= fields
+    return Measurement.model_validate({"durability": judged(known["environment"]), **known})
 
 
 def make_waits(connections: int, elapsed_s: float, shares: Mapping[str, float], hz: float = 50.0) -> SampledWaits:

@@ -17,11 +17,12 @@ from builders import (
 )
 
 from storagelab.findings.analysis import analyse
-from storagelab.findings.model import Caution
+from storagelab.findings.caution_kinds import Caution
 from storagelab.model.measurement import Check, ObserverCost, Run
 from storagelab.model.plan import Factor, Level
 from storagelab.model.waits import NO_EVENT, EventTicks
 from storagelab.spec.matrix import expand
+from storagelab.targets.durability import judged
 
 FILES = {"layout.data_files": [1, 2, 4, 8]}
 
@@ -326,19 +327,23 @@ def test_a_disk_of_which_it_is_not_known_is_not_called_virtual():
     assert doubts(environment=environment(volumes={"a": disk})) == ()
 
 
-def test_durability_that_was_turned_off_is_named_for_the_cells_it_concerns():
-    unsafe = environment(server={"settings": {"fsync": "off", "synchronous_commit": "on", "full_page_writes": False}})
+def test_each_setting_that_gives_something_up_is_named_for_the_cells_it_concerns():
+    unsafe = environment(server={"settings": {"fsync": "off", "synchronous_commit": "on", "full_page_writes": "off"}})
 
     def in_one_cell(runs):
         return [
-            with_measurement(run, environment=unsafe) if run.levels["layout.data_files"] == 1 else run for run in runs
+            with_measurement(run, durability=judged(unsafe)) if run.levels["layout.data_files"] == 1 else run
+            for run in runs
         ]
 
     cautions = doubts(change=in_one_cell)
-    assert [(c.kind, c.severity, c.cells, c.figures["setting"]) for c in cautions] == [
-        ("durability-off", "note", ("cell-001",), "fsync"),
-        ("durability-off", "note", ("cell-001",), "full_page_writes"),
-    ]
+    assert [(c.kind, c.severity, c.cells, c.figures) for c in cautions] == [
+        ("durability-off", "note", ("cell-001",), {"setting": "fsync", "value": "off", "loses": "everything"}),
+        (
+            "durability-off", "note", ("cell-001",),
+            {"setting": "full_page_writes", "value": "off", "loses": "pages not in the log"},
+        ),
+    ]  # fmt: skip
 
 
 def test_volumes_on_one_device_are_named_together():
@@ -372,38 +377,18 @@ def mixed_doubts(factors, *more: Factor) -> tuple[Caution, ...]:
     return analyse(experiment, plan, make_runs(experiment, plan)).cautions
 
 
-def test_forced_delayed_durability_of_sql_server_is_named():
-    unsafe = environment(server={"settings": {"delayed_durability_desc": "FORCED"}})
-    (caution,) = doubts(change=lambda runs: [with_measurement(run, environment=unsafe) for run in runs])
-    assert (caution.kind, caution.figures) == ("durability-off", {"setting": "delayed_durability", "value": "forced"})
-
-
-@pytest.mark.parametrize(
-    ("settings", "setting", "value"),
-    [
-        ({"innodb_flush_method": "nosync"}, "innodb_flush_method", "nosync"),
-        ({"innodb_doublewrite": "DETECT_ONLY"}, "innodb_doublewrite", "detect_only"),
-        ({"innodb_flush_log_at_trx_commit": "2"}, "innodb_flush_log_at_trx_commit", "2"),
-        ({"log_bin": "ON", "sync_binlog": "0"}, "sync_binlog", "0"),
-        ({"log_bin": "1", "sync_binlog": 100}, "sync_binlog", "100"),
-    ],
-)
-def test_mariadbs_ways_of_losing_what_was_committed_are_named(settings, setting, value):
-    unsafe = environment(server={"settings": settings})
-    (caution,) = doubts(change=lambda runs: [with_measurement(run, environment=unsafe) for run in runs])
-    assert (caution.kind, caution.figures) == ("durability-off", {"setting": setting, "value": value})
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"innodb_flush_method": "O_DIRECT", "log_bin": "OFF", "sync_binlog": "0"},
-        {"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "log_bin": "ON", "sync_binlog": "1"},
-    ],
-)
-def test_settings_under_which_every_commit_is_safe_are_no_doubt(settings):
-    safe = environment(server={"settings": settings})
-    assert doubts(change=lambda runs: [with_measurement(run, environment=safe) for run in runs]) == ()
+def test_versions_of_sql_server_are_named_where_numbers_of_data_files_are_compared():
+    experiment = make_experiment(FILES)
+    base = {**experiment.base, "target": {"engine": "sqlserver", "dsn": "mssql://localhost"}}
+    experiment = experiment.model_copy(update={"base": base})
+    plan = make_plan(experiment)
+    servers = environment(server={"engine": "sqlserver", "version": "16.0.4135.4", "settings": {}})
+    caution = only(analyse(experiment, plan, make_runs(experiment, plan, environment=servers)).cautions)
+    assert (caution.kind, caution.severity, caution.figures) == (
+        "allocation-latches",
+        "note",
+        {"major": 16, "engine": "sqlserver"},
+    )
 
 
 def test_what_weighs_more_comes_first():

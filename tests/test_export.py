@@ -15,7 +15,8 @@ import pytest
 from builders import extension_story, make_experiment, make_measurement, make_plan, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
-from storagelab.model.measurement import Check, TimeSeries
+from storagelab.model.durability import Commits, Loss
+from storagelab.model.measurement import Check, ObserverCost, TimeSeries
 from storagelab.model.plan import Experiment, Factor, Level
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report.export.as_json import export, plain, to_json
@@ -271,6 +272,28 @@ def test_schema_and_docs_name_every_order_that_an_experiment_can_have():
     assert SCHEMA["properties"]["order"]["enum"] == list(orders)
     row = next(line for line in DOCUMENT.read_text("utf-8").splitlines() if "`order`" in line)
     assert [order for order in orders if f"`{order}`" not in row] == []
+
+
+def test_schema_names_all_that_a_setting_can_give_up():
+    run = SCHEMA["$defs"]["run"]["properties"]["durability"]["anyOf"][1]["properties"]
+    assert run["commits"]["enum"] == list(get_args(Commits))
+    assert run["settings"]["items"]["properties"]["loses"]["enum"] == [None, *get_args(Loss)]
+
+
+def test_what_survives_a_crash_and_how_long_nothing_was_seen_are_exported():
+    seen = ObserverCost(sampler_cpu_s=0.1, session_cpu_s=None, ticks=500, late_ticks=3, blind_s=1.5)
+    environment = {"server": {"engine": "postgres", "settings": {"fsync": "off"}}}
+    run = one_run(lambda config: make_measurement(config, 10.0, None, environment, observer=seen))
+    assert run["observer"]["blind_s"] == 1.5
+    assert run["durability"] == {
+        "commits": "nothing is forced to the disk",
+        "settings": [
+            {"name": "fsync", "value": "off", "loses": "everything"},
+            {"name": "synchronous_commit", "value": "on", "loses": None},
+            {"name": "full_page_writes", "value": "on", "loses": None},
+        ],
+        "whole_pages": True,
+    }
 
 
 @pytest.mark.slow

@@ -215,9 +215,8 @@ def test_counted_waits_are_marked_as_counted():
 def test_who_waited_for_what_is_told_with_the_data_file():
     experiment = make_experiment({FILES: [1]}, 1)
     plan = make_plan(experiment)
-    task = WaitingTask(
-        at_s=1, wait_type="Lock:extend", resource="extension of my_big_table_p1", sessions=12, data_file=1
-    )
+    thing = "extension of my_big_table_p1 (data file 1)"
+    task = WaitingTask(at_s=1, wait_type="Lock:extend", resource=thing, sessions=12, data_file=1)
     measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
     runs = (make_run(plan.runs[0], plan.cells[0], measured),)
     text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
@@ -243,9 +242,6 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
     text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
     assert "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page (data file 1), 2.00 s after the start" in text
     assert "Of 3 moments sampled in which anyone waited, 2 had sessions in PAGELATCH_UP on a PFS page" in text
-    assert cells.kind_of("end of transaction 7291") == "end of transaction"
-    assert cells.kind_of("index level 1 no. 87") == "index level 1"
-    assert cells.kind_of("row 3/4 of my_big_table_p1 (data file 1)") == "row 3/4 of my_big_table_p1 (data file 1)"
 
 
 def test_failed_and_unverified_runs_are_listed_with_their_reasons():

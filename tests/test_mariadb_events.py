@@ -49,7 +49,7 @@ def test_sessions_that_wait_for_one_thing_are_told_together_with_the_data_file()
         Sighting(NO_EVENT, "Update", None, asleep=False),  # on a CPU: it waits for nothing
     ]
     tasks = waiting_tasks(1.5, seen, {"/x/p2.ibd": 2})
-    assert [(task.wait_type, task.resource, task.sessions, task.data_file) for task in tasks] == [
+    assert [(task.wait_type, task.resource.text, task.sessions, task.data_file) for task in tasks] == [
         (DATA_FILE, "data file 2", 2, 2),
         (UNINSTRUMENTED, 'something without a timer, in the state "Update"', 1, None),
     ]

@@ -8,7 +8,7 @@ from real_servers import small
 
 from storagelab.errors import PreflightError
 from storagelab.targets.mariadb.binaries import find_binaries
-from storagelab.targets.mariadb.settings import check_settings, durability, private_settings
+from storagelab.targets.mariadb.settings import check_settings, private_settings
 
 pytestmark = needs_mariadb
 
@@ -48,34 +48,3 @@ def test_what_the_server_would_refuse_or_change_is_refused_by_key(name, value, w
 
 def test_a_server_takes_as_many_connections_as_the_workload_needs(scratch):
     assert private_settings(small(scratch, engine="mariadb", connections=300))["max_connections"] == 308
-
-
-@pytest.mark.parametrize(
-    ("settings", "promise"),
-    [
-        ({}, "each commit is on the disk, half-written pages are mended"),
-        (
-            {"innodb_flush_log_at_trx_commit": 2},
-            "the last second of commits may be lost, half-written pages are mended",
-        ),
-        ({"innodb-doublewrite": False}, "each commit is on the disk, a half-written page stays corrupt"),
-        ({"innodb_flush_method": "nosync"}, "nothing is forced to the disk, half-written pages are mended"),
-    ],
-)
-def test_what_survives_a_crash_follows_from_the_settings(scratch, settings, promise):
-    assert durability(small(scratch, engine="mariadb", settings=settings), {}).promise == promise
-
-
-@pytest.mark.parametrize(
-    ("server", "commit"),
-    [
-        ({}, "each commit is on the disk"),
-        ({"innodb_flush_log_at_trx_commit": "2"}, "the last second of commits may be lost"),
-        ({"log_bin": "ON", "sync_binlog": "0"}, "the last second of commits may be lost"),
-        ({"log_bin": "ON", "sync_binlog": "1"}, "each commit is on the disk"),
-    ],
-)
-def test_what_the_spec_leaves_out_is_as_the_server_has_it(scratch, server, commit):
-    assert durability(small(scratch, engine="mariadb"), server).commit == commit
-    asked = small(scratch, engine="mariadb", settings={"innodb_flush_log_at_trx_commit": 0})
-    assert durability(asked, server).commit == "the last second of commits may be lost"

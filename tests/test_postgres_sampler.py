@@ -278,7 +278,7 @@ def test_who_waits_for_whose_extension_or_transaction_is_named(stage):
     assert sampled.error == ""
     tasks = [task for task in sampled.waiting_tasks if task.wait_type == "Lock:relation"]
     assert 1 <= len(tasks) <= 4, "twice a second"
-    assert {(task.resource, task.data_file, task.sessions) for task in tasks} == {
+    assert {(task.resource.text, task.data_file, task.sessions) for task in tasks} == {
         ("my_big_table_p7 (data file 7)", 7, 1)
     }
     assert {task.held_by for task in tasks} == {"a session outside the workload"}, "an idle one does no work of the run"

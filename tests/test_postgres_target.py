@@ -71,6 +71,7 @@ def test_a_cell_is_set_up_measured_verified_and_removed(scratch, folder):
 
     assert measured.environment["server"]["version"].split(".")[0].isdigit()
     assert measured.environment["server"]["settings"]["fsync"] == "on"
+    assert measured.durability.promise == "each commit is on the disk, half-written pages are mended"
     assert set(measured.environment["volumes"]) == {"a", "b"}
     assert json.loads(json.dumps(measured.environment)) == measured.environment
     assert measured.counters["wal"]["wal_bytes"] > 20_000 * 100

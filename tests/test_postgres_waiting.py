@@ -14,7 +14,7 @@ def _wait(pid: int, locktype: str, relation: int | None = None, holder: int | No
 
 
 def _said(tasks: tuple[WaitingTask, ...]) -> list[tuple[str, str, int, int | None, str]]:
-    return [(task.wait_type, task.resource, task.sessions, task.data_file, task.held_by) for task in tasks]
+    return [(task.wait_type, task.resource.text, task.sessions, task.data_file, task.held_by) for task in tasks]
 
 
 def test_sessions_that_extend_one_file_are_one_line_with_what_the_holder_does():
@@ -30,7 +30,7 @@ def test_extension_of_table_and_of_index_are_two_things():
     seen = {1: "Lock:extend", 2: "Lock:extend", 3: NO_EVENT}
     locks = [_wait(1, "extend", 1000, 3), _wait(2, "extend", 1001, 3)]
     tasks = waiting_tasks(0.5, seen, locks, RELATIONS)
-    assert {task.resource for task in tasks} == {
+    assert {task.resource.text for task in tasks} == {
         "extension of my_big_table_p3 (data file 3)",
         "extension of my_big_table_p3_pkey (data file 3)",
     }
@@ -47,7 +47,7 @@ def test_rows_pages_transactions_and_unknown_relations_have_names_too():
         _wait(5, "extend", 77),
     ]
     tasks = waiting_tasks(1.0, seen, locks, RELATIONS)
-    assert {(task.resource, task.held_by) for task in tasks} == {
+    assert {(task.resource.text, task.held_by) for task in tasks} == {
         ("row 7/2 of my_big_table_p3 (data file 3)", "a session outside the workload"),
         ("page 8 of my_big_table_p3_pkey (data file 3)", ""),
         ("end of transaction 755", "a session outside the workload"),

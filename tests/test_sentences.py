@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
 
 import pytest
 from fabricated_findings import (
@@ -14,8 +13,7 @@ from fabricated_findings import (
     make_findings,
 )
 
-from storagelab.findings.model import Caution, CautionKind, Estimate, Findings, WaitChange
-from storagelab.report.words.doubts import caution_sentence
+from storagelab.findings.model import Estimate, WaitChange
 from storagelab.report.words.headline import comparison_text, headline, verdict_mark
 from storagelab.report.words.names import factor_text, level_text
 from storagelab.report.words.sentences import sentences
@@ -341,156 +339,3 @@ def test_levels_are_listed_one_by_one():
     )
     assert level_text({}) == ""
     assert level_text({"volumes.a.lost": []}) == "lost drives of volume a = none"
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Doubts
-# ---------------------------------------------------------------------------------------------------------------------
-
-FIGURES: dict[str, dict[str, str | int | float]] = {
-    "failed-runs": {"failed": 3, "unrecovered": 2, "planned": 20, "reason": "the disk is full"},
-    "missing-runs": {"missing": 8, "stored": 12, "planned": 20},
-    "unverified": {
-        "what": "layout.data_files",
-        "asked": "4",
-        "got": "3",
-        "read_from": "pg_inherits",
-        "runs": 5,
-        "reason": "",
-    },
-    "single-repetition": {"repetitions": 1, "sound": 5},
-    "few-repetitions": {"repetitions": 3, "sound": 5},
-    "short-runs": {"shortest_s": 0.41, "limit_s": 2.0},
-    "outlier": {"repetition": 3, "elapsed_s": 4.2, "expected_s": 2.4, "ratio": 1.75, "deviation_sd": 8.0, "runs": 2},
-    "blocks": {"factors": "layout.data_files, layout.log", "blocks": 4},
-    "drift": {"change": 0.08, "p_value": 0.001, "order": "randomised", "blocks": 1},
-    "step": {"change": -0.12, "p_value": 0.005, "run": 21, "runs": 40, "order": "randomised", "blocks": 1},
-    "order": {"order": "cell-by-cell", "provenance": "measured"},
-    "observer-cost": {"core_share": 0.061, "sampler_core_share": 0.03, "limit": 0.04},
-    "conservation": {"lowest": 0.62, "highest": 0.74, "limit_low": 0.8, "limit_high": 1.1},
-    "no-split": {"runs": 20, "reason": "the server runs on another host"},
-    "few-wait-samples": {"passes": 40, "limit": 100},
-    "busy-machine": {"others_share": 0.32, "limit": 0.1, "runs": 9, "checked": 25},
-    "cpu-saturated": {"cpu_share": 0.97, "cpu_count": 2, "limit": 0.9},
-    "virtual-disk": {"volumes": "a, b", "reason": "virtio", "device_model": "vda"},
-    "durability-off": {"setting": "fsync", "value": "off"},
-    "shared-device": {"volumes": "a, b", "device": "nvme0n1"},
-    "allocation-latches": {"major": 15},
-    "different-loads": {"factors": "storage", "loads": 3},
-}
-NAMED = {
-    "failed-runs": ["3 runs failed", "20", "the disk is full", "storagelab run --again", "give it a new name"],
-    "missing-runs": ["8 of 20", "storagelab run"],
-    "unverified": ["5 runs", "data files was asked to be 4 but was 3", "pg_inherits"],
-    "single-repetition": ["1 run per cell", "repetitions to 5"],
-    "few-repetitions": ["3 runs per cell", "5 or more"],
-    "short-runs": ["0.410 s", "workload.rows_per_connection", "2 s or more"],
-    "outlier": ["epetition 3", "4.20 s", "2.40 s", "time series"],
-    "blocks": ["Data files and ", "No verdict is given between blocks", "costly"],
-    "drift": ["grew by 8 %", "between_runs.pause_s"],
-    "step": ["from run 21 of 40 on they are 12 % shorter", "between_runs.pause_s"],
-    "order": ['order = "cell-by-cell"', "nothing is tested", 'order = "randomised"'],
-    "observer-cost": ["6.1 % of one core", "measure.sample_hz"],
-    "conservation": ["62 % to 74 %", "went by unseen", "longer runs"],
-    "no-split": ["20 runs", "another host", "empty, not zero"],
-    "few-wait-samples": ["40 looks", "measure.sample_hz"],
-    "busy-machine": ["Other processes and the kernel", "32 % of the machine's CPU time", "9 of 25 runs", "repetitions"],
-    "cpu-saturated": ["97 %", "2 CPUs", "more cores"],
-    "virtual-disk": ["Volumes a, b are", "vda, virtio", "a real one"],
-    "durability-off": ["With fsync = off nothing is forced to the disk", "turn it on"],
-    "shared-device": ["Volumes a, b", "nvme0n1", "a drive of its own"],
-    "allocation-latches": ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
-    "different-loads": ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
-}
-
-
-def findings_to_doubt() -> Findings:
-    return make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
-
-
-def doubt(kind, cells=(), **figures):
-    return Caution(kind=kind, severity="caution", cells=cells, figures=figures)
-
-
-@pytest.mark.parametrize("kind", get_args(CautionKind))
-def test_every_doubt_names_what_how_much_and_what_to_do(kind):
-    text = caution_sentence(doubt(kind, **FIGURES[kind]), findings_to_doubt())
-    assert [part for part in NAMED[kind] if part not in text] == []
-
-
-@pytest.mark.parametrize("kind", get_args(CautionKind))
-@pytest.mark.parametrize("figures", ["all", "none"])
-def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
-    text = caution_sentence(doubt(kind, **(FIGURES[kind] if figures == "all" else {})), findings_to_doubt())
-    assert re.fullmatch(r"[A-Z0-9].*\.", text)
-    assert not re.search(r"  |\(\)|None|nan| ,| \.|\.\.", text), text
-
-
-@pytest.mark.parametrize(
-    "kind",
-    set(get_args(CautionKind))
-    - {
-        "missing-runs",
-        "virtual-disk",
-        "shared-device",
-        "busy-machine",
-        "drift",
-        "step",
-        "order",
-        "blocks",
-        "allocation-latches",
-        "different-loads",
-    },
-)
-def test_a_doubt_about_some_cells_names_them(kind):
-    text = caution_sentence(doubt(kind, ("c2",), **FIGURES[kind]), findings_to_doubt())
-    assert "4 data files" in text
-
-
-@pytest.mark.parametrize(
-    ("setting", "risk"),
-    [
-        ("fsync", "can corrupt the whole database"),
-        ("synchronous_commit", "the database stays sound"),
-        ("delayed_durability", "commits do not wait for the log"),
-        ("innodb_flush_method", "can corrupt the whole database"),
-        ("sync_binlog", "commits do not wait for the binary log"),
-        ("full_page_writes", "commits wait for the disk as ever"),
-    ],
-)
-def test_each_durability_setting_has_the_risk_that_is_its_own(setting, risk):
-    text = caution_sentence(doubt("durability-off", setting=setting, value="off"), findings_to_doubt())
-    assert f"With {setting} = off " in text
-    assert risk in text
-
-
-@pytest.mark.parametrize(
-    ("lowest", "highest", "sense"),
-    [(0.6, 0.7, "went by unseen"), (1.2, 1.3, "more often than the kernel leaves room for"), (0.6, 1.3, "too seldom")],
-)
-def test_time_that_does_not_add_up_is_explained_by_its_direction(lowest, highest, sense):
-    text = caution_sentence(doubt("conservation", lowest=lowest, highest=highest), findings_to_doubt())
-    assert sense in text
-    assert "counted twice" not in text
-
-
-def test_a_doubt_about_all_cells_names_none():
-    text = caution_sentence(doubt("short-runs", ("c1", "c2"), shortest_s=0.4), findings_to_doubt())
-    assert "data file" not in text
-
-
-def test_what_could_not_be_read_back_is_not_said_to_be_different():
-    text = caution_sentence(doubt("unverified", what="wal_level", asked="minimal", got="", runs=1), findings_to_doubt())
-    assert "wal_level was asked to be minimal, and what it was could not be read back" in text
-
-
-def test_drift_over_several_blocks_is_why_they_are_not_compared():
-    text = caution_sentence(doubt("drift", change=0.08, order="randomised", blocks=2), findings_to_doubt())
-    assert "blocks are not compared" in text
-    assert "hardly suffers" not in text
-
-
-def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
-    text = caution_sentence(doubt("drift", change=-0.08, order="as-listed"), findings_to_doubt())
-    assert "fell by 8 %" in text
-    assert 'order = "randomised"' in text

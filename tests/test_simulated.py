@@ -12,7 +12,7 @@ from simulated_specs import ONE_BLOCK, planned, run_once, small
 from storagelab import _sim
 from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.analysis import analyse
-from storagelab.model.measurement import Run
+from storagelab.model.measurement import Page, Resource, Run
 from storagelab.model.waits import conservation
 from storagelab.report.export.as_json import export
 from storagelab.report.words.headline import headline
@@ -21,7 +21,7 @@ from storagelab.run.loop import make_slice, slices
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
-from storagelab.targets.simulated.measurement import _decoded
+from storagelab.targets.simulated.measurement import _data_file, _resource
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,10 @@ def test_its_counters_hold_write_amplification_and_utilisation(run):
 
 
 def test_a_page_is_decoded():
-    assert _decoded("PFS 5:1:1520544") == ("5:1:1520544, a PFS page", 1)
-    assert _decoded("data 5:3:17") == ("5:3:17, a data page", 2)
-    assert _decoded("log") == ("log", None)
+    assert _resource("PFS 5:1:1520544") == Resource(kind="a PFS page", page=Page(5, 1, 1520544))
+    assert _resource("index level 1 no. 87") == Resource(kind="index level 1", name="no. 87")
+    assert _resource("log") == Resource(kind="log")
+    assert [_data_file(Page(5, file, 17)) for file in (1, 3, 4)] == [1, 2, 3]
 
 
 def test_a_switch_and_a_cost_of_the_spec_reach_the_engine(tmp_path, run):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from storagelab.targets.sqlserver.pages import Page, PageInfo
+from storagelab.model.measurement import Page
+from storagelab.targets.sqlserver.pages import PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, Task, pages_to_ask, task_of
 
 DATABASE = 6
@@ -26,7 +27,7 @@ def test_a_holder_that_the_server_can_not_name_or_that_is_the_waiter_is_none():
 
 def test_sessions_that_wait_for_one_page_stand_together_with_its_data_file():
     (group,) = decoded(Task(51, "PAGELATCH_UP", 3, "6:3:8088", None), Task(52, "PAGELATCH_UP", 2, "6:3:8088", None))
-    assert (group.resource, group.data_file, group.sessions) == ("page 8088 of data file 1 (PFS)", 1, 2)
+    assert (group.resource.text, group.data_file, group.sessions) == ("6:3:8088, a PFS page", 1, 2)
     assert (group.at_s, group.wait_type) == (1.5, "PAGELATCH_UP")
 
 
@@ -36,8 +37,8 @@ def test_who_holds_a_page_is_told_by_what_it_waits_for_itself():
         Task(52, "WRITELOG", 2, "", None),
         Task(53, "PAGELATCH_EX", 1, "6:4:901", 99),
     )
-    assert {group.resource: group.held_by for group in groups} == {
-        "page 900 of data file 2 (rows)": "WRITELOG", "": "", "page 901 of data file 2 (rows)": "not seen waiting",
+    assert {group.resource.text: group.held_by for group in groups} == {
+        "6:4:900, a data or index page": "WRITELOG", "": "", "6:4:901, a data or index page": "not seen waiting",
     }  # fmt: skip
 
 
@@ -45,13 +46,13 @@ def test_what_the_server_said_of_a_page_is_used():
     (group,) = decoded(
         Task(51, "PAGELATCH_EX", 3, "6:4:900", None), pages={Page(6, 4, 900): PageInfo(2, 1, 2)}
     )  # fmt: skip
-    assert group.resource == "page 900 of data file 2 (index, level 2 of its tree)"
+    assert group.resource.text == "6:4:900, an index page, level 2 of its tree"
 
 
 def test_pages_of_other_databases_and_of_the_primary_file_are_not_of_a_data_file():
     first, second = decoded(Task(51, "PAGELATCH_UP", 3, "2:1:1", None), Task(52, "PAGEIOLATCH_SH", 3, "6:1:3", None))
-    assert {(first.resource, first.data_file), (second.resource, second.data_file)} == {
-        ("page 1 of file 1 of database 2 (PFS)", None), ("page 3 of the primary file (SGAM)", None),
+    assert {(first.resource.text, first.data_file), (second.resource.text, second.data_file)} == {
+        ("2:1:1, a PFS page", None), ("6:1:3, an SGAM page", None),
     }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def test_locks_latches_and_the_queue_for_a_cpu_are_named():
         Task(53, "SOS_SCHEDULER_YIELD", 0, "", None),
         Task(54, "WRITELOG", 3, "", None),
     )
-    assert {group.wait_type: group.resource for group in groups} == {
+    assert {group.wait_type: group.resource.text for group in groups} == {
         "LCK_M_IX": "objectlock", "LATCH_EX": "ACCESS_METHODS_HOBT_COUNT", "SOS_SCHEDULER_YIELD": "a CPU", "WRITELOG": "",
     }  # fmt: skip
 

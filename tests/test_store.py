@@ -17,6 +17,7 @@ import pytest
 from builders import make_experiment, make_plan, make_run, make_runs
 
 from storagelab.errors import StoreError
+from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Experiment
 from storagelab.run.store import FILE_NAME, SCHEMA_VERSION, Store, StoreChanged
 
@@ -324,3 +325,15 @@ def test_a_store_of_schema_1_is_read_and_gone_on_with(tmp_path):
     with Store.writing(tmp_path / "x", experiment) as store:
         store.append(second)
         assert store.runs() == (first, second)
+
+
+def test_a_run_of_a_version_that_stored_no_verdict_on_durability_gets_it_when_it_is_read(tmp_path):
+    experiment = make_experiment({"layout.data_files": [1]}, repetitions=1)
+    plan = make_plan(experiment)
+    (run,) = make_runs(experiment, plan)
+    older = run.measurement.model_dump_json(exclude={"durability"})
+    with Store.writing(tmp_path / "x", experiment) as store:
+        store.append(run.model_copy(update={"measurement": Measurement.model_validate_json(older)}))
+        (read,) = store.runs()
+    assert read.measurement.durability.commits == "each commit is on the disk"
+    assert read == run

@@ -10,8 +10,8 @@ from fabricated_findings import FILES, LOG, extension_trend, make_effect, make_f
 from rich.console import Console
 
 from storagelab.errors import StoragelabError
+from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.analysis import analyse
-from storagelab.findings.model import Caution
 from storagelab.report.text.plan_facts import PlanFacts, VolumeFacts
 from storagelab.report.text.tables import NINE_COLUMNS
 from storagelab.report.text.terminal import print_findings, print_plan, print_waits
@@ -37,8 +37,8 @@ def the_story():
         trends=[extension_trend(list(FIVE), [0.25, 0.2, 0.12, 0.03, 0.02])],
         effects=[make_effect(FILES, 16, 1, (0.96, 0.98, 1.02))],
         cautions=[
-            Caution(kind="durability-off", severity="note", figures={"setting": "fsync", "value": "off"}),
-            Caution(kind="short-runs", severity="caution", figures={"shortest_s": 0.41, "limit_s": 2.0}),
+            kinds.DurabilityOff(setting="fsync", value="off", loses="everything"),
+            kinds.ShortRuns(shortest_s=0.41, limit_s=2.0),
         ],
     )
 

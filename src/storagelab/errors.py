@@ -18,25 +18,21 @@ class StoragelabError(Exception):
     exit_code = 2
 
 
-class SpecError(StoragelabError):
-    """A spec that can't be used.
-
-    Says `FILE: KEY: PROBLEM. WAY OUT`, so that a tired reader finds the line at once.
-    """
-
-    def __init__(self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "") -> None:
-        self.problem, self.file, self.key, self.hint = problem, file, key, hint
-        where = "".join(f"{part}: " for part in (file, key) if part)
-        super().__init__(f"{where}{problem}" + (f"\n  {hint}" if hint else ""))
-
-
-class PreflightError(StoragelabError):
-    """The spec is sound but can't run here. Raised before anything is touched; says `FILE: KEY: PROBLEM` and the way out."""
+class _Placed(StoragelabError):
+    """Says `FILE: KEY: PROBLEM` and, on a line of its own, the way out, so that a tired reader finds the line at once."""
 
     def __init__(self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "") -> None:
         self.problem, self.file, self.key, self.hint = problem, file, key, hint
         where = "".join(f"{part}: " for part in (file, key) if part)
         super().__init__(where + problem + (f"\n  {hint}" if hint else ""))
+
+
+class SpecError(_Placed):
+    """A spec that can't be used."""
+
+
+class PreflightError(_Placed):
+    """The spec is sound but can't run here. Raised before anything is touched."""
 
     def of(self, file: Path | str) -> PreflightError:
         """The same error, told of a spec's file."""

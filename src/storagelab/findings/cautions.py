@@ -1,7 +1,6 @@
 """Doubts about the measurement itself, as values. Pure; worded in report.
 
-Each check below looks at one thing that can mislead a reader and yields cautions with the figures that say so. A "note"
-tells what the result holds for; a "caution" tells why to trust it less.
+Each check below looks at one thing that can mislead a reader.
 """
 
 from __future__ import annotations
@@ -11,15 +10,18 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
+from storagelab.findings import caution_kinds as kinds
 from storagelab.findings import irregular
+from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
 from storagelab.findings.irregular import Outlier
-from storagelab.findings.model import Caution
+from storagelab.model.durability import Loss
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.model.workload import DatabaseLoad
 from storagelab.spec.factors import is_condition, sets_load
+from storagelab.targets.known import KNOWN
 
 REPETITIONS_SOUND = 5
 REPETITIONS_LEAST = 3
@@ -33,16 +35,6 @@ OTHERS_SHARE_MOST = 0.10
 OTHERS_RUNS_MOST = 0.10
 """A run may be disturbed now and then; more than a tenth of them is a busy machine."""
 CPU_SHARE_MOST = 0.9
-_OFF = {"off", "false", "0"}
-UNSAFE_SETTINGS = {
-    "fsync": _OFF, "synchronous_commit": _OFF, "full_page_writes": _OFF,
-    "innodb_flush_log_at_trx_commit": {"0", "2"}, "innodb_doublewrite": {*_OFF, "detect_only"},
-    "innodb_flush_method": {"nosync"},
-}  # fmt: skip
-"""Each with the values under which a crash can lose or corrupt something. MariaDB's 2 writes the log at each commit, and
-syncs it once a second only."""
-DELAYED_DURABILITY = "delayed_durability_desc"
-"""SQL Server's: commits need not wait for the log where it is forced, or allowed and asked for."""
 UNVERIFIED_MOST = 10
 
 
@@ -57,32 +49,30 @@ def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def failed_runs(evidence: Evidence) -> Iterator[Caution]:
-    """figures: failed (attempts), unrecovered (runs without a usable attempt), planned, reason (the most frequent)."""
+def failed_runs(evidence: Evidence) -> Iterator[kinds.FailedRuns]:
     failed = [run for run in evidence.runs if not run.usable]
     if failed:
         reasons = Counter(run.reason for run in failed)
         lost = {(r.cell_id, r.repetition) for r in failed if r.repetition not in evidence.used.get(r.cell_id, {})}
-        yield evidence.caution(
-            "failed-runs", (run.cell_id for run in failed), failed=len(failed), unrecovered=len(lost),
+        yield kinds.FailedRuns(
+            cells=evidence.named(run.cell_id for run in failed), failed=len(failed), unrecovered=len(lost),
             planned=len(evidence.plan.runs), reason=reasons.most_common(1)[0][0],
         )  # fmt: skip
 
 
-def missing_runs(evidence: Evidence) -> Iterator[Caution]:
-    """figures: missing, stored, planned."""
+def missing_runs(evidence: Evidence) -> Iterator[kinds.MissingRuns]:
     stored = {(run.cell_id, run.repetition) for run in evidence.runs}
     missing = [run for run in evidence.plan.runs if (run.cell_id, run.repetition) not in stored]
     if missing:
         planned = len(evidence.plan.runs)
-        yield evidence.caution(
-            "missing-runs", (run.cell_id for run in missing), missing=len(missing), stored=planned - len(missing),
+        yield kinds.MissingRuns(
+            cells=evidence.named(run.cell_id for run in missing), missing=len(missing), stored=planned - len(missing),
             planned=planned,
         )  # fmt: skip
 
 
-def unverified(evidence: Evidence) -> Iterator[Caution]:
-    """One for each thing that was not got as asked. figures: what, asked, got, read_from, runs, reason."""
+def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
+    """One for each thing that was not got as asked."""
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
     for cell_id, run, measurement in evidence.measurements():
@@ -94,21 +84,20 @@ def unverified(evidence: Evidence) -> Iterator[Caution]:
             reasons.setdefault(what, run.reason)
     for what in list(cells)[:UNVERIFIED_MOST]:
         name, asked, got, read_from = what
-        yield evidence.caution(
-            "unverified", cells[what], what=name, asked=asked, got=got, read_from=read_from, runs=len(cells[what]),
-            reason=reasons[what],
+        yield kinds.Unverified(
+            cells=evidence.named(cells[what]), what=name, asked=asked, got=got, read_from=read_from,
+            runs=len(cells[what]), reason=reasons[what],
         )  # fmt: skip
 
 
-def few_repetitions(evidence: Evidence) -> Iterator[Caution]:
-    """figures: repetitions (the fewest of a cell that has any), sound (how many are enough for a sound verdict)."""
+def few_repetitions(evidence: Evidence) -> Iterator[kinds.SingleRepetition | kinds.FewRepetitions]:
     counts = {cell_id: len(runs) for cell_id, runs in evidence.used.items() if runs}
     if not counts or min(counts.values()) >= REPETITIONS_SOUND:
         return
     fewest = min(counts.values())
-    poor = [cell_id for cell_id, count in counts.items() if count == fewest]
-    yield evidence.caution(
-        "single-repetition" if fewest == 1 else "few-repetitions", poor, note=fewest >= REPETITIONS_LEAST,
+    yield (kinds.SingleRepetition if fewest == 1 else kinds.FewRepetitions)(
+        severity="note" if fewest >= REPETITIONS_LEAST else "caution",
+        cells=evidence.named(cell_id for cell_id, count in counts.items() if count == fewest),
         repetitions=fewest, sound=REPETITIONS_SOUND,
     )  # fmt: skip
 
@@ -118,17 +107,15 @@ def few_repetitions(evidence: Evidence) -> Iterator[Caution]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def short_runs(evidence: Evidence) -> Iterator[Caution]:
-    """figures: shortest_s (the smallest median of a cell), limit_s."""
+def short_runs(evidence: Evidence) -> Iterator[kinds.ShortRuns]:
     medians = {cell.cell_id: cell.elapsed_s.median for cell in evidence.cells if cell.elapsed_s is not None}
     short = {cell_id: median for cell_id, median in medians.items() if median < SHORT_RUN_S}
     if short:
-        yield evidence.caution("short-runs", short, shortest_s=min(short.values()), limit_s=SHORT_RUN_S)
+        yield kinds.ShortRuns(cells=evidence.named(short), shortest_s=min(short.values()), limit_s=SHORT_RUN_S)
 
 
-def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
-    """One for each cell. figures of its farthest run: repetition, elapsed_s, expected_s, ratio, deviation_sd; runs;
-    left_out (how many of them no mean and no verdict rests on: 0 or 1)."""
+def outlying_runs(evidence: Evidence) -> Iterator[kinds.OddRun]:
+    """One for each cell."""
     of_cell: dict[int, list[Outlier]] = defaultdict(list)
     for outlier in evidence.odd:
         of_cell[outlier.cell].append(outlier)
@@ -137,22 +124,19 @@ def outlying_runs(evidence: Evidence) -> Iterator[Caution]:
         cell_id, repetition = evidence.plan.cells[cell].cell_id, evidence.rounds[worst.round]
         measurement = evidence.used[cell_id][repetition].measurement
         elapsed_s = measurement.elapsed_s if measurement is not None else math.nan
-        yield evidence.caution(
-            "outlier", [cell_id], repetition=repetition,
+        yield kinds.OddRun(
+            cells=evidence.named([cell_id]), repetition=repetition,
             elapsed_s=elapsed_s, expected_s=elapsed_s / worst.ratio, ratio=worst.ratio, deviation_sd=worst.deviation,
             runs=len(found), left_out=int((cell_id, repetition) in evidence.left_out),
         )  # fmt: skip
 
 
-def run_in_blocks(evidence: Evidence) -> Iterator[Caution]:
-    """figures: factors ("layout.data, drive": those that changed from block to block only), blocks.
-
-    None of a simulation: there, no block knows of the ones before it.
-    """
+def run_in_blocks(evidence: Evidence) -> Iterator[kinds.RunInBlocks]:
+    """None of a simulation: there, no block knows of the ones before it."""
     blocks = blocks_of(evidence.plan)
-    if len(set(blocks)) > 1 and not _simulated(evidence):
+    if len(set(blocks)) > 1 and evidence.provenance == "measured":
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
-        yield evidence.caution("blocks", (), factors=", ".join(held), blocks=len(set(blocks)))
+        yield kinds.RunInBlocks(factors=tuple(held), blocks=len(set(blocks)))
 
 
 def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
@@ -163,13 +147,8 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
     return all(len(values) == 1 for values in levels.values()) and len(set().union(*levels.values())) > 1
 
 
-def _simulated(evidence: Evidence) -> bool:
-    return next((cell.provenance for cell in evidence.cells if cell.provenance is not None), None) == "simulated"
-
-
-def changing(evidence: Evidence) -> Iterator[Caution]:
-    """Times drifted, or jumped, whatever ran. figures: change (0.05 = 5 % slower at the end), p_value, order, blocks; of a
-    jump also run (the first one after it, from 1), runs. A note in a random order of one block: its rounds absorb it."""
+def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
+    """Times drifted, or jumped, whatever ran. A note in a random order of one block: its rounds absorb it."""
     at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
     left_out = set(evidence.left_out)
     rows = [
@@ -183,19 +162,16 @@ def changing(evidence: Evidence) -> Iterator[Caution]:
     order, blocks = evidence.experiment.order, len(set(blocks_of(evidence.plan)))
     drift = irregular.drift(log_s, cells, sequence, _longest_block(evidence))
     step = irregular.step(log_s, cells, sequence)
-    note = order == "randomised" and blocks == 1
+    severity: kinds.Severity = "note" if order == "randomised" and blocks == 1 else "caution"
     drifted = drift is not None and drift.p_value < DRIFT_P_VALUE and abs(drift.change) > DRIFT_LEAST
     jumped = step is not None and step.p_value < DRIFT_P_VALUE and abs(step.change) > DRIFT_LEAST
     if step is not None and jumped and not (drifted and drift is not None and drift.explained >= step.explained):
-        run = 1 + sum(place <= step.after for place in sequence)
-        yield evidence.caution(
-            "step", at, note=note, change=step.change, p_value=step.p_value, run=run, runs=len(rows), order=order,
-            blocks=blocks,
+        yield kinds.Step(
+            severity=severity, change=step.change, p_value=step.p_value, order=order, blocks=blocks,
+            run=1 + sum(place <= step.after for place in sequence), runs=len(rows),
         )  # fmt: skip
     elif drift is not None and drifted:
-        yield evidence.caution(
-            "drift", at, note=note, change=drift.change, p_value=drift.p_value, order=order, blocks=blocks
-        )
+        yield kinds.Drift(severity=severity, change=drift.change, p_value=drift.p_value, order=order, blocks=blocks)
 
 
 def _longest_block(evidence: Evidence) -> float:
@@ -206,17 +182,18 @@ def _longest_block(evidence: Evidence) -> float:
     return float(max(max(of_block) - min(of_block) for of_block in places.values()))
 
 
-def not_randomised(evidence: Evidence) -> Iterator[Caution]:
-    """What another order than a random one does to the answer. figures: order, provenance.
+def not_randomised(evidence: Evidence) -> Iterator[kinds.NotRandomised]:
+    """What another order than a random one does to the answer.
 
     None where the drives start anew before every run: then no run knows of the one before.
     """
-    order = evidence.experiment.order
+    order, provenance = evidence.experiment.order, evidence.provenance
     fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
-    if order == "randomised" or len(evidence.plan.cells) < 2 or (_simulated(evidence) and fresh):
+    if order == "randomised" or len(evidence.plan.cells) < 2 or (provenance == "simulated" and fresh):
         return
-    provenance = "simulated" if _simulated(evidence) else "measured"
-    yield evidence.caution("order", (), note=order == "as-listed", order=order, provenance=provenance)
+    yield kinds.NotRandomised(
+        severity="note" if order == "as-listed" else "caution", order=order, provenance=provenance
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -224,8 +201,7 @@ def not_randomised(evidence: Evidence) -> Iterator[Caution]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def observer_cost(evidence: Evidence) -> Iterator[Caution]:
-    """figures: core_share (sampler and its session, of one core, over all runs), sampler_core_share, limit."""
+def observer_cost(evidence: Evidence) -> Iterator[kinds.ObserverDear]:
     cost_s: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
         if m.observer is not None and m.elapsed_s > 0:
@@ -233,9 +209,9 @@ def observer_cost(evidence: Evidence) -> Iterator[Caution]:
     every = [cost for costs in cost_s.values() for cost in costs]
     if not every or _core_share(every) <= OBSERVER_CORE_SHARE_MOST:
         return
-    dear = [cell_id for cell_id, costs in cost_s.items() if _core_share(costs) > OBSERVER_CORE_SHARE_MOST]
-    yield evidence.caution(
-        "observer-cost", dear, core_share=_core_share(every), limit=OBSERVER_CORE_SHARE_MOST,
+    yield kinds.ObserverDear(
+        cells=evidence.named(cell_id for cell_id, of in cost_s.items() if _core_share(of) > OBSERVER_CORE_SHARE_MOST),
+        core_share=_core_share(every), limit=OBSERVER_CORE_SHARE_MOST,
         sampler_core_share=sum(sampler for sampler, _, _ in every) / sum(elapsed for _, _, elapsed in every),
     )  # fmt: skip
 
@@ -244,8 +220,7 @@ def _core_share(costs: list[tuple[float, float, float]]) -> float:
     return sum(sampler + session for sampler, session, _ in costs) / sum(elapsed for _, _, elapsed in costs)
 
 
-def few_wait_samples(evidence: Evidence) -> Iterator[Caution]:
-    """figures: passes (the smallest median of a cell), limit."""
+def few_wait_samples(evidence: Evidence) -> Iterator[kinds.FewWaitSamples]:
     passes: dict[str, float] = {}
     for cell_id, measurements in _by_cell(evidence).items():
         sampled = [
@@ -254,22 +229,20 @@ def few_wait_samples(evidence: Evidence) -> Iterator[Caution]:
         if sampled and (median := statistics.median(sampled)) < WAIT_PASSES_LEAST:
             passes[cell_id] = median
     if passes:
-        yield evidence.caution("few-wait-samples", passes, passes=min(passes.values()), limit=WAIT_PASSES_LEAST)
+        yield kinds.FewWaitSamples(cells=evidence.named(passes), passes=min(passes.values()), limit=WAIT_PASSES_LEAST)
 
 
-def unexplained_time(evidence: Evidence) -> Iterator[Caution]:
-    """figures: lowest, highest (mean share of connections x elapsed explained in a cell outside the limits), limits."""
+def unexplained_time(evidence: Evidence) -> Iterator[kinds.Unexplained]:
     explained = {cell.cell_id: cell.explained for cell in evidence.cells if cell.explained is not None}
     outside = {id_: share for id_, share in explained.items() if not EXPLAINED_LEAST <= share <= EXPLAINED_MOST}
     if outside:
-        yield evidence.caution(
-            "conservation", outside, lowest=min(outside.values()), highest=max(outside.values()),
+        yield kinds.Unexplained(
+            cells=evidence.named(outside), lowest=min(outside.values()), highest=max(outside.values()),
             limit_low=EXPLAINED_LEAST, limit_high=EXPLAINED_MOST,
         )  # fmt: skip
 
 
-def no_split(evidence: Evidence) -> Iterator[Caution]:
-    """Waits without Resource and Signal. figures: runs, reason (the most frequent)."""
+def no_split(evidence: Evidence) -> Iterator[kinds.NoSplit]:
     reasons: Counter[str] = Counter()
     cells = set()
     for cell_id, _, m in evidence.measurements():
@@ -277,7 +250,7 @@ def no_split(evidence: Evidence) -> Iterator[Caution]:
             cells.add(cell_id)
             reasons[m.waits.no_split_reason] += 1
     if reasons:
-        yield evidence.caution("no-split", cells, note=True, runs=reasons.total(), reason=reasons.most_common(1)[0][0])
+        yield kinds.NoSplit(cells=evidence.named(cells), runs=reasons.total(), reason=reasons.most_common(1)[0][0])
 
 
 def _has_split(measurement: Measurement) -> bool:
@@ -292,9 +265,8 @@ def _has_split(measurement: Measurement) -> bool:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def busy_machine(evidence: Evidence) -> Iterator[Caution]:
-    """Others, or the hypervisor, took CPU time from the runs. figures: others_share (of all CPUs' time, the highest of a
-    run), limit, runs, checked.
+def busy_machine(evidence: Evidence) -> Iterator[kinds.BusyMachine]:
+    """Others, or the hypervisor, took CPU time from the runs.
 
     A load average would not do: it can't tell others from the server under test. The share is of the time that the same
     counters hold, as they are read over somewhat more than the run.
@@ -312,14 +284,14 @@ def busy_machine(evidence: Evidence) -> Iterator[Caution]:
             runs += 1
             shares[cell_id] = max(share, shares.get(cell_id, 0.0))
     if runs > OTHERS_RUNS_MOST * checked:
-        yield evidence.caution(
-            "busy-machine", shares, others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, runs=runs,
+        yield kinds.BusyMachine(
+            cells=evidence.named(shares), others_share=max(shares.values()), limit=OTHERS_SHARE_MOST, runs=runs,
             checked=checked,
         )  # fmt: skip
 
 
-def cpu_saturated(evidence: Evidence) -> Iterator[Caution]:
-    """Storage is not what limits. figures: cpu_share (of all CPUs, the highest median of a cell), cpu_count, limit."""
+def cpu_saturated(evidence: Evidence) -> Iterator[kinds.CpuSaturated]:
+    """Storage is not what limits."""
     shares: dict[str, float] = {}
     cpu_count = 0.0
     for cell_id, measurements in _by_cell(evidence).items():
@@ -332,47 +304,34 @@ def cpu_saturated(evidence: Evidence) -> Iterator[Caution]:
         if of_runs and (median := statistics.median(of_runs)) > CPU_SHARE_MOST:
             shares[cell_id] = median
     if shares:
-        yield evidence.caution(
-            "cpu-saturated", shares, note=True, cpu_share=max(shares.values()), cpu_count=int(cpu_count),
-            limit=CPU_SHARE_MOST,
-        )  # fmt: skip
+        yield kinds.CpuSaturated(
+            cells=evidence.named(shares), cpu_share=max(shares.values()), cpu_count=int(cpu_count), limit=CPU_SHARE_MOST
+        )
 
 
-def virtual_disks(evidence: Evidence) -> Iterator[Caution]:
-    """One for each reason. figures: volumes ("a, b"), reason, device_model."""
+def virtual_disks(evidence: Evidence) -> Iterator[kinds.VirtualDisk]:
+    """One for each reason."""
     volumes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():
         for name, volume in _volumes(m):
             if volume.get("virtual") is True:
                 volumes[_text(volume, "virtual_reason"), _text(volume, "device_model")].add(name)
     for (reason, model), names in volumes.items():
-        yield evidence.caution(
-            "virtual-disk", (), note=True, volumes=", ".join(sorted(names)), reason=reason, device_model=model
-        )
+        yield kinds.VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
 
 
-def durability_off(evidence: Evidence) -> Iterator[Caution]:
-    """One for each setting. figures: setting, value."""
-    cells: dict[tuple[str, str], set[str]] = defaultdict(set)
+def durability_off(evidence: Evidence) -> Iterator[kinds.DurabilityOff]:
+    """One for each setting that gives something up."""
+    cells: dict[tuple[str, str, Loss], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
-        settings = _table(_table(m.environment, "server"), "settings")
-        for setting, unsafe in UNSAFE_SETTINGS.items():
-            if (value := _lowered(settings, setting)) in unsafe:
-                cells[setting, "off" if value == "false" else value].add(cell_id)
-        # Replayed after a crash, a binary log makes commits as safe as it is itself.
-        if _lowered(settings, "log_bin") in {"on", "1"} and (synced := _lowered(settings, "sync_binlog")) not in {
-            "",
-            "1",
-        }:
-            cells["sync_binlog", synced].add(cell_id)
-        if _text(settings, DELAYED_DURABILITY).upper() == "FORCED":
-            cells["delayed_durability", "forced"].add(cell_id)
-    for (setting, value), of_cells in cells.items():
-        yield evidence.caution("durability-off", of_cells, note=True, setting=setting, value=value)
+        for setting in m.durability.settings if m.durability is not None else ():
+            if setting.loses is not None:
+                cells[setting.name, setting.value.lower(), setting.loses].add(cell_id)
+    for (name, value, loses), of_cells in cells.items():
+        yield kinds.DurabilityOff(cells=evidence.named(of_cells), setting=name, value=value, loses=loses)
 
 
-def shared_devices(evidence: Evidence) -> Iterator[Caution]:
-    """Volumes on one device, between which place can't matter. figures: volumes ("a, b"), device."""
+def shared_devices(evidence: Evidence) -> Iterator[kinds.SharedDevice]:
     volumes: dict[str, set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():
         for name, volume in _volumes(m):
@@ -380,25 +339,25 @@ def shared_devices(evidence: Evidence) -> Iterator[Caution]:
                 volumes[device].add(name)
     for device, names in volumes.items():
         if len(names) > 1:
-            yield evidence.caution("shared-device", (), note=True, volumes=", ".join(sorted(names)), device=device)
+            yield kinds.SharedDevice(volumes=tuple(sorted(names)), device=device)
 
 
-def allocation_latches(evidence: Evidence) -> Iterator[Caution]:
-    """One for each version of SQL Server on which numbers of data files are compared. figures: major."""
-    engine = "sqlserver"
-    of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == engine]
-    if len({config.layout.data_files for config in of_engine}) < 2:
-        return
+def allocation_latches(evidence: Evidence) -> Iterator[kinds.AllocationLatches]:
+    """One for each version of a server that decides what more data files can gain, where numbers of them are compared."""
     servers = [_table(m.environment, "server") for _, _, m in evidence.measurements()]
-    versions = {_text(server, "version").partition(".")[0] for server in servers if server.get("engine") == engine}
-    for major in sorted(version for version in versions if version.isdigit()):
-        yield evidence.caution("allocation-latches", (), note=True, major=int(major))
+    for name in (name for name, engine in KNOWN.items() if engine.note_on_files is not None):
+        of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == name]
+        if len({config.layout.data_files for config in of_engine}) < 2:
+            continue
+        majors = {_text(server, "version").partition(".")[0] for server in servers if server.get("engine") == name}
+        for major in sorted(version for version in majors if version.isdigit()):
+            yield kinds.AllocationLatches(major=int(major), engine=name)
 
 
-def different_loads(evidence: Evidence) -> Iterator[Caution]:
+def different_loads(evidence: Evidence) -> Iterator[kinds.DifferentLoads]:
     """Cells that are held against each other do different work: a factor sets layout and load at once.
 
-    Where factors are of the conditions alone, each condition has its own verdict. figures: factors ("storage, drive"), loads.
+    Where factors are of the conditions alone, each condition has its own verdict.
     """
     factors = evidence.experiment.factors
     own = [factor.name for factor in factors if is_condition(factor)]
@@ -410,7 +369,7 @@ def different_loads(evidence: Evidence) -> Iterator[Caution]:
     loads = max(map(len, groups.values()), default=0)
     if loads > 1:
         both = [factor.name for factor in factors if factor.name not in own and sets_load(factor)]
-        yield evidence.caution("different-loads", (), factors=", ".join(both), loads=loads)
+        yield kinds.DifferentLoads(factors=tuple(both), loads=loads)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -440,11 +399,6 @@ def _table(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
 def _text(mapping: Mapping[str, object], key: str) -> str:
     value = mapping.get(key)
     return value if isinstance(value, str) else ""
-
-
-def _lowered(settings: Mapping[str, object], name: str) -> str:
-    """A setting as the server shows it, in small letters; "" where it does not."""
-    return str(settings.get(name, "")).lower()
 
 
 def _number(value: object) -> float | None:

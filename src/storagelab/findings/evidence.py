@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storagelab.findings.irregular import Outlier
-from storagelab.findings.model import Caution, CautionKind, CellSummary
+from storagelab.findings.model import CellSummary
+from storagelab.model.engines import Provenance
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
 
@@ -34,16 +35,16 @@ class Evidence:
                 if run.measurement is not None:
                     yield cell_id, run, run.measurement
 
-    def caution(
-        self, kind: CautionKind, cells: Iterable[str], *, note: bool = False, **figures: str | int | float
-    ) -> Caution:
-        """A caution about `cells`, in the plan's order; about none by name if it concerns all of them."""
+    @property
+    def provenance(self) -> Provenance:
+        """What is simulated has a seed for each run, and no drift from one block to the next: its world is made anew."""
+        return next((cell.provenance for cell in self.cells if cell.provenance is not None), "measured")
+
+    def named(self, cells: Iterable[str]) -> tuple[str, ...]:
+        """The cells that a doubt concerns, in the plan's order; none if it concerns all of them."""
         meant = set(cells)
         named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
-        return Caution(
-            kind=kind, severity="note" if note else "caution",
-            cells=() if len(named) == len(self.plan.cells) else named, figures=figures,
-        )  # fmt: skip
+        return () if len(named) == len(self.plan.cells) else named
 
 
 def blocks_of(plan: Plan) -> tuple[int, ...]:

@@ -6,10 +6,11 @@ Where cells insert different numbers of rows they are of elapsed time per row (`
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from storagelab.findings.caution_kinds import Caution
 from storagelab.model.engines import Provenance
 from storagelab.model.plan import Factor, Order
 from storagelab.model.values import Frozen, JsonValue
@@ -244,41 +245,6 @@ class LoadVerdict(Frozen):
     at_most_slower: float | None = None
 
 
-CautionKind = Literal[
-    "failed-runs",
-    "missing-runs",
-    "unverified",
-    "single-repetition",
-    "few-repetitions",
-    "short-runs",
-    "outlier",
-    "blocks",
-    "drift",
-    "step",
-    "order",
-    "observer-cost",
-    "conservation",
-    "no-split",
-    "few-wait-samples",
-    "busy-machine",
-    "cpu-saturated",
-    "virtual-disk",
-    "durability-off",
-    "shared-device",
-    "allocation-latches",
-    "different-loads",
-]
-
-
-class Caution(Frozen):
-    """A doubt about the measurement itself. `figures` holds what the wording needs, units last in names."""
-
-    kind: CautionKind
-    severity: Literal["note", "caution"]
-    cells: tuple[str, ...] = Field((), description="cell_ids it concerns; empty = the whole experiment")
-    figures: dict[str, str | int | float] = Field(default_factory=dict)
-
-
 class Findings(Frozen):
     """All that is concluded of one experiment.
 
@@ -316,7 +282,7 @@ class Findings(Frozen):
     effects: tuple[Effect, ...]
     wait_changes: tuple[WaitChange, ...]
     wait_trends: tuple[WaitTrend, ...]
-    cautions: tuple[Caution, ...]
+    cautions: tuple[Annotated[Caution, Field(discriminator="kind")], ...]
     compared: Compared = "elapsed"
     not_compared: tuple[str, ...] = ()
     at_most_slower: float | None = None

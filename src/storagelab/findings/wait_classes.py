@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from storagelab.model.waits import UNINSTRUMENTED, Category, WaitStat
-from storagelab.targets.sqlserver.facts import BENIGN
+from storagelab.targets.known import BENIGN_WAITS
 
 CLASS_NAMES: dict[Category, str] = {
     "data-read": "data read",
@@ -52,7 +52,7 @@ def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
 
 def _is_joined(row: WaitStat) -> bool:
     """Time of threads that have nothing to do must not pass for a wait of another engine."""
-    return row.is_wait and row.wait_type != UNINSTRUMENTED and row.wait_type not in BENIGN.wait_types
+    return row.is_wait and row.wait_type != UNINSTRUMENTED and row.wait_type not in BENIGN_WAITS
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:

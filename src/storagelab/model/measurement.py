@@ -5,11 +5,14 @@ Times are seconds, or integer nanoseconds where a kernel counts them.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.engines import Provenance
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
@@ -30,15 +33,59 @@ class Check(Frozen):
     read_from: str
 
 
+class Page(NamedTuple):
+    """A page by the numbers that SQL Server gives to databases, to files, and to the pages of a file."""
+
+    database_id: int
+    file_id: int
+    page_id: int
+
+
+PFS_PAGE = "a PFS page"
+
+
+class Resource(Frozen):
+    """A thing that sessions wait for: what it is, and which one where that is known."""
+
+    kind: str = Field(description='what it is: "a PFS page", "end of transaction"')
+    page: Page | None = None
+    name: str = Field("", description='which one, if it is no page: "7" of "end of transaction 7"')
+
+    @property
+    def text(self) -> str:
+        if self.page is not None:
+            return f"{':'.join(map(str, self.page))}, {self.kind}"
+        return f"{self.kind} {self.name}" if self.name else self.kind
+
+
+_PAGE = re.compile(r"(\d+):(\d+):(\d+), (an? .+)")
+_NAMED = re.compile(r"(.+?) ((?:no\. )?\d+)")
+
+
+@lru_cache(4096)
+def resource_of(text: str) -> Resource:
+    """What `Resource.text` names."""
+    if page := _PAGE.fullmatch(text):
+        return Resource(kind=page[4], page=Page(int(page[1]), int(page[2]), int(page[3])))
+    named = _NAMED.fullmatch(text)
+    return Resource(kind=named[1], name=named[2]) if named else Resource(kind=text)
+
+
 class WaitingTask(Frozen):
     """What sessions were seen waiting for at one moment: `sessions` of them on one resource."""
 
     at_s: Figure = Field(description="seconds since the start of the run")
     wait_type: str
-    resource: str = Field(description='decoded, e.g. "extension of my_big_table_p3 (data file 3)"')
+    resource: Resource
     sessions: Count
     data_file: Count | None = None
     held_by: str = Field("", description="what the holder was doing, where it could be seen")
+
+    @field_validator("resource", mode="before")
+    @classmethod
+    def _as_stored(cls, resource: object) -> object:
+        """Earlier versions stored its text."""
+        return resource_of(resource) if isinstance(resource, str) else resource
 
 
 class TimeSeries(Frozen):
@@ -76,6 +123,7 @@ class Measurement(Frozen):
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
     series: TimeSeries = TimeSeries()
     environment: dict[str, object] = Field(default_factory=dict)
+    durability: Durability | None = Field(None, description="what survives a crash; None where no server is")
     checks: tuple[Check, ...] = ()
     observer: ObserverCost | None = None
     setup_s: Figure | None = None

@@ -12,7 +12,7 @@ and a split that can't be had is None, never 0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -433,6 +433,14 @@ def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
             "wait_count": mean(row.wait_count for row in rows),
         }
     )
+
+
+class BenignList(NamedTuple):
+    """Waits that mean nothing: threads with nothing to do. `name` and `date` are its version."""
+
+    name: str
+    date: str
+    wait_types: frozenset[str]
 
 
 def wait_table(

@@ -13,9 +13,11 @@ from storagelab.errors import StoreError
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
 from storagelab.run.earlier import config_of_today, measurement_of_today
+from storagelab.targets.durability import judged
 
 _LISTED = 5
 _SHOWN = 60
+_OUT_OF_BOUNDS = "is out of all bounds"
 
 
 def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
@@ -53,8 +55,16 @@ def _measurement(text: str, config: Any) -> Measurement:
     for group, counters in measurement.counters.items():
         for name, value in counters.items():
             if abs(value) > MOST:
-                raise ValueError(f"measurement: counters.{group}.{name}: is out of all bounds"[: 3 * _SHOWN])
+                raise ValueError(f"measurement: counters.{group}.{name}: {_OUT_OF_BOUNDS}"[: 3 * _SHOWN])
+    if measurement.durability is None:  # of a version that did not store it
+        return measurement.model_copy(update={"durability": judged(measurement.environment)})
     return measurement
+
+
+_WRONG = {
+    "missing": "is missing", "extra_forbidden": "is not known to this version", "json_invalid": "is no whole JSON",
+    "finite_number": _OUT_OF_BOUNDS, "greater_than_equal": _OUT_OF_BOUNDS, "less_than_equal": _OUT_OF_BOUNDS,
+}  # fmt: skip
 
 
 def _text(value: object) -> str:
@@ -66,7 +76,8 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))[:_SHOWN]
-        return f"{place}: {first['msg']}" if place else str(first["msg"])
+        wrong = _WRONG.get(first["type"]) or f"can't be {repr(first['input'])[:_SHOWN]}"
+        return f"{place}: {wrong}" if place else wrong
     return (str(error) or type(error).__name__)[: 3 * _SHOWN]
 
 

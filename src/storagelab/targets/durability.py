@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.values import Frozen
-
-Commit = Literal[
-    "each commit is on the disk", "the last second of commits may be lost", "nothing is forced to the disk"
-]
+from storagelab.targets.known import KNOWN
 
 
-class Durability(Frozen):
-    """Of one engine with its settings. `because` names these with their values; `whole_pages` = a page whose write was cut
-    off can be mended."""
-
-    engine: str
-    commit: Commit
-    whole_pages: bool
-    because: str
-
-    @property
-    def promise(self) -> str:
-        pages = "half-written pages are mended" if self.whole_pages else "a half-written page stays corrupt"
-        return f"{self.commit}, {pages}"
-
-    @property
-    def text(self) -> str:
-        return f"{self.engine}: {self.promise} ({self.because})"
-
-
-def is_on(value: object) -> bool:
-    return str(value).lower() in ("on", "true", "yes", "1")
+def judged(environment: Mapping[str, object]) -> Durability | None:
+    """The engine's verdict on the server that a run's environment tells of; None where it tells of no settings."""
+    server = environment.get("server")
+    if not isinstance(server, Mapping):
+        return None
+    engine, settings = KNOWN.get(str(server.get("engine"))), server.get("settings")
+    if engine is None or not isinstance(settings, Mapping) or not settings:
+        return None
+    return engine.judge(
+        {str(name): str(value) for name, value in settings.items()}, str(server.get("version_text", ""))
+    )
 
 
 def compared(

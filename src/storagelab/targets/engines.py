@@ -12,12 +12,13 @@ from typing import NamedTuple
 from storagelab.errors import PreflightError
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.engines import ENGINES
 from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.model.values import Scalar
 from storagelab.targets import Block, Preflight, Site, Target, VolumeNeed
 from storagelab.targets.blocks import independent
-from storagelab.targets.durability import Durability, compared
+from storagelab.targets.durability import compared
 from storagelab.targets.powers import powers, refuse
 from storagelab.targets.trial import Kind
 

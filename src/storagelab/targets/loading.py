@@ -21,6 +21,7 @@ from storagelab.model.measurement import Check, Measurement
 from storagelab.model.plan import Cell
 from storagelab.targets import Progress, Site, remote
 from storagelab.targets.clocks import Clocks
+from storagelab.targets.durability import judged
 from storagelab.targets.folders import Folders
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
@@ -346,6 +347,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             counters=counters,
             series=sampled.series,
             environment=environment,
+            durability=judged(environment),
             checks=(*self._layout_checks(rows), *checks, *check_watching(sampled.error, sampled.observer, elapsed_s)),
             observer=sampled.observer,
             setup_s=self.setup_s,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from storagelab.findings import stats
-from storagelab.model.measurement import Measurement
+from storagelab.model.measurement import PFS_PAGE, Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import NS, CountedWaits, WaitStat, conservation, mean_of_runs, normalise, wait_table
@@ -167,7 +167,7 @@ def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
     """The most on one page at once: the median of the samples that found any, since nobody shows a screen without."""
     most: dict[float, int] = {}
     for task in run.waiting_tasks:
-        if task.resource.endswith("a PFS page"):
+        if task.resource.kind == PFS_PAGE:
             most[task.at_s] = max(task.sessions, most.get(task.at_s, 0))
     return float(statistics.median(most.values())) if most else 0.0
 

@@ -141,6 +141,7 @@ _NOT_MEASURED: Json = {
     "provenance": None, "elapsed_s": None, "rows": None, "rows_per_s": None, "checkpoint_s": None, "cpu_s": None,
     "available_s": None, "explained": None, "connection_s": [], "waits": [], "waiting_tasks": [], "counters": {},
     "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [], "observer": None,
+    "durability": None,
 }  # fmt: skip
 
 
@@ -160,7 +161,7 @@ def _measured(measured: Measurement) -> Json:
         "waits": [_wait(row) for row in normalise(measured.waits)] if measured.waits is not None else [],
         "waiting_tasks": [
             {
-                "at_s": task.at_s, "wait_type": task.wait_type, "resource": masked(task.resource),
+                "at_s": task.at_s, "wait_type": task.wait_type, "resource": masked(task.resource.text),
                 "sessions": task.sessions, "data_file": task.data_file, "held_by": masked(task.held_by),
             }
             for task in measured.waiting_tasks
@@ -174,7 +175,11 @@ def _measured(measured: Measurement) -> Json:
         "checks": [_check(check) for check in measured.checks],
         "observer": None if cost is None else {
             "sampler_cpu_s": cost.sampler_cpu_s, "session_cpu_s": cost.session_cpu_s, "ticks": cost.ticks,
-            "late_ticks": cost.late_ticks,
+            "late_ticks": cost.late_ticks, "blind_s": cost.blind_s,
+        },
+        "durability": None if measured.durability is None else {
+            "commits": measured.durability.commits,
+            **measured.durability.model_dump(mode="json", exclude={"engine"}),
         },
     }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +37,6 @@ _TITLES = {
     "Signal_S": "the thing was ready, waiting for a CPU",
     "Percentage": "of all waits of the run, before the cut",
 }
-_PAGE_OF_KIND = re.compile(r"[\d:]+, (?P<kind>an? .+)")
-_NUMBER_AT_END = re.compile(r"(?: no\.)? \d+$")
 _HEADINGS = [
     Heading(NINE_COLUMNS[0], "text"),
     *(Heading(name, meaning=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
@@ -152,7 +149,7 @@ def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
     kinds: dict[tuple[str, str], _Kind] = defaultdict(_Kind)
     for number, run in enumerate(runs):
         for task in run.measurement.waiting_tasks if run.measurement is not None else ():
-            kind = kinds[task.wait_type, kind_of(task.resource)]
+            kind = kinds[task.wait_type, task.resource.kind]
             kind.tasks.append(task)
             kind.sessions[number, task.at_s] += task.sessions
     if not kinds:
@@ -175,13 +172,6 @@ def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, 
     crowds = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
     task, key = max(crowds, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
     return task, key[1], len(kinds[key].sessions)
-
-
-def kind_of(resource: str) -> str:
-    """What a thing is, without its number: "5:1:1520544, a PFS page" -> "a PFS page", "end of transaction 7" -> "end of
-    transaction"."""
-    of_page = _PAGE_OF_KIND.fullmatch(resource)
-    return of_page["kind"] if of_page else _NUMBER_AT_END.sub("", resource) or resource
 
 
 def _crowd(kind: _Kind, moments: int) -> list[str]:

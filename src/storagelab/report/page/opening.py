@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from storagelab.findings.caution_kinds import OddRun
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.page.pieces import View
@@ -85,16 +86,13 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
 
 def _odd_runs(findings: Findings, cell: CellSummary) -> str:
     """What to say beside a mean that runs unlike the others have made; "" where there are none."""
-    odd = next(
-        (one for one in findings.cautions if one.kind == "outlier" and cell.cell_id in (one.cells or (cell.cell_id,))),
-        None,
-    )
+    found = (one for one in findings.cautions if isinstance(one, OddRun))
+    odd = next((one for one in found if cell.cell_id in (one.cells or (cell.cell_id,))), None)
     if odd is None or cell.elapsed_s is None or compared.of_raw_io(findings):
         return ""
-    runs, of = int(odd.figures["runs"]), len(cell.elapsed_s.points)
-    took, median = numbers.seconds(float(odd.figures["elapsed_s"])), numbers.seconds(cell.elapsed_s.median)
-    which = f"{numbers.plural(runs, 'run')} of {of} stand{'s' * (runs == 1)} apart"
-    return f"{which}: repetition {odd.figures['repetition']} took {took}; median {median}"
+    took, median = numbers.seconds(odd.elapsed_s), numbers.seconds(cell.elapsed_s.median)
+    which = f"{numbers.plural(odd.runs, 'run')} of {len(cell.elapsed_s.points)} stand{'s' * (odd.runs == 1)} apart"
+    return f"{which}: repetition {odd.repetition} took {took}; median {median}"
 
 
 def cautions_view(findings: Findings) -> View:

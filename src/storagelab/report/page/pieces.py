@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -89,6 +89,11 @@ class PageChart:
     end_s: str = ""
     most: str = ""
     unit: str = ""
+
+
+def view(note: str = "", charts: Sequence[PageChart] = (), tables: Iterable[PageTable] = ()) -> View:
+    """A section of a sentence, charts and tables, which needs no template of its own."""
+    return {"note": note, "charts": charts, "tables": list(tables)}
 
 
 def page_chart(drawn: Drawn) -> PageChart:

@@ -9,7 +9,7 @@ from storagelab.report.charts.write_amplification import drives as drives_of
 from storagelab.report.charts.write_amplification import state_of
 from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.page.cells import cell_anchor, cells_with_parts
-from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View
+from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import first_factor, verdict_mark
 from storagelab.report.words.names import cell_text, factor_text, value_text
@@ -183,7 +183,7 @@ def checkpoint_view(findings: Findings) -> View | None:
         "of the completion time."
     )
     caption = f"Time of the final checkpoint ({findings.provenance}){rest}"
-    return {"note": words, "tables": [PageTable(caption, columns, rows)]}
+    return view(words, tables=[PageTable(caption, columns, rows)])
 
 
 def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Content]:

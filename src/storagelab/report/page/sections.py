@@ -1,4 +1,4 @@
-"""The sections of the page, in reading order. Each has a template of its name in `templates/parts`."""
+"""The sections of the page, in reading order. One that is laid out in its own way has a template in `templates/parts`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storagelab.report.drawing.chart import Drawn
 from storagelab.report.page.cells import cells_view
 from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
-from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart
+from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
 from storagelab.report.page.results import checkpoint_view, times_view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.compared import ends
@@ -73,7 +73,7 @@ def sections(
 def _effects(findings: Findings, charts: list[PageChart]) -> View | None:
     """What each level does against its factor's baseline: all else the same, then at single levels of others."""
     tables = [*_best_levels(findings), *_effects_at_levels(findings)]
-    return {"charts": charts, "tables": tables} if charts or tables else None
+    return view(charts=charts, tables=tables) if charts or tables else None
 
 
 def _best_levels(findings: Findings) -> Iterator[PageTable]:
@@ -107,9 +107,8 @@ def _effects_at_levels(findings: Findings) -> Iterator[PageTable]:
 def _waits(findings: Findings, charts: list[PageChart], colours: Mapping[str, str]) -> View:
     """The stacked chart, and what changed between best and worst."""
     if not charts:
-        note = no_waits_anywhere_sentence(findings) or "The connections waited for nothing."
-        return {"note": note, "charts": [], "tables": []}
-    return {"note": "", "charts": charts, "tables": list(_wait_changes(findings, colours))}
+        return view(no_waits_anywhere_sentence(findings) or "The connections waited for nothing.")
+    return view(charts=charts, tables=_wait_changes(findings, colours))
 
 
 def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[PageTable]:
@@ -153,4 +152,4 @@ def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[Page
         f"All cells shown have {shared}." if shared else "",
         f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
     ]
-    return {"note": " ".join(word for word in words if word), "charts": charts}
+    return view(" ".join(word for word in words if word), charts)

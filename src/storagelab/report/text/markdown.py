@@ -23,11 +23,6 @@ _ALL = 1_000_000
 _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Markdown
-# ---------------------------------------------------------------------------------------------------------------------
-
-
 def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
     """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
     parts = [

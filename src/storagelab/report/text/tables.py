@@ -10,7 +10,7 @@ from storagelab.report.words import compared
 from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
 from storagelab.report.words.names import factor_text, value_text
 from storagelab.report.words.numbers import count, decimals_for, percent, seconds_number, significant
-from storagelab.targets.sqlserver.facts import BENIGN
+from storagelab.targets.known import BENIGN_WAITS
 
 TextColumn = tuple[str, list[str]]
 """A heading and its cells."""
@@ -138,7 +138,7 @@ def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
     """The nine columns of the mean run: all waits, or those of the top 95 % without the benign ones."""
     if uncut:
         return wait_table(cell.waits, share=1.0)
-    return wait_table(cell.waits, benign=BENIGN.wait_types)
+    return wait_table(cell.waits, benign=BENIGN_WAITS)
 
 
 def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:

@@ -1,53 +1,44 @@
-"""Doubts about the measurement become sentences: what, how much, and what to do about it. Pure.
-
-Which figures a caution holds stands in `cautions.py`, check by check; one that is absent leaves its part of the
-sentence out.
-"""
+"""Doubts about the measurement become sentences: what, how much, and what to do about it. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import singledispatch
 
-from storagelab.findings.model import Caution, CautionKind, Findings
+from storagelab.findings import caution_kinds as kinds
+from storagelab.findings.caution_kinds import Caution
+from storagelab.findings.model import Findings
+from storagelab.model.durability import Loss
 from storagelab.report.words.names import factor_text, group_text, listed, noun
 from storagelab.report.words.numbers import count, duration, percent, seconds
-from storagelab.targets.sqlserver.facts import latch_note
-
-
-@dataclass(frozen=True)
-class _Doubt:
-    """One caution with its figures at hand."""
-
-    caution: Caution
-    findings: Findings
-
-    def number(self, name: str) -> float | None:
-        value = self.caution.figures.get(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    def text(self, name: str) -> str:
-        """A figure as text, without the full stop that a server's message may end in."""
-        return str(self.caution.figures.get(name, "")).strip().rstrip(".")
-
-    def runs(self, name: str = "runs") -> str:
-        """A number of runs in words: "1 run", "3 runs", "some runs"."""
-        number = self.number(name)
-        return "some runs" if number is None else f"{count(number)} run{'' if number == 1 else 's'}"
-
-    @property
-    def where(self) -> str:
-        """The cells it concerns, in brackets after a space; "" if it is all of them."""
-        known = [cell for cell in self.findings.cells if cell.cell_id in self.caution.cells]
-        if not known or len(known) == len(self.findings.cells):
-            return ""
-        return f" ({group_text([cell.levels for cell in known], self.findings.factors)})"
+from storagelab.targets.known import KNOWN
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:
     """One doubt in a sentence or three: what, how much, and what to do about it."""
-    return re.sub(r"\s+", " ", _SENTENCES[caution.kind](_Doubt(caution, findings))).strip()
+    return re.sub(r"\s+", " ", sentence(caution, _where(caution, findings), findings)).strip()
+
+
+@singledispatch
+def sentence(caution: Caution, where: str, findings: Findings) -> str:
+    """The words of one type of caution. `where` names the cells it concerns, in brackets after a space; "" = all of them."""
+    raise TypeError(f"no words for {caution.kind}{where} of {findings.experiment}")
+
+
+def _where(caution: Caution, findings: Findings) -> str:
+    known = [cell for cell in findings.cells if cell.cell_id in caution.cells]
+    if not known or len(known) == len(findings.cells):
+        return ""
+    return f" ({group_text([cell.levels for cell in known], findings.factors)})"
+
+
+def _runs(number: int) -> str:
+    return f"{count(number)} run{'' if number == 1 else 's'}"
+
+
+def _bare(text: str) -> str:
+    """Without the full stop that a server's message may end in."""
+    return text.strip().rstrip(".")
 
 
 def _in_brackets(*texts: str) -> str:
@@ -64,13 +55,13 @@ def _capital(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _failed_runs(doubt: _Doubt) -> str:
-    planned, lost, reason = doubt.number("planned"), doubt.number("unrecovered"), doubt.text("reason")
-    of = f", in a plan of {count(planned)}" if planned is not None else ""
-    what = f"{_capital(doubt.runs('failed'))} failed{doubt.where}{of}; no figure counts failed runs."
+@sentence.register
+def _failed_runs(doubt: kinds.FailedRuns, where: str, _findings: Findings) -> str:
+    what = f"{_runs(doubt.failed)} failed{where}, in a plan of {count(doubt.planned)}; no figure counts failed runs."
     # Its first line says what; the log that follows it is in the store and in the report's raw data.
+    reason = _bare(doubt.reason)
     why = f" The commonest reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
-    if lost == 0:
+    if doubt.unrecovered == 0:
         return f"{what}{why} All were made again since, so nothing is missing."
     return (
         f"{what}{why} Mend the cause, then make them once more with `storagelab run --again`. If the cause lies in the "
@@ -78,45 +69,46 @@ def _failed_runs(doubt: _Doubt) -> str:
     )
 
 
-def _missing_runs(doubt: _Doubt) -> str:
-    planned = doubt.number("planned")
-    of = f" of {count(planned)} planned" if planned is not None else ""
-    number = doubt.number("missing")
-    missing = f"Some{of} runs are" if number is None else f"{count(number)}{of} runs {'is' if number == 1 else 'are'}"
-    still = "so the findings may still change"
-    return f"{missing} not made yet{doubt.where}, {still}. `storagelab run` goes on where it stopped."
-
-
-def _unverified(doubt: _Doubt) -> str:
-    what, asked, got = doubt.text("what"), doubt.text("asked"), doubt.text("got")
-    source = f", read from {doubt.text('read_from')}" if doubt.text("read_from") else ""
-    if not asked:
-        thing = f"something could not be verified{_in_brackets(what or doubt.text('reason'))}"
-    elif not got:
-        thing = f"{factor_text(what)} was asked to be {asked}, and what it was could not be read back{source}"
-    else:
-        thing = f"{factor_text(what)} was asked to be {asked} but was {got}{source}"
+@sentence.register
+def _missing_runs(doubt: kinds.MissingRuns, where: str, _findings: Findings) -> str:
+    missing = f"{count(doubt.missing)} of {count(doubt.planned)} planned runs {'is' if doubt.missing == 1 else 'are'}"
     return (
-        f"In {doubt.runs()}{doubt.where} {thing}. These times are counted, but may be of another layout than the one "
+        f"{missing} not made yet{where}, so the findings may still change. `storagelab run` goes on where it stopped."
+    )
+
+
+@sentence.register
+def _unverified(doubt: kinds.Unverified, where: str, _findings: Findings) -> str:
+    what, got = _bare(doubt.what), _bare(doubt.got)
+    source = f", read from {_bare(doubt.read_from)}" if doubt.read_from else ""
+    if not doubt.asked:
+        thing = f"something could not be verified{_in_brackets(what or _bare(doubt.reason))}"
+    elif not got:
+        thing = (
+            f"{factor_text(what)} was asked to be {_bare(doubt.asked)}, and what it was could not be read back{source}"
+        )
+    else:
+        thing = f"{factor_text(what)} was asked to be {_bare(doubt.asked)} but was {got}{source}"
+    return (
+        f"In {_runs(doubt.runs)}{where} {thing}. These times are counted, but may be of another layout than the one "
         "named: mend the setting or the volume, and run under a new name."
     )
 
 
-def _single_repetition(doubt: _Doubt) -> str:
-    sound = doubt.number("sound") or 5
+@sentence.register
+def _single_repetition(doubt: kinds.SingleRepetition, where: str, _findings: Findings) -> str:
     return (
-        f"There is 1 run per cell{doubt.where}: how much times scatter is unknown, and nothing can be told apart. "
-        f"Set repetitions to {count(sound)} or more."
+        f"There is 1 run per cell{where}: how much times scatter is unknown, and nothing can be told apart. "
+        f"Set repetitions to {count(doubt.sound)} or more."
     )
 
 
-def _few_repetitions(doubt: _Doubt) -> str:
-    number, sound = doubt.number("repetitions"), doubt.number("sound") or 5
-    have = f"{count(number)} runs" if number is not None else "few runs"
-    per = f"in some cells{doubt.where}" if doubt.where else "per cell"
+@sentence.register
+def _few_repetitions(doubt: kinds.FewRepetitions, where: str, _findings: Findings) -> str:
+    per = f"in some cells{where}" if where else "per cell"
     return (
-        f"With {have} {per} intervals are wide and only large differences can be told apart. "
-        f"{count(sound)} or more repetitions narrow them."
+        f"With {count(doubt.repetitions)} runs {per} intervals are wide and only large differences can be told apart. "
+        f"{count(doubt.sound)} or more repetitions narrow them."
     )
 
 
@@ -125,39 +117,37 @@ def _few_repetitions(doubt: _Doubt) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _short_runs(doubt: _Doubt) -> str:
-    shortest, limit = doubt.number("shortest_s"), doubt.number("limit_s")
-    took = f"are as short as {seconds(shortest)}" if shortest is not None else "are short"
-    aim = f" until a run takes {duration(limit)} or more" if limit is not None else ""
+@sentence.register
+def _short_runs(doubt: kinds.ShortRuns, where: str, _findings: Findings) -> str:
     return (
-        f"Runs{doubt.where} {took}: starting and stopping weigh in them, and the drive may not show what it does in "
-        f"the long run. Raise workload.rows_per_connection{aim}."
+        f"Runs{where} are as short as {seconds(doubt.shortest_s)}: starting and stopping weigh in them, and the drive may "
+        "not show what it does in the long run. Raise workload.rows_per_connection until a run takes "
+        f"{duration(doubt.limit_s)} or more."
     )
 
 
-def _outlier(doubt: _Doubt) -> str:
-    repetition, elapsed, expected = doubt.number("repetition"), doubt.number("elapsed_s"), doubt.number("expected_s")
-    which = f"repetition {count(repetition)}" if repetition is not None else "a run"
-    took = f"took {seconds(elapsed)}" if elapsed is not None else "stands apart"
-    where_expected = f" where {seconds(expected)} was to be expected" if expected is not None else ""
-    others = doubt.number("runs") or 1
-    more = f" (the farthest of {count(others)} such runs)" if others > 1 else ""
-    cell = f"Of{doubt.where.replace('(', '').removesuffix(')')}, " if doubt.where else ""
+@sentence.register
+def _odd_run(doubt: kinds.OddRun, where: str, _findings: Findings) -> str:
+    more = f" (the farthest of {count(doubt.runs)} such runs)" if doubt.runs > 1 else ""
+    cell = f"Of{where.replace('(', '').removesuffix(')')}, " if where else ""
     counted = (
         "The other runs of its cell are as steady as any, so it is left out of means and verdicts (robust fit); "
         "`storagelab report NAME --fit least-squares` counts it."
-        if doubt.number("left_out")
+        if doubt.left_out
         else "It is counted, and widens the intervals."
     )
     return (
-        f"{_capital(cell + which)} {took}{where_expected}{more}. {counted} Look at its time series; if something else was at "
+        f"{_capital(f'{cell}repetition {count(doubt.repetition)}')} took {seconds(doubt.elapsed_s)} where "
+        f"{seconds(doubt.expected_s)} was to be expected{more}. {counted} Look at its time series; if something else was at "
         "work, run the experiment under a new name."
     )
 
 
-def _blocks(doubt: _Doubt) -> str:
-    names = [factor_text(name) for name in doubt.text("factors").split(", ") if name]
-    changed = f"{listed(names)} changed" if names else "The layout changed"
+@sentence.register
+def _run_in_blocks(doubt: kinds.RunInBlocks, _where: str, _findings: Findings) -> str:
+    changed = (
+        f"{listed([factor_text(name) for name in doubt.factors])} changed" if doubt.factors else "The layout changed"
+    )
     return (
         f"{_capital(changed)} only from block to block: all runs of a level were made in one stretch, so a drift of "
         "the drive or the machine would look like a difference between levels. No verdict is given between blocks; "
@@ -165,37 +155,37 @@ def _blocks(doubt: _Doubt) -> str:
     )
 
 
-def _drift(doubt: _Doubt) -> str:
-    change = doubt.number("change")
-    moved = "moved" if change is None else f"grew by {percent(change)}" if change > 0 else f"fell by {percent(-change)}"
-    block = " of a block" if (doubt.number("blocks") or 1) > 1 else ""
-    which = noun(doubt.findings.factors)
-    return f"From the first run{block} to the last times {moved}, whatever the {which}. {_so(doubt)}"
+@sentence.register
+def _drift(doubt: kinds.Drift, _where: str, findings: Findings) -> str:
+    moved = f"grew by {percent(doubt.change)}" if doubt.change > 0 else f"fell by {percent(-doubt.change)}"
+    block = " of a block" if doubt.blocks > 1 else ""
+    which = noun(findings.factors)
+    return f"From the first run{block} to the last times {moved}, whatever the {which}. {_so(doubt, findings)}"
 
 
-def _step(doubt: _Doubt) -> str:
-    change, run, runs = doubt.number("change") or 0.0, doubt.number("run"), doubt.number("runs")
-    moved = f"{percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
+@sentence.register
+def _step(doubt: kinds.Step, _where: str, findings: Findings) -> str:
+    moved = f"{percent(abs(doubt.change))} {'longer' if doubt.change > 0 else 'shorter'}"
     return (
-        f"Times jumped on the way: from run {count(run)} of {count(runs)} on they are {moved}, whatever the "
-        f"{noun(doubt.findings.factors)}. Look what happened to the machine then (run.log and the time series have the time "
-        f"of each run). {_so(doubt)}"
+        f"Times jumped on the way: from run {count(doubt.run)} of {count(doubt.runs)} on they are {moved}, whatever the "
+        f"{noun(findings.factors)}. Look what happened to the machine then (run.log and the time series have the time "
+        f"of each run). {_so(doubt, findings)}"
     )
 
 
-def _so(doubt: _Doubt) -> str:
+def _so(doubt: kinds.Drift | kinds.Step, findings: Findings) -> str:
     """What a change along the way means for the verdict, and what to do."""
-    if doubt.findings.provenance == "simulated" and doubt.text("order") == "randomised":
+    if findings.provenance == "simulated" and doubt.order == "randomised":
         return "That is what the drives had been through; the order was random, so that on average it hits all alike."
-    if doubt.findings.provenance == "simulated":
+    if findings.provenance == "simulated":
         return (
             "What ran late may owe its time to what the drives had been through as well as to itself: "
             'order = "randomised" and between_runs.burn_in take that apart.'
         )
     rest = "rest the drive between runs (between_runs.pause_s)"
-    if (doubt.number("blocks") or 1) > 1:
+    if doubt.blocks > 1:
         return f"A block that ran late looks different for that alone, which is why blocks are not compared; {rest}."
-    if doubt.text("order") == "randomised":
+    if doubt.order == "randomised":
         return (
             "The order was random and cells are compared within each repetition, so the verdict hardly suffers; for "
             f"steadier times, {rest}."
@@ -203,16 +193,16 @@ def _so(doubt: _Doubt) -> str:
     return f'Cells that ran late look different for that alone. Use order = "randomised", and {rest}.'
 
 
-def _order(doubt: _Doubt) -> str:
-    order = doubt.text("order")
-    if order == "as-listed":
+@sentence.register
+def _not_randomised(doubt: kinds.NotRandomised, _where: str, findings: Findings) -> str:
+    if doubt.order == "as-listed":
         return (
-            f"Each repetition ran the {noun(doubt.findings.factors, 2)} in the same order. A steady drift is taken out of "
+            f"Each repetition ran the {noun(findings.factors, 2)} in the same order. A steady drift is taken out of "
             "their times; whatever else changes within a repetition looks like a difference between them. "
             'order = "randomised" rules that out.'
         )
-    stretch = f'All runs of a {noun(doubt.findings.factors)} were made one after the other (order = "cell-by-cell")'
-    if doubt.text("provenance") == "simulated":
+    stretch = f'All runs of a {noun(findings.factors)} were made one after the other (order = "cell-by-cell")'
+    if doubt.provenance == "simulated":
         return (
             f"{stretch}, and each found the drives as those before had left them: the verdict is one on this order. The "
             "first runs after a formatting are the fastest of a flash drive's life, and they all went to the layouts listed "
@@ -229,49 +219,47 @@ def _order(doubt: _Doubt) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _observer_cost(doubt: _Doubt) -> str:
-    share, limit = doubt.number("core_share"), doubt.number("limit")
-    cost = f"took {percent(share)} of one core" if share is not None else "took CPU time of its own"
-    above = f", above the {percent(limit)} that pass as harmless" if limit is not None else ""
+@sentence.register
+def _observer_dear(doubt: kinds.ObserverDear, where: str, _findings: Findings) -> str:
     return (
-        f"Watching the waits{doubt.where} {cost}{above}: it may slow what it watches. Lower measure.sample_hz, or make "
-        "measure.waits a factor to see what it costs."
+        f"Watching the waits{where} took {percent(doubt.core_share)} of one core, above the {percent(doubt.limit)} that pass "
+        "as harmless: it may slow what it watches. Lower measure.sample_hz, or make measure.waits a factor to see what it "
+        "costs."
     )
 
 
-def _conservation(doubt: _Doubt) -> str:
-    low, high = doubt.number("lowest"), doubt.number("highest")
-    shares = list(dict.fromkeys(percent(share) for share in (low, high) if share is not None))
-    figure = " to ".join(shares) or "not all"
-    if low is not None and high is not None and low < 1 < high:
+@sentence.register
+def _unexplained(doubt: kinds.Unexplained, where: str, _findings: Findings) -> str:
+    figure = " to ".join(dict.fromkeys(percent(share) for share in (doubt.lowest, doubt.highest)))
+    if doubt.lowest < 1 < doubt.highest:
         sense = "Samples found the connections asleep too seldom in some cells and too often in others"
-    elif low is not None and low > 1:
+    elif doubt.lowest > 1:
         sense = "Samples found the connections asleep more often than the kernel leaves room for"
     else:
         sense = "The rest went by unseen: no sample found a wait for it"
     return (
-        f"Waits + CPU explain {figure} of connections x elapsed{doubt.where}, where about 100 % is right. {sense}: "
+        f"Waits + CPU explain {figure} of connections x elapsed{where}, where about 100 % is right. {sense}: "
         "read the shares in wait tables with that much doubt; completion times are not touched. CPU and queueing are the "
         "kernel's exact figures, so the error lies in what was sampled: it shrinks with longer runs only where looks "
         "were few."
     )
 
 
-def _no_split(doubt: _Doubt) -> str:
+@sentence.register
+def _no_split(doubt: kinds.NoSplit, where: str, _findings: Findings) -> str:
     return (
-        f"Waits are not split into resource and signal time in {doubt.runs()}{doubt.where}"
-        f"{_in_brackets(doubt.text('reason'))}; these columns are empty, not zero. Run storagelab on the server's own "
+        f"Waits are not split into resource and signal time in {_runs(doubt.runs)}{where}"
+        f"{_in_brackets(_bare(doubt.reason))}; these columns are empty, not zero. Run storagelab on the server's own "
         "Linux host, where the kernel tells."
     )
 
 
-def _few_wait_samples(doubt: _Doubt) -> str:
-    passes, limit = doubt.number("passes"), doubt.number("limit")
-    have = f"from only {count(passes)} looks at the sessions per run" if passes is not None else "from few samples"
-    wanted = f" until there are {count(limit)} or more" if limit is not None else ""
+@sentence.register
+def _few_wait_samples(doubt: kinds.FewWaitSamples, where: str, _findings: Findings) -> str:
     return (
-        f"Wait shares{doubt.where} come {have}: rare waits may be missing and shares are rough. Make runs longer "
-        f"(workload.rows_per_connection) or raise measure.sample_hz{wanted}."
+        f"Wait shares{where} come from only {count(doubt.passes)} looks at the sessions per run: rare waits may be missing "
+        "and shares are rough. Make runs longer (workload.rows_per_connection) or raise measure.sample_hz until there are "
+        f"{count(doubt.limit)} or more."
     )
 
 
@@ -280,105 +268,79 @@ def _few_wait_samples(doubt: _Doubt) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _busy_machine(doubt: _Doubt) -> str:
-    share, runs, checked = (doubt.number(name) for name in ("others_share", "runs", "checked"))
-    how = f"up to {percent(share)} of the machine's CPU time" if share is not None else "CPU time"
-    when = f" in {count(runs)} of {count(checked)} runs" if runs is not None and checked is not None else ""
+@sentence.register
+def _busy_machine(doubt: kinds.BusyMachine, _where: str, _findings: Findings) -> str:
     return (
-        f"Other processes and the kernel took {how}{when}: that is lost to what is measured, and the disk may be shared "
+        f"Other processes and the kernel took up to {percent(doubt.others_share)} of the machine's CPU time in "
+        f"{count(doubt.runs)} of {count(doubt.checked)} runs: that is lost to what is measured, and the disk may be shared "
         "too. Stop what else runs and use a new name, or raise repetitions so that it averages out."
     )
 
 
-def _cpu_saturated(doubt: _Doubt) -> str:
-    share, cpus = doubt.number("cpu_share"), doubt.number("cpu_count")
-    busy = f"kept up to {percent(share)} of the CPU time busy" if share is not None else "kept the CPUs busy"
-    many = f"{count(cpus)} CPU{'' if cpus == 1 else 's'}" if cpus is not None else ""
+@sentence.register
+def _cpu_saturated(doubt: kinds.CpuSaturated, where: str, _findings: Findings) -> str:
     return (
-        f"The connections{doubt.where} {busy}{_in_brackets(many)}: the CPUs, not the storage, set the pace, and "
+        f"The connections{where} kept up to {percent(doubt.cpu_share)} of the CPU time busy "
+        f"({count(doubt.cpu_count)} CPU{'' if doubt.cpu_count == 1 else 's'}): the CPUs, not the storage, set the pace, and "
         "differences between layouts can hide behind that. Use more cores or a workload that writes more per row."
     )
 
 
-def _virtual_disk(doubt: _Doubt) -> str:
-    names = doubt.text("volumes")
-    several = "," in names
-    what = f"Volumes {names} are" if several else f"Volume {names} is" if names else "A volume is"
-    reason = _in_brackets(doubt.text("device_model"), doubt.text("reason"))
+@sentence.register
+def _virtual_disk(doubt: kinds.VirtualDisk, _where: str, _findings: Findings) -> str:
+    names = ", ".join(doubt.volumes)
+    what = f"Volumes {names} are" if len(doubt.volumes) > 1 else f"Volume {names} is"
+    reason = _in_brackets(_bare(doubt.device_model), _bare(doubt.reason))
     return (
         f"{what} on a virtual or caching disk{reason}: what lies below it is unknown and may be shared, so times hold "
         "for this machine now, not for a drive. To judge a drive, use a volume on a real one."
     )
 
 
-def _durability_off(doubt: _Doubt) -> str:
-    setting, value = doubt.text("setting"), doubt.text("value")
-    what = f"{setting} = {value or 'off'}" if setting else "durability off"
-    risk = _DURABILITY_RISKS.get(setting, "the server does less for safety than it should, and a crash can lose data")
-    way = "turn it on" if value in ("", "off") else "choose a safe value"
-    return f"With {what}{doubt.where} {risk}. Compare such times only with each other, or {way}."
+@sentence.register
+def _durability_off(doubt: kinds.DurabilityOff, where: str, _findings: Findings) -> str:
+    way = "turn it on" if doubt.value == "off" else "choose a safe value"
+    what = f"With {doubt.setting} = {doubt.value}{where} {_RISKS[doubt.loses]}."
+    return f"{what} Compare such times only with each other, or {way}."
 
 
-_DURABILITY_RISKS = {
-    "fsync": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can corrupt "
-             "the whole database",
-    "synchronous_commit": "commits do not wait for the disk, and a crash can lose the last of them; the database stays "
-                          "sound",
-    "delayed_durability": "commits do not wait for the log, and a crash can lose the last of them",
-    "full_page_writes": "the log holds no whole pages, so that less is written, and a crash in the middle of a page's "
-                        "write can corrupt that page; commits wait for the disk as ever",
-    "innodb_flush_log_at_trx_commit": "commits do not wait for the disk, and a crash can lose the last second of them; "
-                                      "the database stays sound",
-    "innodb_flush_method": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can "
-                           "corrupt the whole database",
-    "sync_binlog": "commits do not wait for the binary log, and a crash can lose the last of them, as the server drops those "
-                   "that the log lacks",
-    "innodb_doublewrite": "no page is written twice, so that less is written, and a crash in the middle of a page's "
-                          "write can corrupt that page; commits wait for the disk as ever",
+_RISKS: dict[Loss, str] = {
+    "everything": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can corrupt "
+                  "the whole database",
+    "last commits": "commits do not wait for the disk, and a crash can lose the last of them; the database stays sound",
+    "last second of commits": "commits do not wait for the disk, and a crash can lose the last second of them; the database "
+                              "stays sound",
+    "commits not in the log": "commits do not wait for the log, and a crash can lose the last of them",
+    "commits not in the binary log": "commits do not wait for the binary log, and a crash can lose the last of them, as the "
+                                     "server drops those that the log lacks",
+    "pages not in the log": "the log holds no whole pages, so that less is written, and a crash in the middle of a page's "
+                            "write can corrupt that page; commits wait for the disk as ever",
+    "pages not written twice": "no page is written twice, so that less is written, and a crash in the middle of a page's "
+                               "write can corrupt that page; commits wait for the disk as ever",
 }  # fmt: skip
 
 
-def _shared_device(doubt: _Doubt) -> str:
-    volumes, device = doubt.text("volumes"), doubt.text("device")
-    which = f"Volumes {volumes}" if volumes else "Some volumes"
+@sentence.register
+def _shared_device(doubt: kinds.SharedDevice, _where: str, _findings: Findings) -> str:
     return (
-        f"{which} are on one device{_in_brackets(device)}: moving data or log from one to another separates nothing. "
-        "To learn about placement, give each volume a path on a drive of its own."
+        f"Volumes {', '.join(doubt.volumes)} are on one device ({doubt.device}): moving data or log from one to another "
+        "separates nothing. To learn about placement, give each volume a path on a drive of its own."
     )
 
 
-def _different_loads(doubt: _Doubt) -> str:
-    loads = doubt.number("loads")
-    names = [factor_text(name) for name in doubt.text("factors").split(", ") if name]
+@sentence.register
+def _allocation_latches(doubt: kinds.AllocationLatches, _where: str, _findings: Findings) -> str:
+    note = KNOWN[doubt.engine].note_on_files
+    assert note is not None, doubt.engine
+    return note(doubt.major)
+
+
+@sentence.register
+def _different_loads(doubt: kinds.DifferentLoads, _where: str, _findings: Findings) -> str:
+    names = [factor_text(name) for name in doubt.factors]
     both = f"{listed(names)} set{'s' * (len(names) == 1)}" if names else "A factor sets"
-    several = "different loads" if loads is None else f"{count(loads)} different loads"
     return (
-        f"{_capital(both)} layout and load at once, so that what is compared bore {several}: the fastest may be the one "
-        "that had the least to do. Let one factor set the load and another the layout; each load then has its own verdict."
+        f"{_capital(both)} layout and load at once, so that what is compared bore {count(doubt.loads)} different loads: the "
+        "fastest may be the one that had the least to do. Let one factor set the load and another the layout; each load then "
+        "has its own verdict."
     )
-
-
-_SENTENCES: dict[CautionKind, Callable[[_Doubt], str]] = {
-    "failed-runs": _failed_runs,
-    "missing-runs": _missing_runs,
-    "unverified": _unverified,
-    "single-repetition": _single_repetition,
-    "few-repetitions": _few_repetitions,
-    "short-runs": _short_runs,
-    "outlier": _outlier,
-    "blocks": _blocks,
-    "drift": _drift,
-    "step": _step,
-    "order": _order,
-    "observer-cost": _observer_cost,
-    "conservation": _conservation,
-    "no-split": _no_split,
-    "few-wait-samples": _few_wait_samples,
-    "busy-machine": _busy_machine,
-    "cpu-saturated": _cpu_saturated,
-    "virtual-disk": _virtual_disk,
-    "durability-off": _durability_off,
-    "shared-device": _shared_device,
-    "different-loads": _different_loads,
-    "allocation-latches": lambda doubt: latch_note(int(doubt.number("major") or 0)),
-}

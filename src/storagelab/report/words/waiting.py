@@ -25,7 +25,7 @@ from storagelab.report.words.numbers import (
     seconds,
     share_estimate,
 )
-from storagelab.targets.sqlserver.facts import BENIGN
+from storagelab.targets.known import BENIGN_LISTS
 
 _SHARE_WORTH_SAYING = 0.02
 _TRENDS_SHOWN = 3
@@ -231,11 +231,11 @@ def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> st
     "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
     """
     sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
-    file = crowd.data_file
-    of_file = "" if file is None or "data file" in crowd.resource else f" (data file {file})"
+    # What is no page names its file itself.
+    of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
-        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource}{of_file}{held}, "
+        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource.text}{of_file}{held}, "
         f"{seconds(crowd.at_s)} after the start. Of {count(moments)} moments sampled in which anyone waited, "
         f"{count(seen)} had sessions in {crowd.wait_type} on {kind}."
     )
@@ -275,10 +275,11 @@ def audit_sentences(cell: CellSummary) -> list[str]:
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
-    benign = [row for row in cell.waits if row.is_wait and row.wait_type in BENIGN.wait_types and row.wait_s > 0]
-    if benign:
-        named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
-        lines.append(f"Benign, so only in the uncut table: {named} (list of {BENIGN.date}: {BENIGN.name}).")
+    for one in BENIGN_LISTS:
+        benign = [row for row in cell.waits if row.is_wait and row.wait_type in one.wait_types and row.wait_s > 0]
+        if benign:
+            named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
+            lines.append(f"Benign, so only in the uncut table: {named} (list of {one.date}: {one.name}).")
     return lines
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.durability import Durability
 from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
+from storagelab.targets.mariadb.durability import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.server import STARTER
 from storagelab.targets.mariadb.settings import private_settings
@@ -57,14 +58,16 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
+    asked = {
+        settings.setting_name(name): settings.settings_text(value) for name, value in config.target.settings.items()
+    }
     if not config.target.attached:
-        return settings.durability(config, {})
+        return judge(asked)
     with connect(config.target) as connection:
-        names = ", ".join(["%s"] * len(settings.DECIDE_DURABILITY))
-        shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", settings.DECIDE_DURABILITY)
-        mysql = "MariaDB" not in connection.get_server_info()
-    found = {str(name).lower(): str(value) for name, value in shown}
-    return settings.durability(config, found, "MySQL" if mysql else "MariaDB")
+        names = ", ".join(["%s"] * len(DECIDING))
+        shown = ask(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})", DECIDING)
+        version = str(connection.get_server_info())
+    return judge({**{str(name).lower(): str(value) for name, value in shown}, **asked}, version)
 
 
 def _check_attached(configs: Sequence[Config], site: Site) -> list[str]:

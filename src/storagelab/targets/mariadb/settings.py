@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
 from storagelab.targets import temporary
-from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
 from storagelab.targets.private import Settings, refuse_own
@@ -68,36 +66,6 @@ def private_settings(config: Config) -> dict[str, Scalar]:
     """Settings for a private server. The spec's win over ours."""
     needed: dict[str, Scalar] = {"max_connections": max(16, config.database_load.connections + SPARE_CONNECTIONS)}
     return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
-
-
-DECIDE_DURABILITY = (
-    "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method", "log_bin", "sync_binlog",
-)  # fmt: skip
-_DEFAULT_DURABILITY = {
-    "innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON", "log_bin": "OFF", "sync_binlog": "0",
-}  # fmt: skip
-
-
-def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB") -> Durability:
-    """By the spec's settings; where it names none, by those of a `server` that already runs, else by the defaults.
-
-    A private server keeps no binary log. One that does replays it after a crash, so that commits are as safe as it is.
-    """
-    asked = {setting_name(name): settings_text(value) for name, value in config.target.settings.items()}
-    shown = {**_DEFAULT_DURABILITY, **server, **asked}
-    values = {name: shown[name] for name in ("innodb_flush_log_at_trx_commit", "innodb_doublewrite")}
-    commit: Commit = "each commit is on the disk"
-    if values["innodb_flush_log_at_trx_commit"] in ("0", "2"):
-        commit = "the last second of commits may be lost"
-    if shown["log_bin"].upper() in ("ON", "1"):
-        values["sync_binlog"] = shown["sync_binlog"]
-        commit = commit if values["sync_binlog"] == "1" else "the last second of commits may be lost"
-    method = shown.get("innodb_flush_method", "")
-    if method.lower() == "nosync":
-        commit, values["innodb_flush_method"] = "nothing is forced to the disk", method
-    whole = values["innodb_doublewrite"].upper() not in ("OFF", "FALSE", "0", "DETECT_ONLY")
-    because = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return Durability(engine=engine, commit=commit, whole_pages=whole, because=because)
 
 
 def observing(waits: bool) -> list[str]:

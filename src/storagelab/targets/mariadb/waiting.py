@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from storagelab.model.measurement import WaitingTask
+from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT, UNINSTRUMENTED
 from storagelab.targets.mariadb.events import event_of
 
@@ -23,7 +23,7 @@ class Sighting(NamedTuple):
 
 def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
     """One moment. `data_files` maps the path of a data file to its number. Most sessions first."""
-    groups: Counter[tuple[str, str, int | None]] = Counter()
+    groups: Counter[tuple[str, Resource, int | None]] = Counter()
     for sighting in seen:
         if sighting.wait_type == NO_EVENT and not sighting.asleep:  # on a CPU, or queueing for one
             continue
@@ -34,9 +34,10 @@ def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str
     )
 
 
-def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, str, int | None]:
+def _waits_for(sighting: Sighting, data_files: Mapping[str, int]) -> tuple[str, Resource, int | None]:
     if sighting.wait_type == NO_EVENT:
-        return UNINSTRUMENTED, f'something without a timer, in the state "{sighting.state}"', None
+        return UNINSTRUMENTED, Resource(kind=f'something without a timer, in the state "{sighting.state}"'), None
     number = data_files.get(sighting.object_name or "")
-    resource = event_of(sighting.wait_type).resource
-    return sighting.wait_type, resource if number is None else f"data file {number}", number
+    if number is None:
+        return sighting.wait_type, Resource(kind=event_of(sighting.wait_type).resource), None
+    return sighting.wait_type, Resource(kind="data file", name=str(number)), number

@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Sequence
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.durability import Durability
-from storagelab.targets.postgres import attached, connecting, settings
+from storagelab.targets.postgres import attached, connecting
+from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
 from storagelab.targets.postgres.settings import settings_text
@@ -48,13 +49,14 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 def durability(config: Config) -> Durability:
     """What survives a crash of the cell's server."""
+    asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
     if not config.target.attached:
-        return settings.durability(config, {})
+        return judge(asked)
     with connecting.connect(config.target) as connection:
         shown = connection.execute(
-            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(settings.DECIDE_DURABILITY)]
+            "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(DECIDING)]
         ).fetchall()
-    return settings.durability(config, dict(shown))
+    return judge({**dict(shown), **asked})
 
 
 # --- attached servers ------------------------------------------------------------------------------------------------

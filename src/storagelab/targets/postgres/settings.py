@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Scalar
 from storagelab.targets import temporary
-from storagelab.targets.durability import Commit, Durability, is_on
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
@@ -28,24 +27,6 @@ OWN = (
 )  # fmt: skip
 """What keeps a private server private, and reachable for storagelab."""
 _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
-
-
-DECIDE_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
-
-
-def durability(config: Config, server: Mapping[str, str]) -> Durability:
-    """By the spec's settings; where it names none, by those of a `server` that already runs, else by the defaults."""
-    asked = {name.lower(): settings_text(value) for name, value in config.target.settings.items()}
-    values = {name: asked.get(name, server.get(name, "on")) for name in DECIDE_DURABILITY}
-    commit: Commit = "each commit is on the disk"
-    if values["synchronous_commit"].lower() in ("off", "false", "no", "0"):
-        commit = "the last second of commits may be lost"
-    if not is_on(values["fsync"]):
-        commit = "nothing is forced to the disk"
-    because = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return Durability(
-        engine="PostgreSQL", commit=commit, whole_pages=is_on(values["full_page_writes"]), because=because
-    )
 
 
 def power(name: str, value: Scalar) -> str | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from storagelab.model.measurement import WaitingTask
+from storagelab.model.measurement import Resource, WaitingTask
 from storagelab.model.waits import NO_EVENT
 from storagelab.targets.postgres.events import event_of
 
@@ -53,7 +53,7 @@ def waiting_tasks(
 ) -> tuple[WaitingTask, ...]:
     """One moment. `seen` maps the PID of each working session to what it waited for in the same moment, `NO_EVENT` if
     it waited for nothing; of `locks` only the requests of these sessions count. Most sessions first."""
-    groups: Counter[tuple[str, str, int | None, str]] = Counter()
+    groups: Counter[tuple[str, Resource, int | None, str]] = Counter()
     named = {lock.pid for lock in locks if lock.pid in seen}
     for lock in locks:
         if lock.pid in seen and lock.locktype != "advisory":
@@ -62,7 +62,7 @@ def waiting_tasks(
     for pid, wait_type in seen.items():
         # A lock that was granted between the two looks would name nothing, so it is left out.
         if pid not in named and wait_type != NO_EVENT and not wait_type.startswith("Lock:"):
-            groups[(wait_type, event_of(wait_type).resource, None, "")] += 1
+            groups[(wait_type, Resource(kind=event_of(wait_type).resource), None, "")] += 1
     return tuple(
         WaitingTask(
             at_s=at_s, wait_type=wait_type, resource=resource, sessions=sessions, data_file=data_file, held_by=held_by
@@ -71,23 +71,23 @@ def waiting_tasks(
     )
 
 
-def resource_of(lock: LockWait, relations: Relations) -> tuple[str, int | None]:
-    """The thing that is locked, in words, and the number of its data file where it has one."""
+def resource_of(lock: LockWait, relations: Relations) -> tuple[Resource, int | None]:
+    """The thing that is locked, and the number of its data file where it has one."""
     name, data_file = relations.get(lock.relation or 0, (f"relation {lock.relation}", None))
     where = name if data_file is None else f"{name} (data file {data_file})"
     match lock.locktype:
         case "extend":
-            return f"extension of {where}", data_file
+            return Resource(kind=f"extension of {where}"), data_file
         case "relation":
-            return where, data_file
+            return Resource(kind=where), data_file
         case "page":
-            return f"page {lock.page} of {where}", data_file
+            return Resource(kind=f"page {lock.page} of {where}"), data_file
         case "tuple":
-            return f"row {lock.page}/{lock.tuple_} of {where}", data_file
+            return Resource(kind=f"row {lock.page}/{lock.tuple_} of {where}"), data_file
         case "transactionid":
-            return f"end of transaction {lock.transaction}", None
+            return Resource(kind="end of transaction", name=lock.transaction), None
         case _:
-            return lock.locktype, None
+            return Resource(kind=lock.locktype), None
 
 
 def _doing(holder: int | None, seen: Mapping[int, str]) -> str:

@@ -8,11 +8,10 @@ multiplied by the scale, rates and mean latencies are not. Every term of the aud
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from storagelab.model.measurement import Measurement, TimeSeries, WaitingTask
+from storagelab.model.measurement import PFS_PAGE, Measurement, Page, Resource, TimeSeries, WaitingTask, resource_of
 from storagelab.model.plan import Cell
 from storagelab.model.waits import NS, Category, CountedWait, CountedWaits
 from storagelab.targets.simulated import thinning
@@ -24,14 +23,7 @@ _CATEGORIES: dict[str, Category] = {
 }  # fmt: skip
 """PAGELATCH_UP is asked for on allocation pages only."""
 _RATES = ("rows_per_s",)
-_PAGE = re.compile(r"(?P<kind>PFS|GAM|SGAM|data|index) (?P<place>\d+:(?P<file>\d+):\d+)")
-_KINDS = {
-    "PFS": "a PFS page",
-    "GAM": "a GAM page",
-    "SGAM": "an SGAM page",
-    "data": "a data page",
-    "index": "an index page",
-}
+_PAGES = {"PFS": PFS_PAGE, "GAM": "a GAM page", "data": "a data page"}
 _LOG_FILE = 2
 """A server numbers its files 1 (data), 2 (log), 3 (data) and so on."""
 _NOT_COUNTS = ("read_latency_ns", "write_latency_ns", "write_amplification")
@@ -80,23 +72,27 @@ def _waits(outcome: Mapping[str, Any], scale: int) -> CountedWaits:
 def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[WaitingTask]:
     for sample in samples:
         for task in sample["tasks"]:
-            resource, data_file = _decoded(task["resource"])
+            resource = _resource(task["resource"])
             yield WaitingTask(
                 at_s=sample["at_ns"] * scale * NS,
                 wait_type=task["wait_type"],
                 resource=resource,
                 sessions=task["workers"],
-                data_file=data_file,
+                data_file=None if resource.page is None else _data_file(resource.page),
             )
 
 
-def _decoded(resource: str) -> tuple[str, int | None]:
-    """ "PFS 5:1:1520544" as "5:1:1520544, a PFS page" and the number of its data file, from 1."""
-    match = _PAGE.fullmatch(resource)
-    if match is None:
-        return resource or "(no page)", None
-    number = int(match["file"])
-    return f"{match['place']}, {_KINDS[match['kind']]}", number if number < _LOG_FILE else number - 1
+def _resource(decoded: str) -> Resource:
+    """The core's "PFS 5:1:1520544", or the name of what is no page."""
+    kind, _, place = decoded.partition(" ")
+    if kind not in _PAGES:
+        return resource_of(decoded or "(no page)")
+    return Resource(kind=_PAGES[kind], page=Page(*map(int, place.split(":"))))
+
+
+def _data_file(page: Page) -> int:
+    """The number of its data file, from 1."""
+    return page.file_id if page.file_id < _LOG_FILE else page.file_id - 1
 
 
 def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:

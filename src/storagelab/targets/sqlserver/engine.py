@@ -5,10 +5,13 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from storagelab.model.config import Config
+from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.targets import Preflight, Site, Target
 from storagelab.targets.engines import Engine
-from storagelab.targets.sqlserver import doctor, settings
+from storagelab.targets.sqlserver import doctor
+from storagelab.targets.sqlserver.durability import judge
+from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_options
 
 
 def check(plan: Plan, site: Site) -> Preflight:
@@ -30,7 +33,13 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     return target.drop_leftovers(config, site)
 
 
+def durability(config: Config) -> Durability:
+    """What survives a crash: by the spec's settings, and what storagelab's database gets where it says nothing."""
+    options = database_options(config.target.settings)
+    return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})
+
+
 ENGINE = Engine(
     check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=doctor.abilities,
-    durability=settings.durability,
+    durability=durability,
 )  # fmt: skip

@@ -5,7 +5,7 @@ Pure, and without the driver.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from storagelab.model.waits import BenignList
 
 NAMES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
 """Major version -> what people call it."""
@@ -28,14 +28,6 @@ def latch_note(major: int) -> str:
         f"This is SQL Server {year}. From 2019 on PFS pages are updated under a shared latch ({PFS_SOURCE}), from 2022 on "
         f"GAM and SGAM pages, too ({GAM_SOURCE}): {effect}."
     )
-
-
-class BenignList(NamedTuple):
-    """Waits that mean nothing: threads with nothing to do. `name` and `date` are its version."""
-
-    name: str
-    date: str
-    wait_types: frozenset[str]
 
 
 _IDLE = """

@@ -10,28 +10,26 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from storagelab.model.measurement import PFS_PAGE, Page
+
 PFS_INTERVAL_PAGES = 8088
 GAM_INTERVAL_PAGES = 511_232
 
 FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
 ROWS = ""
 """Not a map by its number: data, index or IAM."""
-MAPS = (PFS, GAM, SGAM, DIFF, ML)
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
-_TYPES = {
-    1: "rows", 2: "index", 3: "text", 4: "text", 7: "sort", 8: GAM, 9: SGAM, 10: "IAM", 11: PFS, 13: "boot",
-    15: FILE_HEADER, 16: DIFF, 17: ML,
+_WORDS = {
+    FILE_HEADER: "a file header", PFS: PFS_PAGE, GAM: "a GAM page", SGAM: "an SGAM page", DIFF: "a DIFF page",
+    ML: "an ML page", ROWS: "a data or index page",
 }  # fmt: skip
-"""The server's numbers of page types (sys.dm_db_page_info, column page_type)."""
-
-
-class Page(NamedTuple):
-    """Database and file by the server's ids; pages are numbered from 0 in each file."""
-
-    database_id: int
-    file_id: int
-    page_id: int
+_TYPES = {
+    1: "a data page", 2: "an index page", 3: "a text page", 4: "a text page", 7: "a sort page", 8: _WORDS[GAM],
+    9: _WORDS[SGAM], 10: "an IAM page", 11: _WORDS[PFS], 13: "a boot page", 15: _WORDS[FILE_HEADER], 16: _WORDS[DIFF],
+    17: _WORDS[ML],
+}  # fmt: skip
+"""By the server's numbers of page types (sys.dm_db_page_info, column page_type)."""
 
 
 def page_of(resource: str) -> Page | None:
@@ -63,10 +61,9 @@ class PageInfo(NamedTuple):
 
 def kind_text(page: Page, info: PageInfo | None) -> str:
     """What the page holds, in words: by the server where it was asked, else by arithmetic."""
-    kind = kind_of(page.page_id)
     if info is None:
-        return kind or "rows"
-    named = _TYPES.get(info.page_type, f"type {info.page_type}")
+        return _WORDS[kind_of(page.page_id)]
+    named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")
     if info.page_type in (1, 2) and info.level is not None:
         return f"{named}, leaf of its tree" if info.level == 0 else f"{named}, level {info.level} of its tree"
     return named

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from storagelab.model.config import MeasureConfig
-from storagelab.model.measurement import WaitingTask
+from storagelab.model.measurement import Page, WaitingTask
 from storagelab.model.waits import CountedWaits
 from storagelab.targets.recording import MOST_TASKS, Recording, Seen
 from storagelab.targets.sqlserver import tsql
@@ -20,7 +20,7 @@ from storagelab.targets.sqlserver.connecting import DriverError, Session, words_
 from storagelab.targets.sqlserver.counters import SessionCounts, counted_waits, read_files
 from storagelab.targets.sqlserver.events import event_of
 from storagelab.targets.sqlserver.layout import Layout
-from storagelab.targets.sqlserver.pages import Page, PageInfo
+from storagelab.targets.sqlserver.pages import PageInfo
 from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, look, pages_to_ask
 from storagelab.targets.watching import SERIES_HZ, Pace
 

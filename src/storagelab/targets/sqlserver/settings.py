@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config
 from storagelab.model.values import Scalar
-from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.sqlserver.facts import MAJOR_2019
 
 ON_OFF = ("ON", "OFF")
@@ -192,17 +190,3 @@ def _nearest(name: str, state: ServerState) -> str:
 
 def _key(name: str) -> str:
     return f"target.settings.{name}"
-
-
-def durability(config: Config) -> Durability:
-    """By the spec's settings, and what storagelab's database gets where it says nothing.
-
-    A log record holds enough to redo a page, and checksums or torn-page bits tell of one that was half written; they do
-    not mend it, so pages count as whole only where the medium writes them whole.
-    """
-    options = database_options(config.target.settings)
-    commit: Commit = "each commit is on the disk"
-    if options["delayed_durability"] == "FORCED":
-        commit = "the last second of commits may be lost"
-    because = f"delayed_durability = {options['delayed_durability']}, page_verify = {options['page_verify']}"
-    return Durability(engine="SQL Server", commit=commit, whole_pages=False, because=because)

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from storagelab.model.measurement import WaitingTask
+from storagelab.model.measurement import Page, Resource, WaitingTask
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import Row, Session
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD
-from storagelab.targets.sqlserver.pages import ROWS, Page, PageInfo, kind_of, kind_text, page_of
+from storagelab.targets.sqlserver.pages import ROWS, PageInfo, kind_of, kind_text, page_of
 
 # Who yielded its scheduler waits for a CPU without being in the list of waiting tasks: it is found among the runnable.
 WAITING_TASKS = f"""
@@ -77,26 +77,16 @@ class Decoder:
             )
         ]  # fmt: skip
 
-    def _resource(self, task: Task) -> tuple[str, int | None]:
-        """The thing in words, and the number of its data file where it has one."""
+    def _resource(self, task: Task) -> tuple[Resource, int | None]:
+        """The thing, and the number of its data file where it has one."""
         if task.wait_type == SCHEDULER_YIELD:
-            return "a CPU", None
+            return Resource(kind="a CPU"), None
         page = page_of(task.resource)
         if page is not None and "LATCH" in task.wait_type:
-            return self._page(page)
-        lock = _LOCK_WORD.match(task.resource)
-        if lock:
-            return lock[1], None
-        latch = _LATCH_NAME.match(task.resource)
-        return (latch[1] if latch else task.resource.strip()[:60]), None
-
-    def _page(self, page: Page) -> tuple[str, int | None]:
-        kind = kind_text(page, self._pages.get(page))
-        number = self._files.get(page.file_id, 0)
-        where = f"data file {number}" if number else "the primary file"
-        if page.database_id != self._database_id:
-            number, where = 0, f"file {page.file_id} of database {page.database_id}"
-        return f"page {page.page_id} of {where} ({kind})", number or None
+            number = self._files.get(page.file_id, 0) if page.database_id == self._database_id else 0
+            return Resource(kind=kind_text(page, self._pages.get(page)), page=page), number or None
+        named = _LOCK_WORD.match(task.resource) or _LATCH_NAME.match(task.resource)
+        return Resource(kind=named[1] if named else task.resource.strip()[:60]), None
 
 
 def _holder(holder: int | None, doing: Mapping[int, str]) -> str:

@@ -1,0 +1,24 @@
+"""What survives a crash of PostgreSQL, by its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storagelab.model.durability import Deciding, Durability, Loss
+
+_LOSE: dict[str, Loss] = {
+    "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
+}  # fmt: skip
+"""What each gives up where it is off."""
+DECIDING = tuple(_LOSE)
+
+
+def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
+    """`settings` as the server shows them; each of those that decide is on by default."""
+    values = {name: settings.get(name, "on") for name in DECIDING}
+    lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
+    return Durability(
+        engine="PostgreSQL",
+        settings=tuple(Deciding(name=name, value=value, loses=lose.get(name)) for name, value in values.items()),
+        whole_pages="full_page_writes" not in lose,
+    )

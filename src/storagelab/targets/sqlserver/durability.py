@@ -1,0 +1,25 @@
+"""What survives a crash of SQL Server, by the options of storagelab's database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storagelab.model.durability import Deciding, Durability, Loss
+
+
+def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
+    """`settings` by the columns of sys.databases. Where delayed durability is only allowed, the load does not ask for it.
+
+    A log record holds enough to redo a page, and checksums or torn-page bits tell of one that was half written; they do
+    not mend it, so pages count as whole only where the medium writes them whole.
+    """
+    delayed = settings.get("delayed_durability_desc", "DISABLED")
+    lost: Loss | None = "commits not in the log" if delayed.upper() == "FORCED" else None
+    return Durability(
+        engine="SQL Server",
+        settings=(
+            Deciding(name="delayed_durability", value=delayed, loses=lost),
+            Deciding(name="page_verify", value=settings.get("page_verify_option_desc", "CHECKSUM")),
+        ),
+        whole_pages=False,
+    )

@@ -1,0 +1,159 @@
+"""Doubts in words: each says what, how much, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+from fabricated_findings import FILES, make_findings
+
+from storagelab.findings import caution_kinds as kinds
+from storagelab.findings.caution_kinds import Caution
+from storagelab.report.words import doubts
+
+DRIFT = kinds.Drift(change=0.08, p_value=0.001, order="randomised", blocks=1)
+LATE = kinds.Unverified(what="layout.data_files", asked="4", got="3", read_from="pg_inherits", runs=5, reason="")
+TIME_LOST = kinds.Unexplained(lowest=0.62, highest=0.74, limit_low=0.8, limit_high=1.1)
+DOUBTS: list[tuple[Caution, list[str]]] = [
+    (
+        kinds.FailedRuns(failed=3, unrecovered=2, planned=20, reason="the disk is full.\nlog"),
+        [
+            "3 runs failed",
+            "20",
+            "reason: the disk is full. Mend",
+            "storagelab run --again",
+            "give it a new name",
+        ],
+    ),
+    (kinds.MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
+    (LATE, ["5 runs", "data files was asked to be 4 but was 3", "pg_inherits"]),
+    (kinds.SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
+    (kinds.FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
+    (kinds.ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
+    (
+        kinds.OddRun(repetition=3, elapsed_s=4.2, expected_s=2.4, ratio=1.75, deviation_sd=8.0, runs=2, left_out=1),
+        ["epetition 3", "4.20 s", "2.40 s", "time series"],
+    ),
+    (
+        kinds.RunInBlocks(factors=("layout.data_files", "layout.log"), blocks=4),
+        ["Data files and ", "No verdict is given between blocks", "costly"],
+    ),
+    (DRIFT, ["grew by 8 %", "between_runs.pause_s"]),
+    (
+        kinds.Step(change=-0.12, p_value=0.005, run=21, runs=40, order="randomised", blocks=1),
+        ["from run 21 of 40 on they are 12 % shorter", "between_runs.pause_s"],
+    ),
+    (
+        kinds.NotRandomised(order="cell-by-cell", provenance="measured"),
+        ['order = "cell-by-cell"', "nothing is tested", 'order = "randomised"'],
+    ),
+    (
+        kinds.ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
+        ["6.1 % of one core", "measure.sample_hz"],
+    ),
+    (TIME_LOST, ["62 % to 74 %", "went by unseen", "longer runs"]),
+    (
+        kinds.NoSplit(runs=20, reason="the server runs on another host"),
+        ["20 runs", "another host", "empty, not zero"],
+    ),
+    (kinds.FewWaitSamples(passes=40, limit=100), ["40 looks", "measure.sample_hz"]),
+    (
+        kinds.BusyMachine(others_share=0.32, limit=0.1, runs=9, checked=25),
+        ["Other processes and the kernel", "32 % of the machine's CPU time", "9 of 25 runs", "repetitions"],
+    ),
+    (kinds.CpuSaturated(cpu_share=0.97, cpu_count=2, limit=0.9), ["97 %", "2 CPUs", "more cores"]),
+    (
+        kinds.VirtualDisk(volumes=("a", "b"), reason="virtio", device_model="vda"),
+        ["Volumes a, b are", "vda, virtio", "a real one"],
+    ),
+    (
+        kinds.DurabilityOff(setting="fsync", value="off", loses="everything"),
+        ["With fsync = off", "nothing is forced to the disk", "turn it on"],
+    ),
+    (kinds.SharedDevice(volumes=("a", "b"), device="nvme0n1"), ["Volumes a, b", "nvme0n1", "a drive of its own"]),
+    (
+        kinds.AllocationLatches(major=15, engine="sqlserver"),
+        ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
+    ),
+    (
+        kinds.DifferentLoads(factors=("storage",), loads=3),
+        ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
+    ),
+]
+OF_THE_WHOLE = (
+    kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
+    kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
+)  # fmt: skip
+ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
+
+
+def words(caution: Caution) -> str:
+    return doubts.caution_sentence(caution, make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner"))
+
+
+def test_each_type_of_caution_has_words_and_is_tried_here():
+    assert set(doubts.sentence.registry) - {object} == set(get_args(Caution))
+    assert {type(caution) for caution, _ in DOUBTS} == set(get_args(Caution))
+
+
+@pytest.mark.parametrize(("caution", "named"), DOUBTS, ids=[caution.kind for caution, _ in DOUBTS])
+def test_a_doubt_names_what_how_much_and_what_to_do(caution, named):
+    assert [part for part in named if part not in words(caution)] == []
+
+
+@ALL
+def test_a_doubt_is_whole_sentences(caution):
+    assert re.fullmatch(r"[A-Z0-9].*\.", words(caution))
+    assert not re.search(r"  |\(\)|None|nan| ,| \.|\.\.", words(caution))
+
+
+@ALL
+def test_a_doubt_about_some_cells_names_them(caution):
+    of_one = words(caution.model_copy(update={"cells": ("c2",)}))
+    assert ("4 data files" in of_one) != isinstance(caution, OF_THE_WHOLE)
+    assert words(caution.model_copy(update={"cells": ("c1", "c2")})) == words(caution)
+
+
+@pytest.mark.parametrize(
+    ("loses", "risk"),
+    [
+        ("everything", "can corrupt the whole database"),
+        ("last commits", "the database stays sound"),
+        ("commits not in the log", "commits do not wait for the log"),
+        ("commits not in the binary log", "commits do not wait for the binary log"),
+        ("pages not in the log", "commits wait for the disk as ever"),
+    ],
+)
+def test_what_a_setting_gives_up_is_said(loses, risk):
+    text = words(kinds.DurabilityOff(setting="some_setting", value="2", loses=loses))
+    assert "With some_setting = 2 " in text
+    assert risk in text
+    assert "choose a safe value" in text
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "sense"),
+    [(0.6, 0.7, "went by unseen"), (1.2, 1.3, "more often than the kernel leaves room for"), (0.6, 1.3, "too seldom")],
+)
+def test_time_that_does_not_add_up_is_explained_by_its_direction(lowest, highest, sense):
+    text = words(TIME_LOST.model_copy(update={"lowest": lowest, "highest": highest}))
+    assert sense in text
+    assert "counted twice" not in text
+
+
+def test_what_could_not_be_read_back_is_not_said_to_be_different():
+    text = words(LATE.model_copy(update={"what": "wal_level", "asked": "minimal", "got": ""}))
+    assert "wal_level was asked to be minimal, and what it was could not be read back" in text
+
+
+def test_drift_over_several_blocks_is_why_they_are_not_compared():
+    text = words(DRIFT.model_copy(update={"blocks": 2}))
+    assert "blocks are not compared" in text
+    assert "hardly suffers" not in text
+
+
+def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
+    text = words(DRIFT.model_copy(update={"change": -0.08, "order": "as-listed"}))
+    assert "fell by 8 %" in text
+    assert 'order = "randomised"' in text
