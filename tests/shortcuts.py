@@ -25,7 +25,7 @@ from storagelab.targets.private import PrivateServer
 
 Make = Callable[[PrivateServer], None]
 MAKERS: dict[type[PrivateServer], Make] = {
-    PostgresServer: PostgresServer._init_database,
+    PostgresServer: PostgresServer._make_database,
     MariaDBServer: MariaDBServer._make_database,
 }
 DRAWING = {"_started": drawing._started, "to_svg": drawing.to_svg}
@@ -81,7 +81,7 @@ def copying(make: Make, templates: Path) -> Make:
 def kind(server: PrivateServer) -> str:
     """Stands for what decides how a new database looks: the programs, and what MariaDB must know from the start."""
     settings = server.settings if isinstance(server, MariaDBServer) else {}
-    return hashlib.sha256(repr((server.binaries, sorted(settings.items()))).encode()).hexdigest()
+    return hashlib.sha256(repr((server.programs, sorted(settings.items()))).encode()).hexdigest()
 
 
 def copy(source: Path, target: Path, *options: str) -> None:

@@ -83,6 +83,9 @@ class PrivateServer(ABC, Generic[P]):
     def _make_database(self) -> None:
         """In the folders, which are there. Raises StartFailed or RunFailed."""
 
+    def _write_settings(self) -> None:
+        """Into the database's own file, for an engine that doesn't take them all on its command line."""
+
     @abstractmethod
     def _command(self) -> list[str]:
         """What starts the server."""
@@ -101,6 +104,7 @@ class PrivateServer(ABC, Generic[P]):
             make_folder(folder)
         self._make_socket_folder()
         self._make_database()
+        self._write_settings()
         self._launch()
 
     def _folders(self) -> tuple[Path, ...]:

@@ -61,7 +61,6 @@ class Server(PrivateServer[Binaries]):
         ])  # fmt: skip
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
-        self._write_settings()
 
     def _command(self) -> list[str]:
         return [self.programs.program("postgres"), "-D", str(self.data_folder)]
