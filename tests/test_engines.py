@@ -11,7 +11,7 @@ from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
 from storagelab.targets import preflight, sweep
 from storagelab.targets.engines import engine_named
-from storagelab.targets.sqlserver.settings import durability
+from storagelab.targets.sqlserver.engine import durability
 
 
 @pytest.fixture
