@@ -29,6 +29,10 @@ test: lint test-rust test-python ## everything: linters, floors, types, Rust and
 .PHONY: check
 check: lint test-rust test-quick ## as test, without the slow tests
 
+.PHONY: docs
+docs: setup-dev ## write the documentation's tables, and build its site in build/docs
+	@$(BIN)/python tools/make_docs.py $(ARGS)
+
 .PHONY: bench
 bench: setup-dev ## what storagelab itself costs, as paired ratios
 	@$(BIN)/python -m bench $(ARGS)

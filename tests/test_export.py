@@ -23,7 +23,7 @@ from storagelab.report.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
 SCHEMA = json.loads((resources.files("storagelab.report") / "export.schema.json").read_text("utf-8"))
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "export.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "export.md"
 
 
 def the_experiment(**fields):
