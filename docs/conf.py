@@ -10,5 +10,6 @@ html_theme = "furo"
 html_title = "storagelab"
 html_copy_source = False
 html_show_copyright = False
+html_show_search_summary = False  # it fetches pages, which a browser forbids to a page that is a file
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}

@@ -1,21 +1,136 @@
-"""The documentation: its tables are what the code says, and its site is whole and asks no network for anything."""
+"""The documentation: its tables say what the code does, and its site is whole and asks no network for anything."""
 
 from __future__ import annotations
 
 import importlib
-import os
-import re
+import subprocess
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Literal, get_args
-from urllib.parse import unquote, urlsplit
+from typing import get_args
+from urllib.parse import urlsplit
 
 import pytest
-from real_browser import opened_browser
+from pydantic import BaseModel
+from real_browser import playwright, started
 
 from storagelab.model.config import Config
+from storagelab.model.plan import Experiment
 from storagelab.spec import keys
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-TOOL = ROOT / "tools" / "make_docs.py"
+LOADS = {"link": "href", "script": "src", "img": "src", "source": "src", "iframe": "src", "object": "data"}
+"""What a browser fetches without being asked -> where it says from where."""
+
+
+@pytest.fixture(scope="module")
+def make_docs():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        yield importlib.import_module("make_docs")
+
+
+@pytest.fixture(scope="module")
+def site(make_docs, tmp_path_factory) -> Path:
+    """The site, built with warnings as errors."""
+    folder = tmp_path_factory.mktemp("site")
+    assert make_docs.build(folder) == 0
+    return folder
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_generated_table_is_what_the_code_says(make_docs):
+    """If this fails: `make docs`."""
+    pages = {page: page.read_text("utf-8") for page in DOCS.rglob("*.md")}
+    assert [str(page.relative_to(ROOT)) for page, text in pages.items() if make_docs.written(text) != text] == []
+
+
+def test_every_table_that_can_be_generated_stands_on_a_page(make_docs):
+    text = "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md"))
+    assert [name for name in make_docs.GENERATED if f"<!-- generated: {name} -->" not in text] == []
+
+
+def test_every_key_of_a_spec_is_described(make_docs):
+    def undescribed(model: type[BaseModel], place: str) -> Iterator[str]:
+        for name, field in model.model_fields.items():
+            below = make_docs.models_in(field.annotation)
+            if not below and not field.description:
+                yield f"{place}{name}"
+            for one in below:
+                yield from undescribed(one, f"{place}{name}.")
+
+    assert list(undescribed(Config, "")) == []
+    assert [name for name in keys.HEADER if not Experiment.model_fields[name].description] == []
+
+
+def test_a_key_with_a_unit_is_shown_with_its_unit_and_without(make_docs):
+    assert (
+        '| `memory` | a size such as `"16GB"`; in plain bytes: `memory_bytes` | required |'
+        in make_docs.keys_of_table("server")
+    )
+
+
+def test_a_bar_in_a_cell_does_not_end_it(make_docs):
+    assert make_docs.table(["a"], [["x|y"]]).splitlines()[-1] == "| x\\|y |"
+
+
+# --- The site ---------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """What a page loads by itself, and the pages that it links to."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[Path] = []
+        self._folder = file.parent
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if address := given.get(LOADS.get(tag, "")):
+            self.loads.append(address)
+        if tag == "a" and (path := urlsplit(given.get("href") or "")) and not path.scheme and path.path:
+            self.links.append((self._folder / path.path).resolve())
+
+
+def test_no_page_loads_anything_from_elsewhere(site):
+    pages = {file: Page(file).loads for file in site.rglob("*.html")}
+    assert sum(map(len, pages.values())) > 100
+    assert [load for loads in pages.values() for load in loads if urlsplit(load).scheme not in ("", "data")] == []
+
+
+def test_every_page_is_reachable_from_the_first_and_no_link_is_dead(site):
+    first = (site / "index.html").resolve()
+    seen, left = set(), [first]
+    while left:
+        page = left.pop()
+        if page not in seen and page.suffix == ".html":
+            assert page.is_file(), page
+            seen.add(page)
+            left += Page(page).links
+    wanted = {(site / page.relative_to(DOCS)).with_suffix(".html").resolve() for page in DOCS.rglob("*.md")}
+    assert wanted - seen == set()
+
+
+def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
+    asked, errors = [], []
+    with started() as browser:
+        tab: playwright.Page = browser.new_page()
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        tab.goto(f"{(site / 'search.html').as_uri()}?q=convoy")
+        tab.wait_for_selector("#search-results li a")
+        assert "The simulated server" in tab.inner_text("#search-results")
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
+    ignored = subprocess.run(["git", "check-ignore", "-q", str(make_docs.SITE)], cwd=ROOT, check=False)
+    assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied

@@ -13,7 +13,7 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,6 +37,7 @@ _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DO
 _BEYOND_SAYING = 2**53
 """A bound that no one meets is not worth a word."""
 Row = Sequence[str]
+Field = tuple[str, FieldInfo]
 
 
 def table(heads: Row, rows: Iterable[Row]) -> str:
@@ -67,28 +68,41 @@ def keys_of_experiment() -> str:
 
 
 def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
-    """One table for what all `models` have, then one for what each has alone; then the tables below."""
-    shared = [
-        (name, field)
-        for name, field in models[0].model_fields.items()
-        if all(repr(model.model_fields.get(name)) == repr(field) for model in models)
-    ]
-    text = _table_of(models[0], shared, place) if shared else ""
-    for model in models:
-        own = [(name, field) for name, field in model.model_fields.items() if (name, field) not in shared]
-        if own:
-            text += f"\n{_first_line(model)}\n\n" + _table_of(model, own, place)
+    """The keys of a table and of the tables below it. Where a table has kinds, which keys each kind has."""
+    kinds = {model: get_args(model.model_fields["kind"].annotation)[0] for model in models} if len(models) > 1 else {}
+    text = (
+        table(["`kind`", "meaning"], [[f'`"{kind}"`', _first_line(model)] for model, kind in kinds.items()])
+        if kinds
+        else ""
+    )
+    for owners, fields in _by_owners(models, kinds).items():
+        if kinds:
+            text += "\nKeys of " + ", ".join(f'`"{kinds[owner]}"`' for owner in owners) + ":\n\n"
+        text += _table_of(owners[0], fields, place)
     for name, field in {name: field for model in models for name, field in model.model_fields.items()}.items():
         if models_in(field.annotation):
             text += f"\n`[{place}.{name}]`:\n\n" + _tables(models_in(field.annotation), f"{place}.{name}")
     return text
 
 
+def _by_owners(
+    models: Sequence[type[BaseModel]], kinds: Mapping[type[BaseModel], str]
+) -> dict[tuple[type[BaseModel], ...], list[Field]]:
+    """Which models have which keys alike; the key that tells kinds apart is left out."""
+    found: dict[tuple[type[BaseModel], ...], list[Field]] = {}
+    for model in models:
+        for name, field in model.model_fields.items():
+            owners = tuple(one for one in models if repr(one.model_fields.get(name)) == repr(field))
+            if model is owners[0] and not (kinds and name == "kind"):
+                found.setdefault(owners, []).append((name, field))
+    return found
+
+
 def _first_line(model: type[BaseModel]) -> str:
     return (model.__doc__ or "").strip().partition("\n")[0]
 
 
-def _table_of(model: type[BaseModel], fields: Iterable[tuple[str, FieldInfo]], place: str) -> str:
+def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> str:
     properties = keys.schema_of(model)["properties"]
     rows = []
     for name, field in fields:

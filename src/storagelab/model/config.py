@@ -250,20 +250,40 @@ class LayoutConfig(Frozen):
 class WorkloadConfig(Frozen):
     """What the connections do, inside the server."""
 
-    kind: Literal["random-insert", "sequential-insert", "mixed"] = "random-insert"
-    connections: int = Field(16, ge=1, le=4096)
-    rows_per_connection: int = Field(20_000, ge=1, le=10**10)
-    rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
-    operation: Literal["read", "write"] | None = Field(None, description="raw-io")
-    pattern: Literal["random", "sequential"] | None = Field(None, description="raw-io: where requests go")
-    block_bytes: int | None = Field(None, ge=512, le=2**30, description="raw-io: of a request")
-    threads: int = Field(1, ge=1, le=1024, description="raw-io")
-    outstanding: int = Field(1, ge=1, le=1024, description="raw-io: requests in progress of each thread")
-    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="raw-io: of a run, warming up included")
-    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="raw-io: at the beginning, not counted")
-    read_fraction: float | None = Field(
-        None, ge=0, le=0.99, description="mixed: share of point reads of random existing keys among all operations"
+    kind: Literal["random-insert", "sequential-insert", "mixed"] = Field(
+        "random-insert",
+        description="Rows with random keys; rows with ascending keys, each of which takes a page of its own; or rows with random "
+        "keys, with point reads between them.",
     )
+    connections: int = Field(
+        16, ge=1, le=4096, description="Sessions that load at the same time, each in a loop inside the server."
+    )
+    rows_per_connection: int = Field(20_000, ge=1, le=10**10, description="Rows that each connection inserts.")
+    rows_per_transaction: int = Field(1_000, ge=1, le=10**9, description="Rows between two commits of a connection.")
+    read_fraction: float | None = Field(
+        None,
+        ge=0,
+        le=0.99,
+        description="Mixed only: the share of point reads among all operations. A connection reads random rows that it inserted "
+        "itself.",
+    )
+    operation: Literal["read", "write"] | None = Field(None, description="Raw I/O only: what every request does.")
+    pattern: Literal["random", "sequential"] | None = Field(
+        None,
+        description="Raw I/O only: anywhere, aligned with blocks; or one after the other, each thread in a part of its own.",
+    )
+    block_bytes: int | None = Field(
+        None, ge=512, le=2**30, description="Raw I/O only: size of a request, in whole sectors of 512 bytes."
+    )
+    threads: int = Field(1, ge=1, le=1024, description="Raw I/O only: threads that send requests.")
+    outstanding: int = Field(1, ge=1, le=1024, description="Raw I/O only: requests in progress of each thread.")
+    duration_s: float = Field(
+        60.0,
+        ge=0.001,
+        lt=1e6,
+        description="Raw I/O only: length of a run, warming up included; at least 1 ms after it.",
+    )
+    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="Raw I/O only: time at the beginning that is not counted.")
 
     @property
     def reads_per_row(self) -> float:

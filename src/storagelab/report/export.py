@@ -1,4 +1,6 @@
-"""The machine's view: everything of an experiment as one JSON document of schema 1, described in docs/reference/export.md. Pure.
+"""The machine's view: everything of an experiment as one JSON document of schema 1. Pure.
+
+docs/reference/export.md describes it.
 
 Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is
 not known is null; NaN never appears. Built by hand rather than dumped by pydantic: 5,000 runs are to take seconds.

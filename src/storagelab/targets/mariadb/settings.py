@@ -107,8 +107,8 @@ def durability(config: Config, server: Mapping[str, str], engine: str = "MariaDB
 def observing(waits: bool) -> list[str]:
     """How the server is told to count waits. What a factor of the spec compares is the cost of all of it.
 
-    The handler's events and those of metadata locks contain others and would count twice (WAITS.md, section 3); a
-    session's own mutexes are contended by nobody and taken several times a row.
+    The handler's events and those of metadata locks contain others and would count twice. Nobody contends for
+    a session's own mutexes, and they are taken several times a row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
