@@ -252,8 +252,8 @@ class WorkloadConfig(Frozen):
 
     kind: Literal["random-insert", "sequential-insert", "mixed"] = Field(
         "random-insert",
-        description="Rows with random keys; rows with ascending keys, each of which takes a page of its own; or rows with random "
-        "keys, with point reads between them.",
+        description="Rows with random keys; rows with ascending keys, each of which takes a page of its own; or rows with "
+        "random keys, with point reads between them.",
     )
     connections: int = Field(
         16, ge=1, le=4096, description="Sessions that load at the same time, each in a loop inside the server."
@@ -264,8 +264,8 @@ class WorkloadConfig(Frozen):
         None,
         ge=0,
         le=0.99,
-        description="Mixed only: the share of point reads among all operations. A connection reads random rows that it inserted "
-        "itself.",
+        description="Mixed only: the share of point reads among all operations. A connection reads random rows that it "
+        "inserted itself.",
     )
     operation: Literal["read", "write"] | None = Field(None, description="Raw I/O only: what every request does.")
     pattern: Literal["random", "sequential"] | None = Field(
