@@ -275,7 +275,7 @@ def show_profile(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")],
     toml: Annotated[bool, typer.Option("--toml", help="Print the file itself, to start your own from.")] = False,
 ) -> None:
-    """Print every figure of a profile with its label and its source; then its capacity, speed, cost and need of host memory."""
+    """Print every figure of a profile with label and source; then its capacity, speed, cost and need of host memory."""
     if toml:
         _write(profiles.text_of(name, Path()), None)
         return
