@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -14,9 +15,11 @@ import pytest
 from pydantic import BaseModel
 from real_browser import playwright, started
 
+from bench import statistics
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.spec import keys
+from storagelab.validation.table import existing
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -135,3 +138,12 @@ def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
 def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
     ignored = subprocess.run(["git", "check-ignore", "-q", str(make_docs.SITE)], cwd=ROOT, check=False)
     assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
+
+
+def test_pages_that_other_commands_write_into_have_their_marks():
+    """`storagelab validate --write` and `make bench ARGS="--only statistics --write"`."""
+    assert "--write docs/records/validation.md" in (existing(DOCS / "records" / "validation.md") or "")
+    drawn = re.findall(
+        r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
+    )
+    assert sorted(drawn) == ["false-statements", "fastest", "means", "others", "power"]
