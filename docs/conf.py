@@ -7,6 +7,8 @@ myst_heading_anchors = 4
 exclude_patterns = ["conf.py"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = "storagelab"
 html_copy_source = False
 html_show_copyright = False
