@@ -222,7 +222,7 @@ class _Campaign:
             [sys.executable, "-m", "storagelab", "run", "faults.toml", "-j", "2"],
             cwd=self.home, env={**os.environ, "TMPDIR": str(self.home / "tmp")}, text=True, process_group=0,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # under nohup, too
+            preexec_fn=_hear_signals,
         )  # fmt: skip
 
     def stored(self) -> tuple[Run, ...]:
@@ -246,6 +246,12 @@ class _Campaign:
         while (found := _working_below(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return found
+
+
+def _hear_signals() -> None:
+    """Under nohup, or in the background of a shell, some signals are ignored from the start."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _working_below(folder: Path) -> list[int]:

@@ -12,10 +12,9 @@ import contextlib
 import gc
 import hashlib
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import typer
 
@@ -45,9 +44,9 @@ from storagelab.run.estimate import estimate
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
 from storagelab.spec import matrix, reading
+from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, contract, preflight, server_abilities, sweep, try_starting
 from storagelab.targets.simulated.sizing import sizing
-from storagelab.targets.uninterrupted import STOPPING
 
 app = typer.Typer(
     help="Which storage layout is fastest for this database, by how much, and why?",
@@ -202,7 +201,7 @@ def _verify(target: str, spec_file: Path | None) -> None:
     """On the volumes of the spec's first cell, if there is one. Exit code 1 if a promise is broken."""
     volumes = matrix.expand(reading.load(spec_file)).cells[0].config.volumes if spec_file is not None else None
     folder = spec_file.resolve().parent if spec_file is not None else None
-    with _Interruptible():
+    with Interruptible():
         promises = contract.verify(contract.target_of(target), volumes, screen.say, spec_folder=folder)
     print_promises(screen.out(), promises)
     if any(promise.state == "fail" for promise in promises):
@@ -246,7 +245,7 @@ def validate(
     planned = making.plan(chosen, asked)
     # Looked up before the runs: they may take long, and what is shown must be what was simulated.
     model = parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
-    with _Interruptible() as stopping:
+    with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
     found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)
     if format_ is None:
@@ -323,7 +322,7 @@ def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Pa
         attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
     if not runner.pending(expanded, attempts, again=again):
         return
-    with _Interruptible() as stopping:
+    with Interruptible() as stopping:
         try:
             try_starting(expanded, site)
         except PreflightError as error:
@@ -376,7 +375,7 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     for line in sweep(expanded, site):
         console.print(line, soft_wrap=True)
     with (
-        _Interruptible() as stopping,
+        Interruptible() as stopping,
         RunProgress(
             expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once
         ) as progress,
@@ -401,40 +400,6 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             )
             raise KeyboardInterrupt from error
         return progress.failed
-
-
-class _Interruptible:
-    """The first Ctrl-C, SIGTERM or hang-up stops cleanly; further ones can't break the cleaning up."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> Self:
-        # Under nohup a hang-up is ignored from the start, and stays so.
-        wanted = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-        self._before = {int(number): signal.signal(number, self._stop) for number in wanted}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            # Once asked to stop, it is stopping already: what is left to do is short, and is not to be broken off.
-            signal.signal(number, signal.SIG_IGN if self.asked else handler)
-
-    def check(self) -> None:
-        """Raises KeyboardInterrupt once asked to stop: Python loses what a signal raises amid some of its own callbacks."""
-        if self.asked:
-            raise KeyboardInterrupt
-
-    def _stop(self, *_: object) -> None:
-        self.asked = True
-        for number in self._before:
-            signal.signal(number, self._ask_patience)
-        raise KeyboardInterrupt
-
-    def _ask_patience(self, *_: object) -> None:
-        # Not printed: a signal may come amid a print, and printing does not nest.
-        with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")
 
 
 def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
@@ -481,7 +446,8 @@ def main() -> None:
     # What is read from a store is a large tree without cycles: to look for cycles in it so often takes a fifth of a report.
     gc.set_threshold(200_000, 50, 50)
     try:
-        app(standalone_mode=True)
+        with Interruptible():
+            app(standalone_mode=True)
     except StoragelabError as error:
         screen.say(f"storagelab: {error}")
         sys.exit(error.exit_code)

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from storagelab.errors import RunFailed
 from storagelab.targets import temporary
+from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, make_folder
 
 START_TIMEOUT_S = 60.0
@@ -89,7 +90,7 @@ class PrivateServer(ABC):
 
     def _launch(self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> None:
         """Start the server's process and wait until it answers."""
-        with self.server_log.open("ab") as log:
+        with self.server_log.open("ab") as log, uninterrupted():  # or it would run, and not be known
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment,
                 start_new_session=True, preexec_fn=self._in_child(),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.targets.folders import Site
+from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"
@@ -34,15 +38,45 @@ def environment(*read_by_programs: str) -> dict[str, str]:
     return kept | {"LC_ALL": "C"}
 
 
+def run(
+    command: Sequence[str],
+    in_child: Callable[[], None] | None,
+    *,
+    timeout_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, in a session of its own: a Ctrl-C is for storagelab to act upon.
+
+    If that is broken off, whatever the program started ends with it. Raises OSError, or SubprocessError as subprocess does.
+    """
+    process = None
+    try:
+        # What a signal raises while Python forks would be lost, or come before the process is known.
+        with uninterrupted():
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                errors="replace", cwd=folder, env=environment, preexec_fn=in_child, start_new_session=True,
+            )  # fmt: skip
+        said, troubles = process.communicate(timeout=timeout_s)
+    except BaseException:
+        if process is not None:
+            with uninterrupted():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, said, troubles)
+
+
 def version_said(program: Path, *options: str) -> str:
     """What `program --version` says, run as it will be run later: a program that only root may run is no use to a server
     without root's rights. Raises PreflightError if it does not run."""
     command = [str(program), *options, "--version"]
     try:
-        in_child = as_server(*installation(program))
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=True, preexec_fn=in_child
-        ).stdout
+        said = run(command, as_server(*installation(program)), timeout_s=20)
+        said.check_returncode()
+        return said.stdout
     except PreflightError as error:
         raise PreflightError(error.problem, key=BIN_DIR, hint=error.hint) from error
     except (OSError, subprocess.SubprocessError) as error:

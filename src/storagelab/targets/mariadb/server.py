@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.mariadb.connecting import Address, Connection, connect, words_of
 from storagelab.targets.mariadb.settings import VARIABLES, Settings, observing, setting_name, settings_text
 from storagelab.targets.private import PrivateServer, Refusal, StartFailed, runs_with
-from storagelab.targets.programs import environment, installation
+from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.unprivileged import make_folder
 
 USER = "root"
@@ -98,11 +97,7 @@ class Server(PrivateServer):
             "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", _UNSYNCED,
             *_as_options(asked),
         ]  # fmt: skip
-        # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
-        said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment(*VARIABLES), preexec_fn=self._in_child(),
-            start_new_session=True, errors="replace",
-        )  # fmt: skip
+        said = run(command, self._in_child(), environment=environment(*VARIABLES))
         if said.returncode != 0:
             words = _own_words(said.stderr) or _own_words(said.stdout) or said.stdout.strip()
             raise StartFailed(f"mariadb-install-db failed: {words}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from storagelab.targets import temporary
 from storagelab.targets.durability import Commit, Durability
 from storagelab.targets.mariadb.binaries import Binaries
 from storagelab.targets.powers import LOADS_CODE, RUNS_PROGRAM, by_value
-from storagelab.targets.programs import environment, installation
+from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.unprivileged import as_server, give_to_server
 
 SPARE_CONNECTIONS = 8
@@ -176,10 +175,8 @@ def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _S
     with temporary.folder("check") as folder:
         give_to_server(folder)
         command = [str(binaries.server), "--no-defaults", *options, "--verbose", "--help"]
-        said = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=30, cwd=folder, errors="replace",
-            env=environment(*VARIABLES), preexec_fn=as_server(folder, *installation(binaries.server)),
-        )  # fmt: skip
+        in_child = as_server(folder, *installation(binaries.server))
+        said = run(command, in_child, timeout_s=30, environment=environment(*VARIABLES), folder=folder)
     table = said.stdout.partition(_READ_ONLY_AT_START)[2].splitlines()[2:]
     values = {}
     for line in table:

@@ -23,7 +23,7 @@ from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import Binaries
 from storagelab.targets.postgres.settings import OWN, settings_text
 from storagelab.targets.private import PrivateServer, Refusal, runs_with
-from storagelab.targets.programs import environment, installation
+from storagelab.targets.programs import environment, installation, run
 from storagelab.targets.unprivileged import as_server, give_to_server, make_folder
 
 USER = "storagelab"
@@ -92,10 +92,8 @@ def _reach(binaries: Binaries) -> tuple[Path, ...]:
 
 
 def _said(binaries: Binaries, command: Sequence[str], *reach: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=30, env=environment(connecting.VARIABLES),
-        preexec_fn=as_server(*_reach(binaries), *reach),
-    )  # fmt: skip
+    in_child = as_server(*_reach(binaries), *reach)
+    return run(command, in_child, timeout_s=30, environment=environment(connecting.VARIABLES))
 
 
 def _own_words(log: str) -> str:
@@ -161,11 +159,7 @@ class Server(PrivateServer):
             "--waldir", str(self.log_folder), "--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C",
             "--no-sync", "--no-instructions",
         ]  # fmt: skip
-        # In a session of its own, as the server: a Ctrl-C is for storagelab to act upon.
-        said = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment(connecting.VARIABLES),
-            preexec_fn=self._in_child(), start_new_session=True,
-        )  # fmt: skip
+        said = run(command, self._in_child(), environment=environment(connecting.VARIABLES))
         if said.returncode != 0:
             raise RunFailed(f"initdb failed: {said.stderr.strip() or said.stdout.strip()}")
 

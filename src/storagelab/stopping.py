@@ -1,0 +1,66 @@
+"""Stopping when the user asks for it: the first signal breaks off what is going on, and further ones wait for the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING, Self
+
+from storagelab.targets.uninterrupted import STOPPING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+_AGAIN_S = 0.02
+
+
+class Interruptible:
+    """The first Ctrl-C, SIGTERM or hang-up stops cleanly; further ones can't break the cleaning up."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._by = signal.SIGINT
+
+    def __enter__(self) -> Self:
+        # Under nohup a hang-up is ignored from the start, and stays so.
+        wanted = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {int(number): signal.signal(number, self._stop) for number in wanted}
+        self._alarm = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(self._by))
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._lost
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._alarm)
+        for number, handler in self._before.items():
+            # Once asked to stop, it is stopping already: what is left to do is short, and is not to be broken off.
+            signal.signal(number, signal.SIG_IGN if self.asked else handler)
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt once asked to stop."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self.asked, self._by = True, signal.Signals(number)
+        for other in self._before:
+            signal.signal(other, self._ask_patience)
+        raise KeyboardInterrupt
+
+    def _lost(self, what: UnraisableHookArgs) -> None:
+        """Python drops what is raised in some of its callbacks, such as those after a fork: the signal then comes again."""
+        if not issubclass(what.exc_type, KeyboardInterrupt):
+            self._hook(what)
+            return
+        for number in self._before:
+            signal.signal(number, self._stop)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+    def _ask_patience(self, *_: object) -> None:
+        # Not printed: a signal may come amid a print, and printing does not nest.
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), b"stopping: the server is being shut down and its files removed\n")

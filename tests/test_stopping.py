@@ -1,0 +1,84 @@
+"""A signal to stop is never lost, wherever it comes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from storagelab.stopping import Interruptible
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """Whoever was asked to stop hears no more signals."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it would stay ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, too
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def struck_by(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_what_is_going_on(number):
+    with Interruptible() as stopping, pytest.raises(KeyboardInterrupt):
+        struck_by(number)
+    assert stopping.asked
+
+
+def finalise_something_deaf() -> None:
+    Deaf()
+    time.sleep(5)
+
+
+class Deaf:
+    """Python drops what is raised while an object is finalised."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+
+def test_a_signal_that_python_drops_amid_a_callback_comes_again():
+    with Interruptible(), pytest.raises(KeyboardInterrupt):
+        finalise_something_deaf()
+
+
+def test_what_else_python_drops_is_still_reported(monkeypatch):
+    heard = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: heard.append(what.exc_type))
+
+    class Broken:
+        def __del__(self) -> None:
+            raise OSError
+
+    with Interruptible():
+        Broken()
+    assert heard == [OSError]
+
+
+def test_a_second_signal_asks_for_patience_and_breaks_nothing_off(capfd):
+    with Interruptible():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+    assert "is being shut down" in capfd.readouterr().err
+
+
+def test_all_is_as_before_in_the_end():
+    handlers, hook = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)], sys.unraisablehook
+    with Interruptible():
+        pass
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == handlers
+    assert sys.unraisablehook is hook
