@@ -14,11 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import BaseModel
 from real_browser import playwright, started
+from spec_texts import as_toml
 
 from bench import statistics
+from storagelab.errors import SpecError
 from storagelab.model.config import Config
 from storagelab.model.plan import Experiment
 from storagelab.spec import keys
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
 from storagelab.validation.table import existing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,18 +60,53 @@ def test_every_table_that_can_be_generated_stands_on_a_page(make_docs):
     assert [name for name in make_docs.GENERATED if f"<!-- generated: {name} -->" not in text] == []
 
 
-def test_every_key_of_a_spec_is_described(make_docs):
-    def undescribed(model: type[BaseModel], place: str) -> Iterator[str]:
-        for name, field in model.model_fields.items():
-            below = make_docs.models_in(field.annotation)
-            tells_kinds_apart = name == "kind" and len(get_args(field.annotation)) == 1
-            if not below and not field.description and not tells_kinds_apart:
-                yield f"{place}{name}"
-            for one in below:
-                yield from undescribed(one, f"{place}{name}.")
+def keys_below(make_docs, model: type[BaseModel], place: str) -> Iterator[tuple[str, str, keys.Schema]]:
+    """The path, the description and the schema of every key that is no table; NAME stands for a name of the user's own."""
+    for name, field in model.model_fields.items():
+        below = make_docs.models_in(field.annotation)
+        path = f"{place}{name}{'.NAME' if below and 'dict[' in str(field.annotation) else ''}"
+        tells_kinds_apart = name == "kind" and len(get_args(field.annotation)) == 1
+        if not below and not tells_kinds_apart:
+            yield path, field.description or "", keys.schema_of(model)["properties"][name]
+        for one in below:
+            yield from keys_below(make_docs, one, f"{path}.")
 
-    assert list(undescribed(Config, "")) == []
-    assert [name for name in keys.HEADER if not Experiment.model_fields[name].description] == []
+
+def test_every_key_of_a_spec_is_described(make_docs):
+    described = {path: text for path, text, _ in keys_below(make_docs, Config, "")}
+    described |= {name: Experiment.model_fields[name].description for name in keys.HEADER}
+    assert len(described) > 60
+    assert [path for path, text in described.items() if not text] == []
+
+
+REAL = {"name": "x", "target": {"engine": "postgres"}, "volumes": {"NAME": {"path": "."}}}
+SIMULATED = {
+    "name": "x", "target": {"engine": "simulated"}, "server": {"cores": 1, "memory": "1GB"},
+    "drives": {"d": {"profile": "iodrive-320"}}, "volumes": {"NAME": {"drives": ["d"]}},
+}  # fmt: skip
+REFUSED_BY = {"Simulated": REAL, "Raw I/O only": REAL, "Real servers": SIMULATED}
+"""How a key's description begins -> an experiment that may not have the key."""
+
+
+def example(schema: keys.Schema) -> object:
+    """A value that a key takes."""
+    schema = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
+    by_type = {"boolean": True, "string": "x", "array": ["d"]}
+    return schema.get("enum", [by_type.get(schema.get("type", ""), max(1, schema.get("minimum", 1)))])[0]
+
+
+def test_a_key_that_is_described_as_one_of_some_experiments_is_refused_in_others(make_docs):
+    said = {}
+    for path, text, schema in keys_below(make_docs, Config, ""):
+        for experiment in (one for begins, one in REFUSED_BY.items() if text.startswith(begins)):
+            spec = keys.put(experiment, {path: example(schema)})
+            said[path] = "nothing"
+            try:
+                expand(parse("".join(f"{key} = {as_toml(content)}\n" for key, content in spec.items()), "x.toml"))
+            except SpecError as error:
+                said[path] = error.problem
+    assert len(said) > 20
+    assert {path: problem for path, problem in said.items() if "is for " not in problem} == {}
 
 
 def test_a_key_with_a_unit_is_shown_with_its_unit_and_without(make_docs):

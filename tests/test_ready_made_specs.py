@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from real_mariadb import needs_mariadb
+from spec_texts import as_toml
 
 from storagelab import cli, report
 
@@ -34,14 +35,6 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     left_out = [one for one in spec.get("exclude", []) if all(one[name] in factors[name] for name in one)]
     small = {"repetitions": 1, "target": target, "workload": work, "factors": factors, "exclude": left_out}
     return {key: value for key, value in (spec | small).items() if value}
-
-
-def as_toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {as_toml(inside)}" for key, inside in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(as_toml, value)) + "]"
-    return json.dumps(value)
 
 
 def asked(monkeypatch, *words: object) -> None:
