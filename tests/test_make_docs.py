@@ -141,12 +141,14 @@ class Page(HTMLParser):
             self.links.append((self._folder / path.path).resolve())
 
 
+@pytest.mark.slow
 def test_no_page_loads_anything_from_elsewhere(site):
     pages = {file: Page(file).loads for file in site.rglob("*.html")}
     assert sum(map(len, pages.values())) > 100
     assert [load for loads in pages.values() for load in loads if urlsplit(load).scheme not in ("", "data")] == []
 
 
+@pytest.mark.slow
 def test_every_page_is_reachable_from_the_first_and_no_link_is_dead(site):
     first = (site / "index.html").resolve()
     seen, left = set(), [first]
@@ -160,6 +162,7 @@ def test_every_page_is_reachable_from_the_first_and_no_link_is_dead(site):
     assert wanted - seen == set()
 
 
+@pytest.mark.slow
 def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
     asked, errors = [], []
     with started() as browser:

@@ -44,6 +44,7 @@ def asked(monkeypatch, *words: object) -> None:
         cli.main()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [pytest.param(file, id=file.stem, marks=needs_mariadb if "engines" in file.stem else ()) for file in SPECS],
