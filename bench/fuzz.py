@@ -24,7 +24,7 @@ from typing import NamedTuple
 from bench.figures import Figure
 from bench.mutations import fresh_copy, wrong_spec, wrong_store
 from storagelab import cli, screen
-from storagelab.run import pool
+from storagelab.run import loop
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
 from storagelab.spec.characters import escaped
@@ -247,7 +247,7 @@ def _made(folder: Path, name: str, text: str) -> Path:
     place = folder / "sound" / name
     site = Site(experiment=name, identity="0badcafe", spec_folder=folder.resolve())
     with Store.writing(place, experiment) as store:
-        pool.run_all(matrix.expand(experiment), store, site, _Quiet())
+        loop.run_all(matrix.expand(experiment), store, site, _Quiet())
     return place
 
 

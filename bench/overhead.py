@@ -9,7 +9,7 @@ from statistics import median
 from bench import loads
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
-from storagelab.run import runner
+from storagelab.run import loop
 from storagelab.run.store import Store
 from storagelab.targets import Site
 
@@ -44,7 +44,7 @@ def between_runs_ms(folder: Path, runs: int) -> tuple[float, float]:
     clock = _Clock()
     site = Site(experiment="bench", identity="be9c4be9", spec_folder=folder)
     with Store.writing(folder / "overhead", experiment) as store:
-        runner.run_all(plan, store, site, clock)
+        loop.run_all(plan, store, site, clock)
         stored = store.runs()
     inside = [run.wall_s - sum(part or 0.0 for part in _parts(run)) for run in stored if run.measurement is not None]
     return 1000 * median(clock.gaps_s), 1000 * median(inside)

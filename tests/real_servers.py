@@ -13,15 +13,17 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from storagelab.model.config import Config
-from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Cell
-from storagelab.targets import Site, open_target
+from storagelab.model.measurement import Measurement, Run
+from storagelab.model.plan import Cell, PlannedRun
+from storagelab.run.making import make_run
+from storagelab.targets import Progress, Site, open_target
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
@@ -86,6 +88,11 @@ def measure(config: Config, site: Site) -> Measurement:
     """One whole run: set up, loaded, measured, removed."""
     with open_target(config, site) as target:
         return target.run(Cell(cell_id="c01", levels={}, config=config), 1, 1, lambda _: None)
+
+
+def make_one_run(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> Run:
+    """As the loop makes it."""
+    return make_run(planned, cell, 1, partial(open_target, cell.config, site), progress)
 
 
 def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:

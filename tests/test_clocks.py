@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 from real_mariadb import needs_mariadb
-from real_servers import left_behind, server_processes, site_at, small
+from real_servers import left_behind, make_one_run, server_processes, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
-from storagelab.run import runner
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.loops import Loop
 from storagelab.targets.private import PrivateServer
@@ -39,7 +38,7 @@ def run_of(scratch: Path, engine: str, trouble: Callable[[], None], **changes) -
 
     config = small(scratch, engine=engine, **{**NOT_SHORT, **changes})
     planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    run = runner.make_run(planned, Cell(cell_id="c01", levels={}, config=config), 1, site_at(scratch), heard)
+    run = make_one_run(planned, Cell(cell_id="c01", levels={}, config=config), site_at(scratch), heard)
     assert came, "it was over before anything could happen"
     assert left_behind(scratch) == []
     return run

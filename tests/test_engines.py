@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from real_servers import site_at, small
 from recorded_sqlserver import recorded
 from sqlserver_specs import config, plan_of
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import TargetConfig
+from storagelab.model.engines import ENGINES
 from storagelab.targets import preflight, sweep
-from storagelab.targets.engines import ENGINES
+from storagelab.targets.engines import engine_named
 from storagelab.targets.sqlserver.engine import durability
 
 
@@ -56,5 +54,8 @@ def test_delayed_durability_is_what_sql_server_promises_less_for(value, promise)
     assert durability(config(target={"settings": {"delayed_durability": value}})).promise == promise
 
 
-def test_every_engine_that_a_spec_may_name_stands_behind_the_seam_or_is_simulated():
-    assert {*get_args(TargetConfig.model_fields["engine"].annotation)} == {*ENGINES, "simulated", "raw-io"}
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_that_a_spec_may_name_stands_behind_the_seam(name):
+    engine, kind = engine_named(name), ENGINES[name]
+    assert (engine.open is None) == kind.drives_remember, "either each run is opened, or whole blocks are"
+    assert (engine.durability is None) == (kind.provenance == "simulated")

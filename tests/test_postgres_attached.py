@@ -7,13 +7,24 @@ import time
 
 import psycopg
 import pytest
-from real_servers import ROWS, ask, connect, free_port, left_behind, measure, running, site_at, small, until
+from real_servers import (
+    ROWS,
+    ask,
+    connect,
+    free_port,
+    left_behind,
+    make_one_run,
+    measure,
+    running,
+    site_at,
+    small,
+    until,
+)
 
 from storagelab.errors import PreflightError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.waits import normalise
-from storagelab.run import runner
 from storagelab.targets import private, sweep
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
@@ -34,7 +45,7 @@ def plan_of(*configs) -> Plan:
 
 def run_of(config, scratch) -> Run:
     planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    return runner.make_run(planned, cell_of(config), 1, site_at(scratch), lambda _: None)
+    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
 
 
 def refused(config, scratch) -> PreflightError:

@@ -8,13 +8,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from real_servers import ROWS, ask, connect, left_behind, measure, site_at, small
+from real_servers import ROWS, ask, connect, left_behind, make_one_run, measure, site_at, small
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
-from storagelab.run import runner
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 
@@ -25,7 +24,7 @@ LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
 def run_of(config, scratch) -> Run:
     planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
     cell = Cell(cell_id="c01", levels={}, config=config)
-    return runner.make_run(planned, cell, 1, site_at(scratch), lambda _: None)
+    return make_one_run(planned, cell, site_at(scratch), lambda _: None)
 
 
 @pytest.fixture

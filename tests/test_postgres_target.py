@@ -10,13 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from real_servers import ROWS, ask, connect, left_behind, measure, server_folders, site_at, small
+from real_servers import ROWS, ask, connect, left_behind, make_one_run, measure, server_folders, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, PlannedRun
 from storagelab.model.waits import conservation, normalise, wait_table
-from storagelab.run import runner
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.target import PostgresTarget
@@ -35,7 +34,7 @@ def run_in(target: PostgresTarget) -> Measurement:
 def run_of(config, scratch) -> Run:
     """The run as it would be stored."""
     planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    return runner.make_run(planned, cell_of(config), 1, site_at(scratch), lambda _: None)
+    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
 
 
 def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:

@@ -12,7 +12,7 @@ from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.report import charts, render
 from storagelab.report.wording import headline, sentences
-from storagelab.run.pool import run_all
+from storagelab.run.loop import run_all
 from storagelab.run.store import Store
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse

@@ -123,8 +123,7 @@ plan = expand(small(
      'profile = "sata-870-evo-1tb"\\nformat = "operating-system"\\nsector_bytes = 4096'),
     ('"drives.ssd.format" = ["basic", "maximum-write"]\\n', ""), ("scale = 256", "scale = 2"),
 ))
-cells = {cell.cell_id: cell for cell in plan.cells}
-content = json.dumps(scenario(plan.runs[:1], cells, Path()))
+content = json.dumps(scenario(plan.blocks[0]._replace(runs=plan.runs[:1]), Path()))
 print("ageing", flush=True)
 _sim.Block(content)
 """

@@ -16,7 +16,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.waits import conservation
 from storagelab.report import render, wording
 from storagelab.report.export import export
-from storagelab.run.pool import make_block, tasks
+from storagelab.run.loop import make_slice, slices
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
 from storagelab.targets.simulated import preflight as looks
@@ -219,7 +219,7 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
 
     experiment = load(file)
     plan = expand(experiment)
-    if plan.simulated:
+    if all(cell.config.target.simulated for cell in plan.cells):
         assert preflight(experiment, plan, site_at(file.parent)).server.startswith("simulated")
 
 
@@ -242,7 +242,7 @@ def test_a_scenario_that_is_none_is_refused_with_its_place():
 
 def test_what_progress_raises_breaks_the_run_off(tmp_path):
     plan = planned(ONE_BLOCK, ("500_000", "60_000_000"))
-    (task,) = tasks(plan, {}, site_at(tmp_path), tmp_path)
+    (whole,) = slices(plan, {}, site_at(tmp_path), tmp_path)
     heard: list[object] = []
 
     def stop(item: object) -> None:
@@ -251,7 +251,7 @@ def test_what_progress_raises_breaks_the_run_off(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_block(task, stop)
+        make_slice(whole, stop)
     assert heard[1].rows < heard[2].rows
 
 

@@ -11,7 +11,7 @@ from real_servers import site_at
 from simulated_specs import SMALL, planned
 
 from storagelab import cli
-from storagelab.run import pool
+from storagelab.run import loop
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.scenario import scenario
 
@@ -154,13 +154,11 @@ def test_where_no_scale_is_small_enough_the_way_out_is_another(refused, monkeypa
 
 def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp_path):
     plan = planned()
-    taken = looks.memory_bytes(
-        scenario(looks.blocks_of(plan)[0], {cell.cell_id: cell for cell in plan.cells}, tmp_path)
-    )
+    taken = looks.memory_bytes(scenario(plan.blocks[0], tmp_path))
     for memory_bytes, fit in ((taken, 1), (3 * taken - 1, 2), (1000 * taken, 2)):
         monkeypatch.setattr(looks, "_free_memory_bytes", lambda free=memory_bytes: free)
         found = looks.check(plan, site_at(tmp_path))
-        assert pool.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
+        assert loop.processes(plan, plan.runs, found, jobs=8) == fit  # there are two blocks
 
 
 # --- the what-if experiments -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 import recorded_sqlserver
 from recorded_sqlserver import CPU_SHARE, PASSWORD, SHARES, recorded
 from sqlserver_specs import PREFIX, config, plan_of, site
+from storagelab.run.runner import _judge
 from tds_server import ServerError
 from tsql_parser import SQL_SERVER_2016, TsqlParser, needs_parser
 
@@ -18,7 +19,6 @@ from storagelab.errors import RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell
 from storagelab.model.waits import conservation
-from storagelab.run.runner import _judge
 from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.sqlserver.sampler import rows_in
 

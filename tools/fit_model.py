@@ -40,7 +40,7 @@ from scipy import optimize
 from storagelab import _sim
 from storagelab.errors import StoragelabError
 from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.spec import matrix, reading
 from storagelab.spec.keys import dotted
 from storagelab.targets.simulated.measurement import measurement
@@ -124,7 +124,7 @@ def set_up(arguments: argparse.Namespace) -> Setup:
         if {cell.cell_id for cell in _cells_of(figure, levels, plan.cells)} <= made
     ]
     folder = arguments.spec.resolve().parent
-    content = tuple(Block(runs, dict(scenario(runs, cells, folder))) for runs in blocks)
+    content = tuple(Block(runs, dict(scenario(PlannedBlock(runs, cells), folder))) for runs in blocks)
     inside = {
         name: cell for name, cell in cells.items() if name in made
     }  # in the plan's order, as levels are compared in it

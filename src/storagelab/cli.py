@@ -39,7 +39,7 @@ from storagelab.report.abilities import print_abilities
 from storagelab.report.contract_text import print_promises
 from storagelab.report.plan_text import PlanFacts, VolumeFacts
 from storagelab.report.profile_text import print_profile, print_profiles, print_sizing
-from storagelab.run import pool, runner, stored
+from storagelab.run import dealing, loop, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
@@ -320,7 +320,7 @@ def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Pa
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
-    if not runner.pending(expanded, attempts, again=again):
+    if not dealing.pending(expanded, attempts, again=again):
         return
     with Interruptible() as stopping:
         try:
@@ -347,7 +347,7 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
         pass  # the plan is for all runs
     except StoreError as error:
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
-    pending = runner.pending(expanded, attempts)
+    pending = dealing.pending(expanded, attempts)
     time = estimate(expanded, pending, durations)
     basis = f"learned from {time.learned_from} finished runs" if time.learned_from else "a guess before the first run"
     return PlanFacts(
@@ -364,8 +364,8 @@ def _plan_facts(expanded: Plan, found: Preflight, folder: Path, experiment: Expe
 def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, again: bool, jobs: int) -> int:
     """Make the runs that are left; how many failed."""
     attempts = store.attempts()
-    pending = runner.pending(expanded, attempts, again=again)
-    at_once = pool.processes(expanded, pending, found, jobs)
+    pending = dealing.pending(expanded, attempts, again=again)
+    at_once = loop.processes(expanded, pending, found, jobs)
     console = screen.err()
     if store.set_aside is not None:
         console.print(
@@ -387,10 +387,10 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
             if before
             else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
         )
-        if at_once < pool.processes(expanded, pending, None, jobs):
+        if at_once < loop.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
-            pool.run_all(expanded, store, site, progress, again=again, jobs=at_once)
+            loop.run_all(expanded, store, site, progress, again=again, jobs=at_once)
         except BaseException as error:
             # Whatever goes wrong once it was asked to stop comes of stopping amid something.
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from storagelab.model.measurement import Provenance
+from storagelab.model.engines import Provenance
 from storagelab.model.plan import Factor, Order
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat

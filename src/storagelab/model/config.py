@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from storagelab.model.engines import ENGINES, Engine, EngineName
 from storagelab.model.values import Frozen, LeftOut, Scalar
 
 OPERATING_SYSTEM = "operating-system"
@@ -18,7 +19,7 @@ OPERATING_SYSTEM = "operating-system"
 class TargetConfig(Frozen):
     """The server under test. A real one with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
-    engine: Literal["postgres", "mariadb", "sqlserver", "simulated", "raw-io"] = Field(
+    engine: EngineName = Field(
         description="A real server, the simulated server, or requests without a database. A factor of labelled levels can "
         "name several real engines. SQL Server needs `dsn` or `dsn_env`, and has not met a live server yet."
     )
@@ -60,14 +61,22 @@ class TargetConfig(Frozen):
         return self.dsn is not None or self.dsn_env is not None
 
     @property
+    def kind(self) -> Engine:
+        """What storagelab knows of the engine."""
+        return ENGINES[self.engine]
+
+    @property
+    def world_scale(self) -> int:
+        """How many times smaller than life the world is."""
+        return self.scale or self.kind.default_scale
+
+    @property
     def raw_io(self) -> bool:
-        """Requests to a volume, without a database."""
-        return self.engine == "raw-io"
+        return self.kind.raw_io
 
     @property
     def simulated(self) -> bool:
-        """Raw I/O is done on simulated drives only, so far."""
-        return self.engine in ("simulated", "raw-io")
+        return self.kind.provenance == "simulated"
 
 
 class ServerConfig(Frozen):

@@ -10,12 +10,12 @@ from typing import Literal
 from pydantic import Field
 
 from storagelab.model.config import Config
+from storagelab.model.engines import Provenance
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
 
 RAW_IO = "raw-io"
 """The group of counters in which a run of raw I/O says what it came to."""
-Provenance = Literal["measured", "simulated"]
 Status = Literal["ok", "failed", "unverified"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -87,6 +87,24 @@ class PlannedRun(Frozen):
         return self.repetition < 1
 
 
+class PlannedBlock(NamedTuple):
+    """The runs, in order, that follow one preparation of the drives, and their cells."""
+
+    runs: tuple[PlannedRun, ...]
+    cells: dict[str, Cell]
+
+    @property
+    def number(self) -> int:
+        return self.runs[0].block
+
+    @property
+    def first_cell(self) -> Cell:
+        return self.cell_of(self.runs[0])
+
+    def cell_of(self, planned: PlannedRun) -> Cell:
+        return self.cells[planned.cell_id]
+
+
 class Plan(Frozen):
     """The matrix, expanded: cells as listed, runs in the order they will be made."""
 
@@ -97,6 +115,13 @@ class Plan(Frozen):
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
 
     @property
-    def simulated(self) -> bool:
-        """Whether any cell is; a plan that is both is refused before anything runs."""
-        return any(cell.config.target.simulated for cell in self.cells)
+    def blocks(self) -> dict[int, PlannedBlock]:
+        """The runs by their block, in the order in which they will be made."""
+        runs: dict[int, list[PlannedRun]] = {}
+        for planned in self.runs:
+            runs.setdefault(planned.block, []).append(planned)
+        cells = {cell.cell_id: cell for cell in self.cells}
+        return {
+            number: PlannedBlock(tuple(block), {planned.cell_id: cells[planned.cell_id] for planned in block})
+            for number, block in runs.items()
+        }

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
+from storagelab.model.config import Config
 from storagelab.model.plan import Plan, PlannedRun
 from storagelab.model.values import Frozen
-
-_FIRST_GUESS_ROWS_PER_S = 50_000.0
-_FIRST_GUESS_SETUP_S = 2.0
-_FIRST_GUESS_SIMULATED_ROWS_PER_S = 3_000_000.0
-"""Rows of the scaled world, by one core."""
-_DEFAULT_SCALE = 64
 
 
 class TimeEstimate(Frozen):
@@ -35,40 +30,36 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
     """Seconds of a run: as long as its cell's finished runs on average, else as its number of rows lets expect.
 
-    That is set-up + rows x seconds per row, both learned where cells of different sizes are done. Before, it is a guess
-    of 2 s and 50,000 rows/s, as much longer or shorter as finished runs took than guessed. `finished` holds
-    (cell_id, wall seconds).
+    That is set-up + rows x seconds per row, both learned where cells of different sizes are done. Before, it is the first
+    guess for its engine, as much longer or shorter as finished runs took than guessed. `finished` holds (cell_id, wall
+    seconds).
     """
-    rows = {cell.cell_id: cell.config.workload.rows for cell in plan.cells}
-    by_cell: dict[str, list[float]] = {}
+    configs = {cell.cell_id: cell.config for cell in plan.cells}
+    walls: dict[str, list[float]] = {}
     for cell_id, wall_s in finished:
-        if cell_id in rows:
-            by_cell.setdefault(cell_id, []).append(wall_s)
-    known = {cell_id: fmean(walls) for cell_id, walls in by_cell.items()}
-    seconds_of = _seconds_of([(rows[cell_id], wall_s) for cell_id, walls in by_cell.items() for wall_s in walls])
-    if plan.simulated and not known:
-        seconds_of = _guess_simulated(plan)
-    return lambda run: known[id_] if (id_ := run.cell_id) in known else seconds_of(rows[id_])
+        if cell_id in configs:
+            walls.setdefault(cell_id, []).append(wall_s)
+    known = {cell_id: fmean(of_cell) for cell_id, of_cell in walls.items()}
+    done = [(configs[cell_id], wall_s) for cell_id, of_cell in walls.items() for wall_s in of_cell]
+    seconds_of = _seconds_of(done)
+    return lambda run: known[id_] if (id_ := run.cell_id) in known else seconds_of(configs[id_])
 
 
-def _seconds_of(done: Sequence[tuple[int, float]]) -> Callable[[int], float]:
-    """Rows -> wall seconds, from (rows, wall seconds) of finished runs."""
+def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], float]:
+    """Wall seconds of a run, from those of finished runs."""
     if not done:
         return _guess
-    if len({rows for rows, _ in done}) == 1:
-        scale = fmean(wall_s for _, wall_s in done) / _guess(done[0][0])
-        return lambda rows: scale * _guess(rows)
-    setup_s, s_per_row = _line(done)
-    return lambda rows: setup_s + rows * s_per_row
+    by_rows = [(config.workload.rows, wall_s) for config, wall_s in done]
+    if len({rows for rows, _ in by_rows}) == 1:
+        scale = fmean(wall_s / _guess(config) for config, wall_s in done)
+        return lambda config: scale * _guess(config)
+    setup_s, s_per_row = _line(by_rows)
+    return lambda config: setup_s + config.workload.rows * s_per_row
 
 
-def _guess_simulated(plan: Plan) -> Callable[[int], float]:
-    scale = min(cell.config.target.scale or _DEFAULT_SCALE for cell in plan.cells)
-    return lambda rows: rows / scale / _FIRST_GUESS_SIMULATED_ROWS_PER_S
-
-
-def _guess(rows: int) -> float:
-    return _FIRST_GUESS_SETUP_S + rows / _FIRST_GUESS_ROWS_PER_S
+def _guess(config: Config) -> float:
+    kind = config.target.kind
+    return kind.setup_s + config.workload.rows / config.target.world_scale / kind.rows_per_s
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:

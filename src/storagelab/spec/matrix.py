@@ -28,7 +28,7 @@ MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
-"""Of a simulated experiment: what holds for a whole block, since runs of a block share a server and the drives' history."""
+"""What holds for a whole block where drives remember: its runs share a server and the drives' history."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
 """Of any experiment: it says how a block begins, so all cells of a block have the same."""
 
@@ -45,7 +45,7 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
     cells = _cells(experiment)
     if len(cells) * experiment.repetitions > MAX_RUNS:
         raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
-    if any(cell.config.target.simulated for cell in cells):
+    if any(cell.config.target.kind.drives_remember for cell in cells):
         costly = (*costly, *_OF_A_BLOCK)
     blocks = _blocks(cells, _costly_names(experiment, costly))
     ordered = _ordered(blocks, experiment)

@@ -30,7 +30,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     else:
         yield from _only_simulated(config)
         yield from _target_conflicts(config)
-        yield from _sqlserver_conflicts(config) if config.target.engine == "sqlserver" else _remote_conflicts(config)
+        yield from _remote_conflicts(config) if config.target.kind.starts_server else _running_server_conflicts(config)
     yield from _volume_conflicts(config)
     yield from _workload_conflicts(config)
     yield from _burn_in_conflicts(config)
@@ -88,7 +88,7 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
             key="target.dsn_env",
             hint='Put the DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".',
         )
-    if target.attached and target.engine != "sqlserver" and config.layout.log is not None:
+    if target.attached and not target.kind.log_per_database and config.layout.log is not None:
         yield SpecError(
             "the log of a running server can't be moved",
             key="layout.log",
@@ -96,11 +96,11 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
         )
 
 
-def _sqlserver_conflicts(config: Config) -> Iterator[SpecError]:
-    """A SQL Server runs already, perhaps elsewhere: its folders are as its operator says."""
+def _running_server_conflicts(config: Config) -> Iterator[SpecError]:
+    """Where storagelab starts no server, one runs already, perhaps elsewhere, in folders of its operator's."""
     if not config.target.attached:
         hint = 'Put its DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".'
-        yield SpecError("is missing: storagelab starts no SQL Server", key="target.dsn_env", hint=hint)
+        yield SpecError(f"is missing: storagelab starts no {config.target.kind.title}", key="target.dsn_env", hint=hint)
     for name, volume in config.volumes.items():
         if not volume.remote:
             hint = "Add remote = true: the path is one of the server's machine, and storagelab makes no folder there."

@@ -1,20 +1,22 @@
-"""The one seam of storagelab: what stands behind `Target` is a real server, or a simulated one; nobody above can tell.
+"""The one seam of storagelab: what stands behind it is a real server, or simulated drives; nobody above can tell.
 
-preflight(...)                    looks, touches nothing, says no by name
-with open_target(...) as target:  sets up one cell's layout, and removes it at the end, whatever happens
-    target.run(...)               one Measurement
+preflight(...)                          looks, touches nothing, says no by name
+with open_block(...) as block:          brings drives or servers into the state that its first run needs
+    with block.open(planned) as target: sets up one run's layout, and removes it at the end, whatever happens
+        target.run(...)                 one Measurement
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.model.plan import Cell, Experiment, Plan, PlannedBlock, PlannedRun
 from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 
@@ -55,6 +57,18 @@ class Target(Protocol):
         ...
 
 
+class Block(Protocol):
+    """The runs of one block, by their positions in it."""
+
+    def needed(self, wanted: Collection[int]) -> Sequence[int]:
+        """The runs to make, in order, so that the `wanted` ones can be: also those whose traces on the drives are lost."""
+        ...
+
+    def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
+        """The target of the next run that is needed. Entering sets up, raising RunFailed if it can't; leaving tears down."""
+        ...
+
+
 def preflight(
     experiment: Experiment,  # noqa: ARG001 - other engines may ask it
     plan: Plan,
@@ -66,10 +80,6 @@ def preflight(
 
     `allow_commands`: settings may have a server run programs, load code, and use other folders; they are noted.
     """
-    if plan.simulated:
-        from storagelab.targets.simulated.preflight import check as check_simulated
-
-        return check_simulated(plan, site)
     from storagelab.targets.engines import check
 
     return check(plan, site, allow_commands=allow_commands)
@@ -80,22 +90,30 @@ def try_starting(plan: Plan, site: Site) -> None:
 
     Raises PreflightError with the server's own words for one that does not start.
     """
-    if plan.simulated:
-        return
     from storagelab.targets.engines import kinds
     from storagelab.targets.trial import try_kinds
 
     try_kinds(kinds(plan, site))
 
 
-def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    """The target of one cell. Entering sets up, raising RunFailed if that can't be done; leaving tears down.
+def open_block(block: PlannedBlock, site: Site, state: Path) -> AbstractContextManager[Block]:
+    """Bring the world of a block into a state in which its runs can be made; leaving it leaves nothing behind.
 
-    A simulated cell's drives come from the run before it, so its target is opened from its block: `targets.simulated`.
+    `state` is the file in which a block may keep what its drives remember, so that it can be taken up again later, here or in
+    another process. The caller removes it.
     """
     from storagelab.targets.engines import engine_of
 
-    return engine_of(config).open(config, site)
+    return engine_of(block.first_cell.config).open_block(block, site, state)
+
+
+def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
+    """The target of one independent run. Entering sets up, raising RunFailed if it can't; leaving tears down."""
+    from storagelab.targets.engines import engine_of
+
+    opening = engine_of(config).open
+    assert opening is not None, "its runs come in blocks"
+    return opening(config, site)
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
@@ -103,30 +121,19 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
     Raises PreflightError when something of that name is not ours.
     """
-    from storagelab.targets import temporary
+    from storagelab.targets import sweeping
 
-    if plan.simulated and not temporary.left_behind():
-        return []  # without loading what knows servers
-    from storagelab.targets.engines import ENGINES
-    from storagelab.targets.sweeping import sweep as sweep_all
-    from storagelab.targets.sweeping import sweep_temporary
-
-    stop_orphans = [engine.stop_orphan for engine in ENGINES.values()]
-    removed = sweep_temporary(stop_orphans)
-    if plan.simulated:
-        return removed
-    drop_leftovers = {name: engine.drop_leftovers for name, engine in ENGINES.items()}
-    return removed + sweep_all(plan, site, stop_orphans, drop_leftovers)
+    return sweeping.sweep_temporary() + sweeping.sweep(plan, site)
 
 
 def server_abilities() -> tuple[Ability, ...]:
     """Which servers this machine could start, for the doctor."""
-    from storagelab.targets.engines import ENGINES
+    from storagelab.targets.engines import every_engine
 
-    return tuple(ability for engine in ENGINES.values() for ability in engine.abilities())
+    return tuple(ability for engine in every_engine() for ability in engine.abilities())
 
 
 __all__ = [
-    "Preflight", "Progress", "Site", "Target", "VolumeNeed", "open_target", "preflight", "server_abilities", "sweep",
-    "try_starting",
+    "Block", "Preflight", "Progress", "Site", "Target", "VolumeNeed", "open_block", "open_target",
+    "preflight", "server_abilities", "sweep", "try_starting",
 ]  # fmt: skip

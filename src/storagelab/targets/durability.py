@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from storagelab.model.config import Config
@@ -38,14 +38,14 @@ def is_on(value: object) -> bool:
 
 
 def compared(
-    plan: Plan, of_engine: Mapping[str, Callable[[Config], Durability]]
+    plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a plan that compares engines promises, a line each, and a warning where the promises differ."""
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
     # A server that runs already is asked, so each target once.
     targets = {cell.config.target.model_dump_json(): cell.config for cell in plan.cells}
-    found = _once(of_engine[config.target.engine](config) for config in targets.values())
+    found = _once(judge(config) for config in targets.values() if (judge := of_engine(config)) is not None)
     lines = tuple(one.text for one in found)
     if len({one.promise for one in found}) == 1:
         return lines, ()

@@ -1,91 +1,107 @@
-"""The real engines, a line each: what the seam asks of every one of them."""
+"""What the seam asks of an engine, and how it is found: in the room `engine` of the engine's folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from storagelab.errors import PreflightError
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
-from storagelab.model.plan import Plan
-from storagelab.targets import Preflight, Site, Target, VolumeNeed
+from storagelab.model.engines import ENGINES
+from storagelab.model.plan import Plan, PlannedBlock
+from storagelab.model.values import Scalar
+from storagelab.targets import Block, Preflight, Site, Target, VolumeNeed
+from storagelab.targets.blocks import independent
 from storagelab.targets.durability import Durability, compared
-from storagelab.targets.mariadb import doctor as mariadb_doctor
-from storagelab.targets.mariadb import preflight as mariadb_preflight
-from storagelab.targets.mariadb import server as mariadb_server
-from storagelab.targets.mariadb import settings as mariadb_settings
-from storagelab.targets.mariadb import target as mariadb_target
-from storagelab.targets.mariadb import trial as mariadb_trial
-from storagelab.targets.postgres import doctor as postgres_doctor
-from storagelab.targets.postgres import preflight as postgres_preflight
-from storagelab.targets.postgres import server as postgres_server
-from storagelab.targets.postgres import settings as postgres_settings
-from storagelab.targets.postgres import target as postgres_target
-from storagelab.targets.postgres import trial as postgres_trial
-from storagelab.targets.powers import PowerOf, powers, refuse
-from storagelab.targets.sqlserver import engine as sqlserver
+from storagelab.targets.powers import powers, refuse
 from storagelab.targets.trial import Kind
 
 
+def _no_kinds(_plan: Plan, _site: Site) -> Iterable[Kind]:
+    return ()
+
+
+def _no_orphan(_data_folder: Path) -> bool:
+    return False
+
+
+def _no_leftovers(_config: Config, _site: Site) -> list[str]:
+    return []
+
+
+def _no_abilities() -> tuple[Ability, ...]:
+    return ()
+
+
+def _no_power(_name: str, _value: Scalar) -> str | None:
+    return None
+
+
 class Engine(NamedTuple):
-    """`check` looks at its own cells of a plan, `kinds` lists the private servers they need, `open` is a cell's target."""
+    """`check` looks at the engine's own cells of a plan. An engine whose runs are independent says how to `open` the target
+    of one; any other opens whole blocks. The rest is for engines with servers."""
 
-    title: str
     check: Callable[[Plan, Site], Preflight]
-    kinds: Callable[[Plan, Site], Iterator[Kind]]
-    open: Callable[[Config, Site], AbstractContextManager[Target]]
-    stop_orphan: Callable[[Path], bool]
-    drop_leftovers: Callable[[Config, Site], list[str]]
-    abilities: Callable[[], tuple[Ability, ...]]
-    durability: Callable[[Config], Durability]
-    power: PowerOf
+    open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
+    open_block: Callable[[PlannedBlock, Site, Path], AbstractContextManager[Block]] = independent
+    kinds: Callable[[Plan, Site], Iterable[Kind]] = _no_kinds
+    """The private servers that a plan needs."""
+    stop_orphan: Callable[[Path], bool] = _no_orphan
+    """Stops the server that still runs on a data folder; says whether there was one."""
+    drop_leftovers: Callable[[Config, Site], list[str]] = _no_leftovers
+    """Drops what is left on the running server of a cell, and says what."""
+    abilities: Callable[[], tuple[Ability, ...]] = _no_abilities
+    durability: Callable[[Config], Durability] | None = None
+    """What survives a crash of the server or of its machine."""
+    power: Callable[[str, Scalar], str | None] = _no_power
+    """What a setting of this name and value has the server do beside keeping a database; None = nothing."""
 
 
-ENGINES = {
-    "postgres": Engine(
-        "PostgreSQL", postgres_preflight.check, postgres_trial.kinds, postgres_target.PostgresTarget,
-        postgres_server.stop_orphan, postgres_target.drop_leftovers, postgres_doctor.abilities, postgres_preflight.durability,
-        postgres_settings.power,
-    ),
-    "mariadb": Engine(
-        "MariaDB", mariadb_preflight.check, mariadb_trial.kinds, mariadb_target.MariaDBTarget,
-        mariadb_server.stop_orphan, mariadb_target.drop_leftovers, mariadb_doctor.abilities, mariadb_preflight.durability,
-        mariadb_settings.power,
-    ),
-    "sqlserver": Engine(
-        "SQL Server", sqlserver.check, sqlserver.kinds, sqlserver.open_target, sqlserver.stop_orphan,
-        sqlserver.drop_leftovers, sqlserver.abilities, sqlserver.durability, sqlserver.power,
-    ),
-}  # fmt: skip
+@cache
+def engine_named(name: str) -> Engine:
+    """From `model.engines`."""
+    found: Engine = import_module(f"storagelab.targets.{ENGINES[name].folder}.engine").ENGINE
+    return found
 
 
 def engine_of(config: Config) -> Engine:
-    return ENGINES[config.target.engine]
+    return engine_named(config.target.engine)
+
+
+def every_engine() -> tuple[Engine, ...]:
+    """Each folder's, once."""
+    return tuple(dict.fromkeys(engine_named(name) for name in ENGINES))
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
-    """Each engine of the plan with the cells that are its own."""
+    """Each engine of the plan with what is its own of it."""
     for name in dict.fromkeys(cell.config.target.engine for cell in plan.cells):
-        yield (
-            ENGINES[name],
-            plan.model_copy(update={"cells": tuple(cell for cell in plan.cells if cell.config.target.engine == name)}),
-        )
+        cells = {cell.cell_id: cell for cell in plan.cells if cell.config.target.engine == name}
+        runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
+        yield engine_named(name), Plan(cells=tuple(cells.values()), runs=runs)
 
 
 def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     """Each engine's checks of its own cells, put together. Raises PreflightError for the first that says no."""
-    beyond = powers(plan, {name: engine.power for name, engine in ENGINES.items()})
+    if len({cell.config.target.kind.provenance for cell in plan.cells}) > 1:
+        hint = "Write two specs: what is measured and what is simulated are never in one series."
+        raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
+    beyond = powers(plan, lambda config: engine_of(config).power)
     if not allow_commands:
         refuse(beyond)
     found = [engine.check(part, site) for engine, part in _by_engine(plan)]
-    promises, warnings = compared(plan, {name: engine.durability for name, engine in ENGINES.items()})
+    promises, warnings = compared(plan, lambda config: engine_of(config).durability)
     return Preflight(
         server="; ".join(one.server for one in found),
         volumes=_most_needed([need for one in found for need in one.volumes]),
         notes=(*(power.text for power in beyond), *(note for one in found for note in one.notes), *warnings),
         durability=promises,
+        blocks_at_once=min((one.blocks_at_once for one in found if one.blocks_at_once is not None), default=None),
     )
 
 

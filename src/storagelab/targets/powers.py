@@ -6,9 +6,10 @@ A spec may come from anywhere, so such settings take effect only where the user 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from storagelab.errors import PreflightError
+from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.values import Frozen, Scalar
 from storagelab.spec.keys import shown
@@ -45,12 +46,12 @@ def by_value(value: Scalar) -> str | None:
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
-def powers(plan: Plan, of_engine: Mapping[str, PowerOf]) -> tuple[Power, ...]:
+def powers(plan: Plan, of_engine: Callable[[Config], PowerOf]) -> tuple[Power, ...]:
     """Every such setting of any cell, once."""
     found: dict[Power, None] = {}
-    for target in (cell.config.target for cell in plan.cells):
-        for name, value in target.settings.items():
-            does = of_engine[target.engine](name, value) if value != "" else None
+    for config in (cell.config for cell in plan.cells):
+        for name, value in config.target.settings.items():
+            does = of_engine(config)(name, value) if value != "" else None
             if does is not None:
                 found[Power(setting=name, value=value, does=does)] = None
     return tuple(found)

@@ -22,7 +22,7 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.values import Frozen
-from storagelab.run import pool, runner
+from storagelab.run import dealing, loop
 from storagelab.run.progress import RunProgress
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
@@ -115,7 +115,7 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
         return Absent(article, f"there is no spec {article.spec} yet")
     experiment = _as_asked(reading.load(file), asked)
     expanded = matrix.expand(experiment)
-    if not expanded.simulated:
+    if not all(cell.config.target.simulated for cell in expanded.cells):
         return Absent(article, f"the spec {article.spec} is not simulated")
     groups, absent = {}, {}
     for figure in article.figures:
@@ -169,13 +169,13 @@ def _runs(one: Planned, asked: Asked, console: Console, check: Callable[[], None
     """The usable runs of each cell, in the order of their repetitions."""
     with _folder(one.experiment, asked.results) as folder, Store.writing(folder, one.experiment) as store:
         attempts = store.attempts()
-        pending = runner.pending(one.plan, attempts)
-        at_once = pool.processes(one.plan, pending, one.found, asked.jobs)
+        pending = dealing.pending(one.plan, attempts)
+        at_once = loop.processes(one.plan, pending, one.found, asked.jobs)
         with RunProgress(
             one.plan, pending, store.durations(), console, folder, check, at_once=at_once
         ) as progress:  # fmt: skip
             progress.say(f"article {one.article.id}: {len(pending)} runs to make, {len(attempts)} stored already")
-            pool.run_all(one.plan, store, one.site, progress, jobs=at_once)
+            loop.run_all(one.plan, store, one.site, progress, jobs=at_once)
         found: dict[str, list[Measurement]] = {}
         for run in sorted(store.runs(), key=lambda run: run.repetition):
             if run.usable and run.measurement is not None:

@@ -10,67 +10,46 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import storagelab
 from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.targets import Progress, Site, Target
+from storagelab.targets.blocks import drives_lost
 from storagelab.targets.simulated.environment import describe
-from storagelab.targets.simulated.measurement import measurement
-from storagelab.targets.simulated.raw_io import raw_measurement, raw_scenario
-from storagelab.targets.simulated.scenario import scale_of, scenario
-
-STATE_FOLDER = "state"
+from storagelab.targets.simulated.worlds import world_of
 
 
-def state_file(results: Path, block: int) -> Path:
-    """Where the drives of a block are kept between two of its runs."""
-    return results / STATE_FOLDER / f"block-{block}.bin"
-
-
-def remove_states(results: Path, but: Collection[int] = ()) -> None:
-    """Remove the drives of all blocks, `but` of these, and what was only half written when somebody was killed.
-
-    Whoever calls holds the results: nobody else writes there.
-    """
-    kept = {state_file(results, block) for block in but}
-    with suppress(FileNotFoundError):
-        for file in (results / STATE_FOLDER).iterdir():
-            if file not in kept and file.name.startswith("block-"):
-                file.unlink(missing_ok=True)
-
-
-def drives_lost(defect: str) -> str:
-    """Why a run can't be made that comes after another one."""
-    return f"its drives were lost in an earlier run of its block: {defect}"
-
-
-class Block:
+class SimulatedBlock:
     """The runs of one block, all of them, in the plan's order."""
 
-    def __init__(self, runs: Sequence[PlannedRun], cells: Mapping[str, Cell], site: Site, results: Path) -> None:
-        """Raises PreflightError for a scenario that can't be."""
-        self.runs, self.cells = runs, cells
-        self.raw_io = cells[runs[0].cell_id].config.target.raw_io
-        self.content = (raw_scenario if self.raw_io else scenario)(runs, cells, site.spec_folder)
-        self.scale = scale_of(cells[runs[0].cell_id].config)
+    def __init__(self, block: PlannedBlock, site: Site, state: Path) -> None:
+        """`state` is the file that the drives are saved in. Raises PreflightError for a scenario that can't be."""
+        self.planned = block
+        self.world = world_of(block.first_cell.config)
+        self.scale = block.first_cell.config.target.world_scale
+        self.content = self.world.scenario(block, site.spec_folder)
         self._scenario = json.dumps(self.content, sort_keys=True)
         words = f"{storagelab.__version__}\n{self._scenario}"
         self._identity = hashlib.sha256(words.encode()).hexdigest()
-        self._file = state_file(results, runs[0].block)
+        self._file = state
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
-        self.position = 0
+        self._position = 0
         """Of the run that is next."""
 
-    def begin(self, first: int) -> None:
-        """Set up for the run at position `first`, or as near before it as can be: `position` says where."""
+    def needed(self, wanted: Collection[int]) -> Sequence[int]:
+        """From the run that the saved drives come before, or from the first one of the block."""
+        self._begin(min(wanted))
+        return range(self._position, max(wanted) + 1)
+
+    def _begin(self, first: int) -> None:
+        """Set up for the run at position `first`, or as near before it as can be."""
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
@@ -83,29 +62,28 @@ class Block:
     def _take_up(self, runs_done: int, drives: list[bytes], defect: str) -> None:
         if not defect:
             self._block = self._made(runs_done, drives)
-        self.position, self._defect = runs_done, defect
+        self._position, self._defect = runs_done, defect
 
     def _made(self, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block | _sim.RawBlock:
         try:
-            return (_sim.RawBlock if self.raw_io else _sim.Block)(self._scenario, runs_done, drives)
+            return self.world.core(self._scenario, runs_done, drives)
         except _sim.Refused as refusal:
             raise PreflightError(refusal.what, key=refusal.place) from None
 
     @contextmanager
-    def opened(self, config: Config, _site: Site) -> Iterator[Target]:
-        """The target of the next run, whose cell must be of `config`. There is nothing to set up or to remove."""
-        planned = self.runs[self.position]
-        assert self.cells[planned.cell_id].config == config
-        yield _Next(self, planned)
+    def open(self, planned: PlannedRun) -> Iterator[Target]:
+        """The target of the next run. There is nothing to set up or to remove."""
+        assert self.planned.runs[self._position] == planned
+        yield _Next(self, self.planned.cell_of(planned))
 
     def make(self, progress: Progress) -> dict[str, object]:
         """The outcome of the next run, its drives saved. Raises RunFailed, and for all that follow, for a defect."""
-        self.position += 1
+        self._position += 1
         if self._defect:
             raise RunFailed(drives_lost(self._defect))
         assert self._block is not None
         try:
-            text = self._block.run_next(progress)
+            text = self._block.run_next(lambda rows: progress(rows * self.scale))
         except RuntimeError as error:
             self._defect = str(error)
             with suppress(RunFailed):  # what can't be saved is found again
@@ -122,7 +100,7 @@ class Block:
         """Written beside and put into place, so that a kill leaves the state before or the one after."""
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
-        header = {"identity": self._identity, "runs_done": self.position, "bytes": [len(drive) for drive in drives],
+        header = {"identity": self._identity, "runs_done": self._position, "bytes": [len(drive) for drive in drives],
                   "defect": self._defect}  # fmt: skip
         beside = self._file.with_suffix(f".{os.getpid()}.part")
         try:
@@ -152,15 +130,20 @@ class Block:
 class _Next:
     """The next run of a block, as a target."""
 
-    def __init__(self, block: Block, planned: PlannedRun) -> None:
-        self.block, self.planned = block, planned
+    def __init__(self, block: SimulatedBlock, cell: Cell) -> None:
+        self._block, self._cell = block, cell
 
     def describe(self) -> dict[str, object]:
-        return describe(self.block.content, self.block.cells[self.planned.cell_id].config)
+        return describe(self._block.content, self._cell.config)
 
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        assert (cell.cell_id, repetition, seed) == (self.planned.cell_id, self.planned.repetition, self.planned.seed)
-        outcome = self.block.make(progress)
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002 - known by its place
+        outcome = self._block.make(progress)
         if outcome["failure"]:
             raise RunFailed(str(outcome["failure"]))
-        return (raw_measurement if self.block.raw_io else measurement)(outcome, cell, self.describe())
+        return self._block.world.measurement(outcome, cell, self.describe())
+
+
+@contextmanager
+def opened(block: PlannedBlock, site: Site, state: Path) -> Iterator[SimulatedBlock]:
+    """What its drives remember is in `state` after each run."""
+    yield SimulatedBlock(block, site, state)

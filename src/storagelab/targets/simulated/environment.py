@@ -7,7 +7,6 @@ from typing import Any
 
 import storagelab
 from storagelab.model.config import Config, VolumeConfig
-from storagelab.targets.simulated.scenario import scale_of
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
@@ -30,7 +29,7 @@ def _server(server: Mapping[str, Any], config: Config) -> dict[str, object]:
         "engine": "simulated server",
         "cores": server["cores"],
         "memory_bytes": server["memory_bytes"],
-        "scale": scale_of(config),
+        "scale": config.target.world_scale,
         "switches": dict(server["switches"]),
         "costs": {name: server["costs"][name]["value"] for name in (config.server.costs if config.server else ())},
     }
@@ -39,7 +38,7 @@ def _server(server: Mapping[str, Any], config: Config) -> dict[str, object]:
 def _raw_io(content: Mapping[str, Any], config: Config) -> dict[str, object]:
     return {
         "engine": "raw I/O on simulated drives",
-        "scale": scale_of(config),
+        "scale": config.target.world_scale,
         "prepared": content.get("prepared", "filled"),
     }
 

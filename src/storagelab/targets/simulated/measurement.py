@@ -16,7 +16,6 @@ from storagelab.model.measurement import Measurement, TimeSeries, WaitingTask
 from storagelab.model.plan import Cell
 from storagelab.model.waits import NS, Category, CountedWait, CountedWaits
 from storagelab.targets.simulated import thinning
-from storagelab.targets.simulated.scenario import scale_of
 
 _CATEGORIES: dict[str, Category] = {
     "PAGEIOLATCH_EX": "data-read", "PAGEIOLATCH_SH": "data-read", "WRITELOG": "commit", "LOGBUFFER": "log-buffer",
@@ -41,7 +40,7 @@ _OF_THE_SIMULATION = ("fingerprint", "events")
 
 def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
     """One run, life-size. `outcome` is the core's, parsed."""
-    scale = scale_of(cell.config)
+    scale = cell.config.target.world_scale
     taken, looks = _series(outcome["series"], scale, cell), outcome["waiting_tasks"]
     series, kept = thinning.thinned(taken), thinning.kept_looks(looks)
     return Measurement(

@@ -10,11 +10,10 @@ from typing import Any
 from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.targets import Preflight, Site
 from storagelab.targets.simulated.host_ram import check_host_ram
-from storagelab.targets.simulated.raw_io import raw_scenario
-from storagelab.targets.simulated.scenario import scale_of, scenario
+from storagelab.targets.simulated.worlds import world_of
 
 # What a simulated world takes of this machine's memory, measured at several scales and rounded up.
 _BYTES_PER_FLASH_PAGE = 16
@@ -39,40 +38,27 @@ _KEYS = {
 
 def check(plan: Plan, site: Site) -> Preflight:
     """Raises PreflightError, naming the key, for the first block that can't be."""
-    if not all(cell.config.target.simulated for cell in plan.cells):
-        hint = "Write two specs: what is measured and what is simulated are never in one series."
-        raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
-    cells = {cell.cell_id: cell for cell in plan.cells}
     contents = []
     most_bytes = 0
-    for runs in blocks_of(plan).values():
-        raw_io = cells[runs[0].cell_id].config.target.raw_io
-        content = (raw_scenario if raw_io else scenario)(runs, cells, site.spec_folder)
-        _check_block(content, runs, cells)
-        check_host_ram(content, [cells[planned.cell_id].config for planned in runs])
+    for block in plan.blocks.values():
+        content = world_of(block.first_cell.config).scenario(block, site.spec_folder)
+        _check_block(content, block)
+        check_host_ram(content, [block.cell_of(planned).config for planned in block.runs])
         contents.append(content)
         most_bytes = max(most_bytes, memory_bytes(content))
     free_bytes = _free_memory_bytes()
-    _check_memory(most_bytes, free_bytes, max(scale_of(cell.config) for cell in plan.cells), contents)
+    _check_memory(most_bytes, free_bytes, max(cell.config.target.world_scale for cell in plan.cells), contents)
     at_once = None if free_bytes is None else max(1, free_bytes // most_bytes)
     return Preflight(server=_server_text(contents), volumes=(), blocks_at_once=at_once)
 
 
-def blocks_of(plan: Plan) -> dict[int, list[PlannedRun]]:
-    """All runs by their block, in order."""
-    blocks: dict[int, list[PlannedRun]] = {}
-    for planned in plan.runs:
-        blocks.setdefault(planned.block, []).append(planned)
-    return blocks
-
-
-def _check_block(content: Mapping[str, Any], runs: list[PlannedRun], cells: Mapping[str, Cell]) -> None:
+def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
     try:
         _check(content)
     except _sim.Refused as refusal:
         place, levels = refusal.place, {}
         if match := _RUN_PLACE.fullmatch(place):
-            place, levels = match["field"], cells[runs[int(match["run"])].cell_id].levels
+            place, levels = match["field"], block.cell_of(block.runs[int(match["run"])]).levels
         where = ", ".join(f"{name} = {level}" for name, level in levels.items())
         what = refusal.what
         hint = _COSTLY if what.endswith("a drive has one volume") else ""

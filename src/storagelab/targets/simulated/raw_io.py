@@ -6,28 +6,27 @@ warming up, both life-size. Rates and latencies are what the scaled world had, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from storagelab import _sim
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement
-from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.waits import NS
 from storagelab.targets.simulated.hardware import hardware
 from storagelab.targets.simulated.measurement import device_counters
-from storagelab.targets.simulated.scenario import scale_of
 
 
-def raw_scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path) -> dict[str, object]:
+def raw_scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
     """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
-    config = cells[runs[0].cell_id].config
+    config = block.first_cell.config
     content: dict[str, object] = {
-        "scale": scale_of(config),
-        "seed": _sim.stream_seed(runs[0].seed, "drives"),
-        **hardware([cells[one.cell_id].config for one in runs], folder),
-        "tests": [_test(planned, cells[planned.cell_id].config) for planned in runs],
+        "scale": config.target.world_scale,
+        "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
+        **hardware([block.cell_of(planned).config for planned in block.runs], folder),
+        "tests": [_test(planned, block.cell_of(planned).config) for planned in block.runs],
     }
     if config.target.prepared is not None:
         content["prepared"] = config.target.prepared
@@ -52,7 +51,7 @@ def _test(planned: PlannedRun, config: Config) -> dict[str, object]:
 
 def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
     """One run, life-size. `outcome` is the core's, parsed."""
-    scale = scale_of(cell.config)
+    scale = cell.config.target.world_scale
     return Measurement(
         provenance="simulated",
         elapsed_s=outcome["elapsed_ns"] * scale * NS,

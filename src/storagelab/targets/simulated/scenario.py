@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
-from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.plan import PlannedBlock, PlannedRun
 from storagelab.targets.simulated.hardware import hardware
 
-DEFAULT_SCALE = 64
 _POINTS_WHILE_COMPUTING = 150
 """Points that a time series has at least. One a second, as for a real server, would be thousands for each run."""
 _ROW_CPU_S = 60e-6
@@ -22,17 +20,12 @@ _SWITCHES = (
 )  # fmt: skip
 
 
-def scale_of(config: Config) -> int:
-    """How many times smaller the world is."""
-    return config.target.scale or DEFAULT_SCALE
-
-
-def scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path) -> dict[str, object]:
+def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
     """The scenario of a block, all its runs in order; profiles are relative to `folder`. Raises PreflightError by key.
 
     What belongs to a block is the same in all its cells (`matrix` makes blocks so), and is taken from the first.
     """
-    config = cells[runs[0].cell_id].config
+    config = block.first_cell.config
     assert config.server is not None
     server = config.server
     costs = json.loads(_sim.costs())
@@ -43,12 +36,14 @@ def scenario(runs: Sequence[PlannedRun], cells: Mapping[str, Cell], folder: Path
         costs[name] = {"value": value, "label": "fitted", "source": "set in the spec"}
     switches = {name: getattr(server, name) for name in _SWITCHES if getattr(server, name) is not None}
     return {
-        "scale": scale_of(config),
-        "seed": _sim.stream_seed(runs[0].seed, "drives"),
+        "scale": config.target.world_scale,
+        "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
         "server": {"cores": server.cores, "memory_bytes": server.memory_bytes, "costs": costs, "switches": switches},
-        **hardware([cells[one.cell_id].config for one in runs], folder),
-        "runs": [_run(planned, cells[planned.cell_id].config) for planned in runs],
-        "sample_every_s": _sample_every_s(min(cells[one.cell_id].config.workload.rows for one in runs), server.cores),
+        **hardware([block.cell_of(planned).config for planned in block.runs], folder),
+        "runs": [_run(planned, block.cell_of(planned).config) for planned in block.runs],
+        "sample_every_s": _sample_every_s(
+            min(cell.config.workload.rows for cell in block.cells.values()), server.cores
+        ),
     }
 
 

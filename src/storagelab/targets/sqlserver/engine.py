@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan
-from storagelab.model.values import Scalar
 from storagelab.targets import Preflight, Site, Target
 from storagelab.targets.durability import Commit, Durability
+from storagelab.targets.engines import Engine
 from storagelab.targets.sqlserver.settings import database_options
-from storagelab.targets.trial import Kind
 
 DRIVER = "pymssql"
 
@@ -38,16 +35,6 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
     return target.drop_leftovers(config, site)
 
 
-def kinds(plan: Plan, site: Site) -> Iterator[Kind]:  # noqa: ARG001 - other engines start servers of their own
-    """Kinds of private servers to try: none, as a SQL Server runs already."""
-    return iter(())
-
-
-def stop_orphan(data_folder: Path) -> bool:  # noqa: ARG001 - the same
-    """Nothing is started, so nothing is left running."""
-    return False
-
-
 def abilities() -> tuple[Ability, ...]:
     """Is the driver there? Whether a server is well, `storagelab doctor --target` tells."""
     name = "driver for SQL Server"
@@ -59,10 +46,6 @@ def abilities() -> tuple[Ability, ...]:
     return (
         Ability(name=name, state="yes", detail=f"{DRIVER} {version}; try a server: storagelab doctor --target DSN"),
     )
-
-
-def power(name: str, value: Scalar) -> None:
-    """What a setting has the server do beside keeping a database: nothing, as only known options are taken."""
 
 
 def durability(config: Config) -> Durability:
@@ -77,3 +60,8 @@ def durability(config: Config) -> Durability:
         commit = "the last second of commits may be lost"
     because = f"delayed_durability = {options['delayed_durability']}, page_verify = {options['page_verify']}"
     return Durability(engine="SQL Server", commit=commit, whole_pages=False, because=because)
+
+
+ENGINE = Engine(
+    check=check, open=open_target, drop_leftovers=drop_leftovers, abilities=abilities, durability=durability,
+)  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import multiprocessing
 import os
@@ -11,19 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection
-from pathlib import Path
 
 import pytest
-from builders import make_run
 from real_servers import site_at
 from simulated_specs import SMALL, planned, small
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
-from storagelab.run import executors, pool
+from storagelab.run import executors, loop
+from storagelab.run.loop import STATE_FOLDER
 from storagelab.run.store import Store
-from storagelab.targets.simulated import block
-from storagelab.targets.simulated.block import STATE_FOLDER
+from storagelab.targets.simulated.block import SimulatedBlock
 
 PLAN = planned()
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
@@ -53,7 +50,7 @@ class Listening:
 def make(folder, *changes, jobs: int = 1, again: bool = False, stop_after: int = 10**6) -> Listening:
     listener = Listening(stop_after)
     with Store.writing(folder, small(*changes)) as store:
-        pool.run_all(planned(*changes), store, site_at(folder), listener, again=again, jobs=jobs)
+        loop.run_all(planned(*changes), store, site_at(folder), listener, again=again, jobs=jobs)
     return listener
 
 
@@ -87,13 +84,13 @@ def test_results_are_the_same_however_many_processes_make_them(tmp_path, straigh
 
 
 def test_a_long_campaign_has_a_process_of_its_own_even_if_there_is_one_only(tmp_path, monkeypatch, straight):
-    def not_here(task, tell) -> None:
+    def not_here(self, jobs) -> None:
         raise AssertionError("made in the process that watches")
 
-    monkeypatch.setattr(pool, "make_block", not_here)
+    monkeypatch.setattr(executors.Here, "execute", not_here)
     with pytest.raises(AssertionError, match="watches"):
         make(tmp_path / "short")
-    monkeypatch.setattr(pool, "_WORTH_A_PROCESS_S", 0.0)
+    monkeypatch.setattr(loop, "_WORTH_A_PROCESS_S", 0.0)
     make(tmp_path / "long")
     assert results(tmp_path / "long") == straight
 
@@ -206,18 +203,18 @@ class Noting:
 def noting(monkeypatch, defect_at: int | None = None) -> list[int]:
     """Positions of the runs that are made from now on."""
     made: list[int] = []
-    begin = block.Block._made
-    monkeypatch.setattr(block.Block, "_made", lambda *given: Noting(begin(*given), made, defect_at))
+    begin = SimulatedBlock._made
+    monkeypatch.setattr(SimulatedBlock, "_made", lambda *given: Noting(begin(*given), made, defect_at))
     return made
 
 
 def in_slices(folder, runs: int) -> list[Run]:
     """All runs of the plan in slices of so many, each made by a process that has only what is saved."""
     told: list[object] = []
-    for task in pool.tasks(PLAN, {}, site_at(folder), folder):
-        for first in range(0, len(task.wanted), runs):
-            slice_, _ = task.split(first)[1].split(runs)
-            pool.make_block(slice_, told.append)
+    for whole in loop.slices(PLAN, {}, site_at(folder), folder):
+        for first in range(0, len(whole.wanted), runs):
+            slice_, _ = whole.split(first)[1].split(runs)
+            loop.make_slice(slice_, told.append)
     return [item for item in told if isinstance(item, Run)]
 
 
@@ -254,7 +251,7 @@ def test_the_next_slice_of_a_block_knows_of_a_defect_in_the_one_before(tmp_path,
 
 def test_what_failed_is_made_again_when_asked_on_the_drives_that_it_had(tmp_path, monkeypatch, straight):
     with monkeypatch.context() as patch:
-        patch.setattr(block.Block, "_save", lambda self: (_ for _ in ()).throw(RunFailed("the disk is full")))
+        patch.setattr(SimulatedBlock, "_save", lambda self: (_ for _ in ()).throw(RunFailed("the disk is full")))
         make(tmp_path)
     assert make(tmp_path).ended == []
     assert len(make(tmp_path, again=True).ended) == 8
@@ -266,8 +263,12 @@ def test_what_failed_is_made_again_when_asked_on_the_drives_that_it_had(tmp_path
 
 
 def test_what_breaks_in_a_process_breaks_the_campaign(tmp_path, monkeypatch):
-    tasks = pool.tasks
-    monkeypatch.setattr(pool, "tasks", lambda *given, **also: [one._replace(cells={}) for one in tasks(*given, **also)])
+    slices = loop.slices
+
+    def without_cells(*given, **also):
+        return [one._replace(block=one.block._replace(cells={})) for one in slices(*given, **also)]
+
+    monkeypatch.setattr(loop, "slices", without_cells)
     with pytest.raises(KeyError):
         make(tmp_path, jobs=2)
 
@@ -300,13 +301,13 @@ class Killing(Listening):
 
 def make_heard_by(listener: Listening, folder, *changes, jobs: int = 2) -> list[Run]:
     with Store.writing(folder, small(*changes)) as store:
-        pool.run_all(planned(*changes), store, site_at(folder), listener, jobs=jobs)
+        loop.run_all(planned(*changes), store, site_at(folder), listener, jobs=jobs)
         return list(store.runs())
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_whichever_processes_die_their_runs_are_made_again_and_come_to_the_same(tmp_path, straight, monkeypatch, jobs):
-    monkeypatch.setattr(pool, "_WORTH_A_PROCESS_S", 0.0)
+    monkeypatch.setattr(loop, "_WORTH_A_PROCESS_S", 0.0)
     killing = Killing(at_start_of={1}, at_end_of={3})  # twice: no run can be hit three times
     make_heard_by(killing, tmp_path, jobs=jobs)
     assert sorted(killing.ended) == sorted(straight)
@@ -317,7 +318,7 @@ def test_whichever_processes_die_their_runs_are_made_again_and_come_to_the_same(
 def test_a_run_at_which_three_processes_died_is_failed_with_the_reason_and_so_are_those_after_it(tmp_path, monkeypatch):
     longer, killing = ("500_000", "20_000_000"), Killing(at_start_of={1}, times=3)  # long enough to be killed within
     monkeypatch.setattr(Listening, "rows_done", lambda *_: None)
-    monkeypatch.setattr(pool, "_WORTH_A_PROCESS_S", 0.0)
+    monkeypatch.setattr(loop, "_WORTH_A_PROCESS_S", 0.0)
     runs = {run.sequence: run for run in make_heard_by(killing, tmp_path, longer, jobs=1)}
     assert [runs[number].status for number in range(8)] == ["ok", *["failed"] * 3, *["ok"] * 4]
     assert runs[1].reason.startswith("the process that made it was killed by signal 9 (SIGKILL)")
@@ -378,56 +379,3 @@ def test_processes_that_simulate_are_started_with_large_memory_pages_unless_the_
         )  # fmt: skip
     assert told.stdout.strip() == inside
     assert os.environ.get("GLIBC_TUNABLES") == before
-
-
-# --- which process makes what ----------------------------------------------------------------------------------------
-
-
-def block_of(number: int, runs: int) -> pool.Task:
-    whole = tuple(PLAN.runs[0].model_copy(update={"block": number, "sequence": at}) for at in range(runs))
-    return pool.Task(whole, {}, dict.fromkeys(range(runs), 1), site_at(Path()), Path())
-
-
-def dealt(blocks: list[int], processes: int, run_s=lambda number: 1.0) -> tuple[float, list[pool.Task]]:
-    """When all is made, and the slices in the order in which they are dealt, to processes that take as long as `run_s`."""
-    dealer = pool.Dealer([block_of(number, runs) for number, runs in enumerate(blocks)], processes)
-    now, slices, at_work = 0.0, [], []
-    while not dealer.ended:
-        while (slice_ := dealer.deal()) is not None:
-            assert slice_.block not in {working.block for _, _, working in at_work}
-            heapq.heappush(at_work, (now + len(slice_.wanted) * run_s(slice_.block), len(slices), slice_))
-            slices.append(slice_)
-        assert len(at_work) <= processes
-        now, _, ended = heapq.heappop(at_work)
-        for at in ended.wanted:
-            dealer.told_of(make_run(ended.runs[at], PLAN.cells[0], None))
-    assert not at_work
-    return now, slices
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3, 4, 6, 8, 9, 20])
-@pytest.mark.parametrize("blocks", [[40] * 9, [200] * 3, [40, 2, 2], [5] * 95, [1]])
-def test_processes_end_at_about_the_same_time_if_no_block_is_too_long_for_that(blocks, processes):
-    took_s, _ = dealt(blocks, processes)
-    at_best_s = max(sum(blocks) / processes, max(blocks))
-    assert took_s <= 1.02 * at_best_s + 1, "and a run that began last"
-
-
-def test_article_a_takes_two_processes_half_the_time_whichever_of_its_blocks_are_dear():
-    assert dealt([40] * 9, 2)[0] <= 1.005 * 180
-    for dear in (lambda block: 1 + block / 8, lambda block: 2 - block / 8):
-        took_s, _ = dealt([40] * 9, 2, dear)
-        assert took_s <= 1.01 * sum(40 * dear(block) for block in range(9)) / 2
-
-
-@pytest.mark.parametrize("processes", [1, 2, 5])
-def test_every_run_is_dealt_out_once_and_those_of_a_block_in_their_order(processes):
-    _, slices = dealt([7, 30, 1, 12], processes)
-    for number, runs in enumerate([7, 30, 1, 12]):
-        assert [at for slice_ in slices if slice_.block == number for at in slice_.wanted] == list(range(runs))
-
-
-def test_blocks_are_handed_around_rarely():
-    """As taking up the drives costs time: here 80 times in 360 runs at most."""
-    assert len(dealt([40] * 9, 2)[1]) <= 80
-    assert len(dealt([40] * 2, 2)[1]) == 2, "and not at all if each has a process"

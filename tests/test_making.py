@@ -1,10 +1,13 @@
-"""For each run not yet stored: run it, append it. The target here is one that measures nothing, and so is quick."""
+"""Each run that is not stored is made, judged and appended. The target here measures nothing, and so is quick."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from statistics import median
+from typing import NamedTuple
 
 import pytest
 from builders import extension_story, make_experiment, make_measurement, make_plan
@@ -13,10 +16,13 @@ from rich.console import Console
 
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Check, Measurement
-from storagelab.run import runner
+from storagelab.run import loop
+from storagelab.run.dealing import pending
+from storagelab.run.loop import run_all
+from storagelab.run.making import make_run
 from storagelab.run.progress import RunProgress
-from storagelab.run.runner import make_run, pending, run_all
 from storagelab.run.store import Store
+from storagelab.targets import Target
 
 EXPERIMENT = make_experiment({"layout.data_files": [1, 2, 4]}, repetitions=2)
 PLAN = make_plan(EXPERIMENT)
@@ -36,6 +42,18 @@ class Listening:
 
     def stored(self, run) -> None:
         self.told.append((run.status, run.cell_id, run.repetition))
+
+
+class Block(NamedTuple):
+    """A block of independent runs, all of them on one target."""
+
+    target: AbstractContextManager[Target]
+
+    def needed(self, wanted):
+        return sorted(wanted)
+
+    def open(self, planned):
+        return self.target
 
 
 @pytest.fixture
@@ -64,7 +82,7 @@ def target(monkeypatch):
             return self.answer(cell)
 
     made = Target()
-    monkeypatch.setattr(runner, "open_target", lambda config, site: made)
+    monkeypatch.setattr(loop, "open_block", lambda *_: nullcontext(Block(made)))
     return made
 
 
@@ -204,6 +222,14 @@ def test_of_two_reasons_the_first_is_said_first(tmp_path, target, run_again):
     assert stored(tmp_path)[0].reason == "the disk is full\ncan't remove a folder"
 
 
+def test_a_figure_that_no_measurement_can_have_fails_the_run_and_is_named(tmp_path, target, run_again):
+    target.answer = lambda cell: Measurement(provenance="measured", elapsed_s=math.nan, rows=1)
+    run_again()
+    assert {(run.status, run.reason) for run in stored(tmp_path)} == {
+        ("failed", "what was measured can't be: elapsed_s = nan")
+    }
+
+
 def test_a_mistake_in_the_program_is_not_dressed_up_as_a_failed_run(tmp_path, target, run_again):
     target.answer = lambda cell: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -213,7 +239,7 @@ def test_a_mistake_in_the_program_is_not_dressed_up_as_a_failed_run(tmp_path, ta
 
 def test_times_of_a_run_are_utc_and_its_wall_time_covers_all_of_it(tmp_path, target):
     target.enter = target.leave = lambda: time.sleep(0.05)
-    run = make_run(PLAN.runs[0], PLAN.cell(PLAN.runs[0].cell_id), 1, site_at(tmp_path), lambda _: None)
+    run = make_run(PLAN.runs[0], PLAN.cell(PLAN.runs[0].cell_id), 1, lambda: target, lambda _: None)
     assert run.started_at.endswith("+00:00")
     assert run.started_at < run.finished_at
     assert 0.1 <= run.wall_s < 5

@@ -1,0 +1,52 @@
+"""The engines that an experiment may name, a line each: what all of storagelab may know of them.
+
+What an engine does stands in its folder of `targets`, whose room `engine` answers the seam.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+Provenance = Literal["measured", "simulated"]
+
+
+class Engine(NamedTuple):
+    """What a cell runs on. `folder` is its place in `targets`."""
+
+    title: str
+    folder: str
+    provenance: Provenance = "measured"
+    starts_server: bool = True
+    """storagelab starts a private server where the spec names no running one."""
+    log_per_database: bool = False
+    """Each database has a log of its own, which is placed with it: on a running server, too."""
+    drives_remember: bool = False
+    """What a run does to the drives reaches the next run of its block."""
+    portable: bool = False
+    """Any process can take a block up where another left it: all it needs is in the results folder."""
+    raw_io: bool = False
+    """Requests to a volume, without a database."""
+    default_scale: int = 1
+    """How many times smaller the world is."""
+    setup_s: float = 2.0
+    rows_per_s: float = 50_000.0
+    """How long a run takes, as a first guess: its setup, then so many rows of the scaled world a second."""
+
+
+_SIMULATED = Engine(
+    "simulated server", "simulated", "simulated", starts_server=False, drives_remember=True, portable=True, default_scale=64,
+    setup_s=0.0, rows_per_s=3_000_000.0,
+)  # fmt: skip
+
+ENGINES = {
+    "postgres": Engine("PostgreSQL", "postgres"),
+    "mariadb": Engine("MariaDB", "mariadb"),
+    "sqlserver": Engine("SQL Server", "sqlserver", starts_server=False, log_per_database=True),
+    "simulated": _SIMULATED,
+    "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True),
+}
+
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Literal[*ENGINES]

@@ -1,0 +1,110 @@
+"""Which runs are made next, and by whom: blocks in slices, for however many processes there are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
+from storagelab.targets import Site
+
+_SLICES = 8
+"""A process gets this part of its share of what is left: parts so small that all end at about the same time, so large that
+taking up the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 are as good for few processes,
+but of 9 blocks on 8 processes the last would begin too late."""
+_ATTEMPTS = 3
+"""A run at which so many processes came to an end is given up."""
+
+
+def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, again: bool = False) -> list[PlannedRun]:
+    """The runs still to be made, in order: those not stored, and with `again` those whose latest attempt failed."""
+    return [
+        planned
+        for planned in plan.runs
+        if (latest := stored.get((planned.cell_id, planned.repetition))) is None or (again and latest[1] == "failed")
+    ]
+
+
+class Slice(NamedTuple):
+    """Some runs of a block: those that are wanted, each with the number of its attempt, and where they happen."""
+
+    block: PlannedBlock
+    wanted: dict[int, int]
+    """Position in the block -> attempt."""
+    site: Site
+    state: Path
+    """The file in which the block may keep what its drives remember."""
+
+    @property
+    def number(self) -> int:
+        return self.block.number
+
+    def split(self, runs: int) -> tuple[Slice, Slice]:
+        """Its first wanted `runs`, and the rest."""
+        wanted = sorted(self.wanted.items())
+        return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
+
+    def without(self, sequence: int) -> Slice:
+        """The same, as that run is made."""
+        left = {at: attempt for at, attempt in self.wanted.items() if self.block.runs[at].sequence != sequence}
+        return self._replace(wanted=left)
+
+
+class Dealer:
+    """Says which slice a free process gets: the next few runs of the block, not in work elsewhere, that has most left.
+
+    So all blocks get shorter together, and the slices with them, and no long one is left for the end.
+    """
+
+    def __init__(self, todo: Sequence[Slice], processes: int) -> None:
+        self.processes = processes
+        self._left = {slice_.number: slice_ for slice_ in todo}
+        self._in_work: dict[int, Slice] = {}
+        """Block -> its slice, less the runs that were told of."""
+        self._losses: dict[tuple[int, int], int] = {}
+        """Block and position of a run -> how many processes died at it."""
+
+    def deal(self) -> Slice | None:
+        """A slice to begin with now; None if there is no process or no block to be had."""
+        waiting = [task for block, task in self._left.items() if block not in self._in_work]
+        if not waiting or len(self._in_work) == self.processes:
+            return None
+        chosen = max(waiting, key=lambda task: len(task.wanted)) if self.processes > 1 else waiting[0]
+        dealt, rest = chosen.split(self._runs())
+        del self._left[rest.number]
+        if rest.wanted:
+            self._left[rest.number] = rest
+        self._in_work[dealt.number] = dealt
+        return dealt
+
+    def _runs(self) -> int:
+        left = sum(len(task.wanted) for task in self._left.values())
+        if self.processes == 1 or len(self._left) <= self.processes:
+            return left  # no reason to hand blocks around
+        return max(1, left // (_SLICES * self.processes))
+
+    def told_of(self, run: Run) -> None:
+        """The last one of a slice sets its process and its block free."""
+        left = self._in_work.pop(run.block).without(run.sequence)
+        if left.wanted:
+            self._in_work[run.block] = left
+
+    def lost(self, block: int) -> Slice | None:
+        """Whoever made this block's slice is gone: what was not told of is left again. But if that happened too often at one
+        run, it and all that follow in its block are given up: they count as in work, and must be told of."""
+        slice_ = self._in_work.pop(block)
+        rest = self._left.pop(block, None)
+        whole = slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))
+        at = block, min(whole.wanted)
+        self._losses[at] = self._losses.get(at, 0) + 1
+        if self._losses[at] < _ATTEMPTS:
+            self._left[block] = whole
+            return None
+        self._in_work[block] = whole
+        return whole
+
+    @property
+    def ended(self) -> bool:
+        return not (self._left or self._in_work)

@@ -1,0 +1,178 @@
+"""The loop: make each run that is not yet stored, and append it. It must stay boring.
+
+Runs come in blocks. An executor makes these, whole or in slices, here or in other processes; only this process writes the
+store. A run comes to the same wherever it is made: what its drives remember goes with its block.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from storagelab.errors import RunFailed, StoreError
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Cell, Plan, PlannedRun
+from storagelab.run.dealing import Dealer, Slice, pending
+from storagelab.run.estimate import estimate
+from storagelab.run.executors import Executor, Here, Processes
+from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
+from storagelab.run.store import Store
+from storagelab.targets import Preflight, Site, open_block
+from storagelab.targets.blocks import drives_lost
+
+STATE_FOLDER = "state"
+_WORTH_A_PROCESS_S = 10.0
+"""As long as this, work is done in a process of its own even if there is one only: it starts in a second, and with large
+pages takes a tenth less."""
+
+
+class Listener(Protocol):
+    """Hears what happens, to show it."""
+
+    def started(self, planned: PlannedRun, cell: Cell) -> None: ...
+
+    def rows_done(self, planned: PlannedRun, rows: int) -> None: ...
+
+    def stored(self, run: Run) -> None: ...
+
+
+class Began(NamedTuple):
+    planned: PlannedRun
+
+
+class Rows(NamedTuple):
+    planned: PlannedRun
+    rows: int
+
+
+News = Began | Rows | Run
+Tell = Callable[[News], None]
+
+
+def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
+    """How many of `jobs` processes there is work, and as far as it was looked at memory, for."""
+    if not (todo and _portable(plan)):
+        return 1
+    fit = found.blocks_at_once if found and found.blocks_at_once else jobs
+    return min(jobs, fit, len({planned.block for planned in todo}))
+
+
+def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False, jobs: int = 1) -> None:
+    """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others."""
+    todo = slices(plan, store.attempts(), site, store.folder, again=again)
+    at_once = min(jobs, len(todo)) if _portable(plan) else 1
+    executor: Executor[Slice, News] = Here(make_slice)
+    if _portable(plan):
+        _make_state_folder(store.folder)
+        runs = [slice_.block.runs[position] for slice_ in todo for position in slice_.wanted]
+        if at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S:
+            executor = Processes(make_slice, at_once)
+    _remove_states(store.folder, but={slice_.state for slice_ in todo})
+    executor.execute(_Campaign(todo, at_once, store, listener))
+    _remove_states(store.folder)  # their runs are all stored
+
+
+def _portable(plan: Plan) -> bool:
+    return all(cell.config.target.kind.portable for cell in plan.cells)
+
+
+def slices(
+    plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], site: Site, results: Path, *, again: bool = False
+) -> list[Slice]:
+    """What is still to be made of each block, blocks in order."""
+    wanted = {planned.sequence for planned in pending(plan, stored, again=again)}
+    found = []
+    for number, block in plan.blocks.items():
+        attempts = {
+            position: stored.get((planned.cell_id, planned.repetition), (0, ""))[0] + 1
+            for position, planned in enumerate(block.runs)
+            if planned.sequence in wanted
+        }
+        if attempts:
+            found.append(Slice(block, attempts, site, results / STATE_FOLDER / f"block-{number}.bin"))
+    return found
+
+
+class _Campaign:
+    """All blocks, as an executor asks for slices of them. Only here the store is written and the listener hears anything."""
+
+    def __init__(self, todo: Sequence[Slice], at_once: int, store: Store, listener: Listener) -> None:
+        self._dealer = Dealer(todo, at_once)
+        self._cells = {cell_id: cell for slice_ in todo for cell_id, cell in slice_.block.cells.items()}
+        self._store, self._listener = store, listener
+
+    def deal(self) -> Slice | None:
+        return self._dealer.deal()
+
+    def told(self, news: News) -> None:
+        match news:
+            case Began(planned):
+                self._listener.started(planned, self._cells[planned.cell_id])
+            case Rows(planned, rows):
+                self._listener.rows_done(planned, rows)
+            case Run():
+                self._store.append(news)
+                self._listener.stored(news)
+                self._dealer.told_of(news)
+
+    def lost(self, task: Slice, why: str) -> None:
+        """Its runs are made again; but those of a block of which one can't be made are failed, since all need its drives."""
+        logging.getLogger("storagelab").info("block %d: %s", task.number, why)
+        given_up = self._dealer.lost(task.number)
+        if given_up is None:
+            return
+        reason = f"{why}; it was the third one at this run"
+        for position, attempt in given_up.wanted.items():
+            planned = given_up.block.runs[position]
+            self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
+            reason = drives_lost(why)
+
+
+def make_slice(work: Slice, tell: Tell) -> None:
+    """Make the wanted runs of a block, and those before them whose traces on the drives are lost."""
+    with open_block(work.block, work.site, work.state) as block:
+        for position in block.needed(work.wanted):
+            planned = work.block.runs[position]
+            cell, progress = work.block.cell_of(planned), partial(_tell_rows, tell, planned)
+            if position not in work.wanted:
+                with suppress(RunFailed), block.open(planned) as target:  # stored, as measured or as failed
+                    target.run(cell, planned.repetition, planned.seed, progress)
+                continue
+            tell(Began(planned))
+            try:
+                tell(make_run(planned, cell, work.wanted[position], partial(block.open, planned), progress))
+            except MeasuredThenStopped as stop:
+                tell(stop.run)
+                raise
+
+
+def _tell_rows(tell: Tell, planned: PlannedRun, rows: int) -> None:
+    tell(Rows(planned, rows))
+
+
+# --- what blocks keep of their drives between two slices -------------------------------------------------------------
+
+
+def _make_state_folder(results: Path) -> None:
+    """Before the first run, as each would fail in the end without it."""
+    folder = results / STATE_FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        hint = "it is for saved drives: move away what is there under its name"
+        raise StoreError(f"{folder} can't be made: {error.strerror}\n  {hint}") from None
+
+
+def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
+    """Remove the states of all blocks, `but` these, and what was only half written when a process was killed.
+
+    This process holds the results: nobody else writes there.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for file in (results / STATE_FOLDER).iterdir():
+            if file not in but and file.name.startswith("block-"):
+                file.unlink(missing_ok=True)

@@ -1,0 +1,8 @@
+"""What the seam asks of the simulated server, and of raw I/O on simulated drives."""
+
+from __future__ import annotations
+
+from storagelab.targets.engines import Engine
+from storagelab.targets.simulated import block, preflight
+
+ENGINE = Engine(check=preflight.check, open_block=block.opened)

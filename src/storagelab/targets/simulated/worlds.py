@@ -1,0 +1,32 @@
+"""The two kinds of simulated world: a server with a database on its drives, and drives alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storagelab import _sim
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.plan import Cell, PlannedBlock
+from storagelab.targets.simulated.measurement import measurement
+from storagelab.targets.simulated.raw_io import raw_measurement, raw_scenario
+from storagelab.targets.simulated.scenario import scenario
+
+
+class World(NamedTuple):
+    """`scenario` writes a block for the core, `check` may refuse it, `core` makes its runs, `measurement` reads one."""
+
+    scenario: Callable[[PlannedBlock, Path], dict[str, object]]
+    check: Callable[[str], None]
+    core: type[_sim.Block] | type[_sim.RawBlock]
+    measurement: Callable[[Mapping[str, Any], Cell, Mapping[str, object]], Measurement]
+
+
+_SERVER = World(scenario, _sim.check, _sim.Block, measurement)
+_DRIVES = World(raw_scenario, _sim.check_raw, _sim.RawBlock, raw_measurement)
+
+
+def world_of(config: Config) -> World:
+    return _DRIVES if config.target.raw_io else _SERVER

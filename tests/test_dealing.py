@@ -1,0 +1,66 @@
+"""Which process makes which runs of which block."""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+
+import pytest
+from builders import make_run
+from real_servers import site_at
+from simulated_specs import planned
+
+from storagelab.model.plan import PlannedBlock
+from storagelab.run.dealing import Dealer, Slice
+
+PLAN = planned()
+
+
+def block_of(number: int, runs: int) -> Slice:
+    whole = tuple(PLAN.runs[0].model_copy(update={"block": number, "sequence": at}) for at in range(runs))
+    return Slice(PlannedBlock(whole, {}), dict.fromkeys(range(runs), 1), site_at(Path()), Path())
+
+
+def dealt(blocks: list[int], processes: int, run_s=lambda number: 1.0) -> tuple[float, list[Slice]]:
+    """When all is made, and the slices in the order in which they are dealt, to processes that take as long as `run_s`."""
+    dealer = Dealer([block_of(number, runs) for number, runs in enumerate(blocks)], processes)
+    now, slices, at_work = 0.0, [], []
+    while not dealer.ended:
+        while (slice_ := dealer.deal()) is not None:
+            assert slice_.number not in {working.number for _, _, working in at_work}
+            heapq.heappush(at_work, (now + len(slice_.wanted) * run_s(slice_.number), len(slices), slice_))
+            slices.append(slice_)
+        assert len(at_work) <= processes
+        now, _, ended = heapq.heappop(at_work)
+        for at in ended.wanted:
+            dealer.told_of(make_run(ended.block.runs[at], PLAN.cells[0], None))
+    assert not at_work
+    return now, slices
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 6, 8, 9, 20])
+@pytest.mark.parametrize("blocks", [[40] * 9, [200] * 3, [40, 2, 2], [5] * 95, [1]])
+def test_processes_end_at_about_the_same_time_if_no_block_is_too_long_for_that(blocks, processes):
+    took_s, _ = dealt(blocks, processes)
+    at_best_s = max(sum(blocks) / processes, max(blocks))
+    assert took_s <= 1.02 * at_best_s + 1, "and a run that began last"
+
+
+def test_article_a_takes_two_processes_half_the_time_whichever_of_its_blocks_are_dear():
+    assert dealt([40] * 9, 2)[0] <= 1.005 * 180
+    for dear in (lambda block: 1 + block / 8, lambda block: 2 - block / 8):
+        took_s, _ = dealt([40] * 9, 2, dear)
+        assert took_s <= 1.01 * sum(40 * dear(block) for block in range(9)) / 2
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_every_run_is_dealt_out_once_and_those_of_a_block_in_their_order(processes):
+    _, slices = dealt([7, 30, 1, 12], processes)
+    for number, runs in enumerate([7, 30, 1, 12]):
+        assert [at for slice_ in slices if slice_.number == number for at in slice_.wanted] == list(range(runs))
+
+
+def test_blocks_are_handed_around_rarely():
+    """As taking up the drives costs time: here 80 times in 360 runs at most."""
+    assert len(dealt([40] * 9, 2)[1]) <= 80
+    assert len(dealt([40] * 2, 2)[1]) == 2, "and not at all if each has a process"
