@@ -69,7 +69,7 @@ def test_every_listed_event_is_spelled_as_the_server_spells_it(events_of_the_ser
     from storagelab.targets.postgres import events
 
     known = {name.casefold() for name in events_of_the_server}
-    assert [name for name, *_ in events.LISTED if name.casefold() not in known] == []
+    assert [name for name, *_ in events._LISTED if name.casefold() not in known] == []
 
 
 @pytest.mark.parametrize(

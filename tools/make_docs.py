@@ -213,17 +213,19 @@ def _verb(command: Any, called: str) -> str:
 
 
 def waits_of_postgres() -> str:
-    return _listed((name, postgres.event_of(name)) for name, *_ in postgres.LISTED)
+    return _listed((name, postgres.event_of(name)) for name, *_ in postgres._LISTED)  # noqa: SLF001 - its only reader
 
 
 def waits_of_mariadb() -> str:
-    return _listed((name, mariadb.event_of(name)) for name in mariadb.LISTED)
+    return _listed((name, mariadb.event_of(name)) for name in mariadb._LISTED)  # noqa: SLF001 - its only reader
 
 
 def waits_of_sqlserver() -> str:
-    named = [(f"`{name}`", category) for name, category in sqlserver.BY_NAME.items()]
-    prefixed = [(f"`{prefix}*`", category) for prefix, category in sqlserver.BY_PREFIX]
-    return table(["category", "wait types"], _grouped((category, name) for name, category in named + prefixed))
+    named, prefixed = sqlserver._BY_NAME, sqlserver._BY_PREFIX  # noqa: SLF001 - their only reader
+    names = [(category, f"`{name}`") for name, category in named.items()]
+    return table(
+        ["category", "wait types"], _grouped(names + [(category, f"`{prefix}*`") for prefix, category in prefixed])
+    )
 
 
 def _listed(events: Iterable[tuple[str, Any]]) -> str:

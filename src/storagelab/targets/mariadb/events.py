@@ -40,7 +40,7 @@ LATCH = "LATCH_EX"
 OTHER_IO = "IO_COMPLETION"
 NETWORK = "ASYNC_NETWORK_IO"
 
-LISTED: dict[str, Event] = {
+_LISTED: dict[str, Event] = {
     COMMIT: Event(LOG_WRITE, "commit", True, "the log's write and sync"),
     # Reads of pages; also writes of dirty pages to make room, and growth of the file: one instrument counts them all.
     "io/file/innodb/innodb_data_file": Event(PAGE_READ, "data-read", True, "a page of a data file"),
@@ -83,8 +83,8 @@ def event_of(wait_type: str) -> Event:
     if wait_type == NO_EVENT:
         return _NOWHERE
     known = wait_type.removeprefix(_PREFIX)
-    if known in LISTED:
-        return LISTED[known]
+    if known in _LISTED:
+        return _LISTED[known]
     kind, _, rest = known.partition("/")
     if kind == "io":
         network = rest.startswith("socket")

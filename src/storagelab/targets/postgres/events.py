@@ -43,7 +43,7 @@ CHECKPOINT = "CHKPT"
 GROUP_COMMIT = "LATCH_EX"
 
 _Row = tuple[str, str, Category, str]
-LISTED: tuple[_Row, ...] = (
+_LISTED: tuple[_Row, ...] = (
     # Reading pages. In 18 an I/O worker or io_uring may do the read: then the session waits for its completion.
     ("IO:DataFileRead", PAGE_READ, "data-read", "a page of a data file"),
     ("IO:DataFilePrefetch", PAGE_READ, "data-read", "a page of a data file"),
@@ -100,7 +100,7 @@ def _event(row: _Row) -> Event:
     return Event(analogue, category, in_io, resource)
 
 
-_BY_NAME = {row[0].casefold(): _event(row) for row in LISTED}
+_BY_NAME = {row[0].casefold(): _event(row) for row in _LISTED}
 _BY_TYPE = {
     "lwlock": Event(LATCH, "latch", False, "a structure in memory"),
     "lock": Event(LOCK, "lock", False, "a lock"),

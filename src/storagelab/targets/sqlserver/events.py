@@ -12,7 +12,7 @@ SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
 GATE = "LCK_M_IS"
 """Workers wait at the start gate for an application lock in a mode that no insert asks for: it is left out of a run."""
 
-BY_NAME: dict[str, Category] = {
+_BY_NAME: dict[str, Category] = {
     "WRITELOG": "commit",
     "HADR_SYNC_COMMIT": "commit",
     "LOGBUFFER": "log-buffer",
@@ -30,7 +30,7 @@ BY_NAME: dict[str, Category] = {
     "PREEMPTIVE_OS_FLUSHFILEBUFFERS": "data-write",
     "SLEEP_BPOOL_STEAL": "data-write",
 }
-BY_PREFIX: tuple[tuple[str, Category], ...] = (
+_BY_PREFIX: tuple[tuple[str, Category], ...] = (
     ("PAGEIOLATCH_", "data-read"),
     ("PAGELATCH_", "page-latch"),
     ("LATCH_", "latch"),
@@ -40,7 +40,7 @@ BY_PREFIX: tuple[tuple[str, Category], ...] = (
 
 
 def category_of(wait_type: str) -> Category:
-    known = BY_NAME.get(wait_type)
+    known = _BY_NAME.get(wait_type)
     if known is not None:
         return known
-    return next((category for prefix, category in BY_PREFIX if wait_type.startswith(prefix)), "other")
+    return next((category for prefix, category in _BY_PREFIX if wait_type.startswith(prefix)), "other")
