@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN = {
     "started_at": "2026-11-22T17:53:36.358+00:00",
     "environment": {
-        "host": {"cpu_count": 2, "cpu_model": "AMD EPYC"},
+        "host": {"cpu_count": 2, "cpu_model": "AMD EPYC", "load_1min": 0.31},
         "volumes": {"here": {"filesystem": "ext4", "virtual": True, "device": "vda", "device_model": None}},
         "server": {"version": "18.4"},
         "storagelab": {"version": "0.1.0"},
@@ -30,7 +30,8 @@ def test_the_example_is_what_the_demo_said_without_its_wait_tables(make_example)
     found = make_example.example("No layout can be told apart.\n\n  table\n\nWaits of 4 data files\n  more\n", RUN)
     assert found == (
         "```\n$ make demo\nNo layout can be told apart.\n\n  table\n...\n```\n"
-        "Measured on 2026-11-22 by storagelab 0.1.0 on 2 CPUs (AMD EPYC), ext4 on a virtual disk, PostgreSQL 18.4.\n"
+        "Measured on 2026-11-22 by storagelab 0.1.0 on 2 CPUs (AMD EPYC), ext4 on a virtual disk, PostgreSQL 18.4. "
+        "Load of the machine before the first run: 0.3.\n"
     )
 
 
