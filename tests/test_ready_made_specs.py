@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 import tomllib
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from storagelab import cli, report
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = sorted((ROOT / "experiments").glob("*.toml"))
-SCHEMA = json.loads((resources.files("storagelab.report") / "export.schema.json").read_text("utf-8"))
+(SCHEMA,) = (json.loads(file.read_text("utf-8")) for file in (ROOT / "src").rglob("export.schema.json"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
