@@ -19,11 +19,11 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Check, Run, TimeSeries
 from storagelab.model.plan import Experiment, Factor, Level
 from storagelab.model.waits import CountedWait, CountedWaits, WaitStat
-from storagelab.report.export import export, plain, to_json
-from storagelab.report.secrets import masked
+from storagelab.report.export.as_json import export, plain, to_json
+from storagelab.report.words.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
-SCHEMA = json.loads((resources.files("storagelab.report") / "export.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((resources.files("storagelab.report.export") / "export.schema.json").read_text("utf-8"))
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "export.md"
 
 
@@ -308,6 +308,7 @@ def test_what_one_load_concludes_is_part_of_what_a_report_can():
     assert set(of_a_load) < set(the_model_says(Findings, "verdict"))
 
 
+@pytest.mark.slow
 def test_five_thousand_runs_are_exported_within_four_seconds_of_cpu_time():
     experiment = make_experiment({FILES: [1, 2, 4, 8, 16]}, repetitions=10)
     plan = make_plan(experiment)

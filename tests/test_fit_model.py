@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import shutil
 import subprocess
@@ -14,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storagelab import _sim, profiles
+from storagelab import profiles
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools/fit_model.py"
@@ -92,47 +93,41 @@ def test_a_parameter_that_there_is_not_or_has_no_bounds_is_refused(fit_model, sm
     assert (searched.low, searched.high) == (32, 64)
 
 
-def test_every_fitted_figure_of_the_profile_can_be_written_and_nothing_else_changes(writing):
-    text = (ROOT / "src/storagelab/profiles/iodrive-320.toml").read_text()
-    for name, figure in profiles.load("iodrive-320", Path()).figures():
+@pytest.mark.parametrize(
+    ("file", "profile"),
+    [("iodrive-320", profiles.load("iodrive-320", Path())), ("servers/sql-server-2008", profiles.server())],
+)
+def test_every_fitted_figure_of_a_profile_can_be_written_and_nothing_else_changes(writing, file, profile):
+    text = before = (ROOT / f"src/storagelab/profiles/{file}.toml").read_text()
+    written = []
+    for name, figure in profile.figures():
         if figure.label != "fitted" or isinstance(figure.value, str):
             continue
+        written.append(name)
         for rows in (["A1"], ["A1", "A11-A25"]):  # a second fit replaces what the first has written
             pattern, replacement = writing.in_profile(name, int(figure.value), rows)
             text, count = re.subn(pattern, replacement, text, flags=re.MULTILINE)
             assert count == 1, name
-    before = tomllib.loads((ROOT / "src/storagelab/profiles/iodrive-320.toml").read_text())
-    after = tomllib.loads(text)
-    assert after["timing"]["buffer_pages"].pop("fitted_on") == ["A1", "A11-A25"]
-    before["timing"]["buffer_pages"].pop("fitted_on", None)
-    assert after["timing"]["buffer_pages"] == before["timing"]["buffer_pages"]
-    assert after["formats"] == before["formats"]
-
-
-def test_every_fitted_cost_can_be_written(writing):
-    text = (ROOT / "crates/sim/src/scenario/server.rs").read_text()
-    for name, cost in json.loads(_sim.costs()).items():
-        if cost["label"] == "fitted":
-            for rows in (["A1"], ["A2", "A6"]):
-                pattern, replacement = writing.in_costs(name, cost["value"], rows)
-                text, count = re.subn(pattern, replacement, text, flags=re.MULTILINE)
-                assert count == 1, name
-    assert re.search(r'_ns: [\d_]+, Fitted in \[[^]]+\] on "A2 A6",\s', text)
+    assert written
+    after, before = tomllib.loads(text), tomllib.loads(before)
+    for name in written:
+        group, figure = name.split(".")
+        assert after[group][figure].pop("fitted_on") == ["A1", "A11-A25"]
+        before[group][figure].pop("fitted_on", None)
+    assert after == before
 
 
 def test_the_best_values_are_written_where_the_parameters_stand(typed, writing, tmp_path, monkeypatch):
-    for name in ("COSTS_FILE", "PROFILES"):
-        place = getattr(writing, name)
-        copy = tmp_path / place.name
-        (shutil.copytree if place.is_dir() else shutil.copy)(place, copy)
-        monkeypatch.setattr(writing, name, copy)
+    shutil.copytree(writing.PROFILES, tmp_path / "profiles")
+    monkeypatch.setattr(writing, "PROFILES", tmp_path / "profiles")
     monkeypatch.setattr(writing, "ROOT", tmp_path)
-    cost = next(name for name, each in json.loads(_sim.costs()).items() if each["label"] == "fitted")
+    cost = next(name for name, each in profiles.server().costs.items() if each.label == "fitted")
     chosen = ("--vary", cost, "--vary", "buffer_pages", "--vary", "read_command_ns=20000:30000", "--vary", "dies=32:64")
     out = typed(*chosen, "--figures", "A1", "--minutes", "0", "--write")
     assert "not written: drives.ssd.timing.read_command_ns" in out
     assert "geometry.dies is derived, not fitted" in out
-    assert re.search(rf'{cost}: [\d_]+, Fitted in \[[^]]+\] on "A1",\s', (tmp_path / "server.rs").read_text())
+    server = tomllib.loads((tmp_path / "profiles/servers/sql-server-2008.toml").read_text())
+    assert server["costs"][cost]["fitted_on"] == ["A1"]
     profile = profiles.load(str(tmp_path / "profiles/iodrive-320.toml"), tmp_path)
     assert profile.timing.buffer_pages.fitted_on == ("A1",)
     assert profile.geometry.dies.fitted_on == ()

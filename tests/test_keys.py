@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from storagelab import profiles
 from storagelab.model.config import CacheConfig, LinkConfig, ServerConfig
 from storagelab.model.values import LeftOut
 
@@ -24,14 +25,11 @@ def said_of(model: type[BaseModel]) -> dict[str, str]:
     }
 
 
-def test_the_models_name_the_simulators_own_switches() -> None:
-    source = (SIMULATOR / "scenario" / "server.rs").read_text("utf-8")
-    block = source.partition("impl Default for Switches")[2].partition("\n}\n")[0]
-    values = dict(re.findall(r"(\w+): (?:\w+::)?(\w+),", block))
-    own = {name: re.sub(r"(?<=[a-z])(?=[A-Z])", "-", value).lower() for name, value in values.items()}
+def test_the_models_name_the_switches_of_the_servers_profile() -> None:
+    switches = profiles.server().switches
     said = said_of(ServerConfig)
     assert len(said) >= 7
-    assert said == {name: own[name] for name in said}
+    assert said == {name: str(switches[name].value).lower() for name in said}
 
 
 @pytest.mark.parametrize(("model", "prefix"), [(CacheConfig, ""), (LinkConfig, "link_")])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from real_servers import site_at
-from simulated_specs import SMALL, planned
+from simulated_specs import ONE_BLOCK, SMALL, planned
 
-from storagelab import cli
+from storagelab import _sim, cli
+from storagelab.model.config import LARGEST_SCALE
 from storagelab.run import loop
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.scenario import scenario
@@ -84,7 +86,7 @@ def refused(tmp_path, monkeypatch, capfd):
             "drives.ssd.sector_bytes: Fusion-io ioDrive 320 GB MLC has no 2048",
         ),
         ("scale = 256", "scale = 0", "target.scale: must be a whole number from 1"),
-        ("scale = 256", "scale = 1001", "target.scale: 1001: must be 1 (life-size) to 1000"),
+        ("scale = 256", "scale = 1001", "target.scale: must be a whole number from 1 to 1000, not 1001"),
         ('"4GB"', '"10MB"', "server.memory: leaves a buffer pool of 3 pages at scale 256, and it takes at least 256"),
         ('"4GB"', '"4000000GB"', "server.memory: leaves a buffer pool of"),
         (
@@ -101,6 +103,14 @@ def test_what_cannot_be_is_named_with_what_is_allowed(refused, old, new, words):
     else:
         said = refused((old, new))
     assert words in said
+
+
+def test_the_core_takes_worlds_as_small_as_specs_may_ask_for_and_no_smaller(tmp_path):
+    plan = planned(("scale = 256", f"scale = {LARGEST_SCALE}"), ONE_BLOCK)
+    content = scenario(plan.blocks[0], tmp_path)
+    _sim.check(json.dumps(content))
+    with pytest.raises(_sim.Refused, match=rf"scale: {LARGEST_SCALE + 1}: must be 1 .* to {LARGEST_SCALE}"):
+        _sim.check(json.dumps({**content, "scale": LARGEST_SCALE + 1}))
 
 
 def test_data_that_do_not_fit_are_told_of_by_the_size_that_the_spec_says(refused):

@@ -61,12 +61,6 @@ class RawBlock:
     def state(self) -> list[bytes]:
         """The drives as they are now, in the order of their names."""
 
-def costs() -> str:
-    """The server's costs by default, as JSON: `{name: {"value": .., "label": .., "source": ..}}`.
-
-    Fitted ones have `bounds`, the least and the most, and `fitted_on` once they have been fitted.
-    """
-
 def check(scenario: str) -> None:
     """Say what can't be run, without making anything. Raises Refused."""
 

@@ -1,11 +1,11 @@
 //! A block of runs, as Python sees it: one crossing a run, with looks at signals and at progress in between.
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use storagelab_sim::run::{Block as Runs, Step};
-use storagelab_sim::scenario::{Costs, Refusal, Scenario};
+use storagelab_sim::scenario::{Refusal, Scenario};
 
 use crate::crossing::{broken_off, make_beside, make_next};
 
@@ -84,10 +84,4 @@ pub(crate) fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
 
 pub(crate) fn refusal_error(py: Python<'_>, refusal: &Refusal) -> PyErr {
     refused(py, &refusal.place, &refusal.what)
-}
-
-/// The server's costs by default, as JSON: name -> value, label and source.
-#[pyfunction]
-pub(crate) fn costs() -> PyResult<String> {
-    serde_json::to_string(&Costs::default()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

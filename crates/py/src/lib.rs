@@ -15,7 +15,7 @@ mod _sim {
     #[pymodule_export]
     use super::{permutation, stream_seed, version};
     #[pymodule_export]
-    use crate::block::{Block, Refused, check, costs};
+    use crate::block::{Block, Refused, check};
     #[pymodule_export]
     use crate::raw_block::{RawBlock, check_raw};
 }

@@ -8,7 +8,9 @@
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
-use std::collections::BTreeMap;
+#[path = "../tests/world/profiles.rs"]
+mod profiles;
+
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -41,12 +43,10 @@ fn all<'a>(words: &'a Words, name: &'a str) -> impl Iterator<Item = (String, Str
 
 /// The scenario as JSON, as it comes from outside.
 fn scenario(words: &Words) -> Scenario {
-    let default = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../src/storagelab/profiles/iodrive-320.toml"
-    );
-    let text = std::fs::read_to_string(word(words, "--profile", default)).expect("a profile");
-    let mut profile: serde_json::Value = toml::from_str(&text).expect("a profile in TOML");
+    let mut profile = match word(words, "--profile", "").as_str() {
+        "" => profiles::profile("iodrive-320"),
+        file => toml::from_str(&std::fs::read_to_string(file).expect("a file")).expect("a profile in TOML"),
+    };
     for (path, value) in all(words, "--drive") {
         let pointer = format!("/{}/value", path.replace('.', "/"));
         *profile.pointer_mut(&pointer).expect("a figure of the drive") = serde_json::from_str(&value).expect("JSON");
@@ -65,25 +65,18 @@ fn scenario(words: &Words) -> Scenario {
             })
         })
         .collect();
-    let mut costs = BTreeMap::new();
+    let mut server = profiles::server(&serde_json::json!({
+        "cores": number(words, "--cores", "8"), "memory_bytes": 17_179_869_184_u64,
+    }));
     for (name, value) in all(words, "--cost") {
-        let value: u64 = value.parse().expect("a whole number");
-        costs.insert(
-            name,
-            serde_json::json!({"value": value, "label": "fitted", "source": "the command line"}),
-        );
+        server["costs"][name]["value"] = serde_json::from_str(&value).expect("a whole number");
     }
-    let switches: BTreeMap<String, serde_json::Value> = all(words, "--switch")
-        .map(|(name, value)| {
-            (
-                name,
-                serde_json::from_str(&value).unwrap_or(serde_json::Value::String(value)),
-            )
-        })
-        .collect();
+    for (name, value) in all(words, "--switch") {
+        server["switches"][name] = serde_json::from_str(&value).unwrap_or(serde_json::Value::String(value));
+    }
     let json = serde_json::json!({
         "scale": number(words, "--scale", "64"), "seed": 1,
-        "server": {"cores": number(words, "--cores", "8"), "memory_bytes": 17_179_869_184_u64, "costs": costs, "switches": switches},
+        "server": server,
         "drives": {"ssd": {"profile": profile, "format": word(words, "--format", "maximum-write"),
             "driver": word(words, "--driver", "2.2.3"), "sector_bytes": number(words, "--sector", "512")}},
         "volumes": {"a": {"drives": ["ssd"]}},

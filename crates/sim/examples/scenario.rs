@@ -6,6 +6,9 @@
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
+#[path = "../tests/world/profiles.rs"]
+mod profiles;
+
 use std::ops::ControlFlow;
 
 use serde_json::Value;
@@ -13,19 +16,14 @@ use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::run::Block;
 use storagelab_sim::scenario::Scenario;
 
-fn named_profile(name: &str) -> Value {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/storagelab/profiles");
-    let text = std::fs::read_to_string(format!("{folder}/{name}.toml")).expect("a ready-made profile");
-    toml::from_str(&text).expect("a profile in TOML")
-}
-
 fn main() {
     let mut json: Value = serde_json::from_reader(std::io::stdin()).expect("a scenario in JSON");
     for drive in json["drives"].as_object_mut().expect("drives by name").values_mut() {
         if let Some(name) = drive["profile"].as_str() {
-            drive["profile"] = named_profile(name);
+            drive["profile"] = profiles::profile(name);
         }
     }
+    json["server"] = profiles::server(&json["server"]);
     let scenario: Scenario = serde_json::from_value(json).expect("a scenario");
     let scale = u64::from(scenario.scale);
     let files: Vec<u32> = scenario.runs.iter().map(|run| run.data_files).collect();

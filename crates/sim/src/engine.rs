@@ -1,13 +1,14 @@
 //! The storage engine: a clustered index in data files, a buffer pool, a log, and the sessions that insert into them.
 //!
-//! Rooms, from the ground up:
+//! Each part owns its state, and nobody else writes it; from the ground up:
 //! - [`geometry`]: pages, extents and allocation pages; [`files`]: where they lie on the drives, and the next free one;
-//! - [`tree`]: the leaves of the index, as counts and key intervals; [`pool`]: which of them are in memory;
-//! - [`log`]: blocks, flushes and commits;
-//! - [`Engine`]: all of it on the cores of [`crate::sqlos`] and the volumes of [`crate::volume`]: `io` (reads, writes and what
-//!   follows from them), `frames` (room for pages), `allocate` (the next page, under the latches of PFS and GAM pages),
-//!   `session` (inserts and point reads at random keys), `append` (inserts at the right edge), `background` (checkpoint, lazy
-//!   writer), `sample` (what is going on just now).
+//! - [`leaf`]: what a leaf's page is doing; [`tree`]: all leaves, with their rows and key intervals; [`pool`]: which of them
+//!   are in memory, and which wait for a frame; `above`: the index pages above the leaves, and their latches;
+//! - [`log`]: blocks, flushes and commits; `ios`: I/Os in progress, and the volumes; [`counters`]: what is counted;
+//! - [`Engine`]: the parts on the cores of [`crate::sqlos`]: `io` (reads, writes and what follows from them), `frames` (room
+//!   for pages), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point reads at
+//!   random keys), `append` (inserts at the right edge), `checkpoint`, `lazy` (the lazy writer), `sample` (what is going on
+//!   just now); `resource` says what workers wait for.
 //!
 //! # How a row is inserted
 //! A session draws a key, finds the leaf, and puts the row in if the leaf is in memory and nobody is at it: that costs CPU
@@ -16,92 +17,49 @@
 //! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_SH` to look for
 //! a free one, `PAGELATCH_UP` to mark it), or the commit (`WRITELOG`).
 
+mod above;
 mod allocate;
 mod append;
-mod background;
+mod checkpoint;
+pub mod counters;
 pub mod files;
 mod frames;
 pub mod geometry;
 mod io;
+mod ios;
+mod lazy;
+pub mod leaf;
 pub mod log;
 mod look_ahead;
 pub mod pool;
+mod resource;
 mod sample;
 mod session;
 pub mod tree;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 
-use crate::kernel::{Ns, Port};
-use crate::rng::{Rng, Spread};
+use crate::kernel::Ns;
+use crate::rng::Rng;
 use crate::scenario::{Costs, RunPlan, Scenario, Switches, WorkloadKind};
-use crate::sqlos::{Event, Latch, LatchClass, Machine, Semaphore, Sqlos};
+use crate::sqlos::{Latch, LatchClass, Machine, Sqlos, WaitType};
 use crate::volume::{self, Volume};
 
+use above::Above;
+use allocate::Allocator;
+use checkpoint::Checkpoint;
+use counters::Counters;
 use files::{Files, Layout};
-use geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES};
+use geometry::{EXTENT_PAGES, Geometry};
+use ios::{IO_DONE, IO_NOTICED, Ios, VOLUME_DUE};
+use lazy::LazyWriter;
+use leaf::{Leaf, flag};
 use log::Log;
 use pool::Pool;
+use session::Load;
 use tree::Tree;
 
 pub use sample::{Decoded, Reading};
-
-/// A part of an I/O that was cut in two is done; the token is its slot.
-const IO_DONE: Port = Port::new(6);
-/// The scheduler has noticed it; the token is its slot.
-const IO_NOTICED: Port = Port::new(7);
-/// Something is due in a volume; the token is its number.
-const VOLUME_DUE: Port = Port::new(8);
-
-/// Labels of events, for samples of waiting tasks.
-const LABEL_LOG: u64 = 1;
-const LABEL_CHECKPOINT: u64 = 2;
-const LABEL_LAZY: u64 = 3;
-/// With the data file's number in the lower half: a look at its PFS page.
-const LABEL_PFS: u64 = 1 << 32;
-
-/// What a latch's key begins with: which kind of page it is for.
-const KEY_SHIFT: u32 = 56;
-const KEY_LEAF: u64 = 1;
-const KEY_PARENT: u64 = 2;
-const KEY_GRANDPARENT: u64 = 3;
-const KEY_PFS: u64 = 4;
-const KEY_GAM: u64 = 5;
-/// Whichever leaf is the last.
-const KEY_EDGE: u64 = 6;
-
-/// Counted as they happen.
-#[derive(Debug, Default)]
-struct Counters {
-    rows: Cell<u64>,
-    splits: Cell<u64>,
-    index_splits: Cell<u64>,
-    point_reads: Cell<u64>,
-    reads: Cell<u64>,
-    writes: Cell<u64>,
-    written_pages: Cell<u64>,
-    checkpoints: Cell<u64>,
-    checkpoint_pages: Cell<u64>,
-    lazy_pages: Cell<u64>,
-    evicted_clean: Cell<u64>,
-    evicted_dirty: Cell<u64>,
-    rescued: Cell<u64>,
-    dirty_pages: Cell<u64>,
-    read_ns: Cell<u64>,
-    write_ns: Cell<u64>,
-}
-
-/// Levels of the index above the leaves; the root is never split for long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Parent,
-    Grandparent,
-}
-
-fn add(cell: &Cell<u64>, more: u64) {
-    cell.set(cell.get() + more);
-}
 
 /// The engine of one run.
 #[derive(Debug)]
@@ -109,54 +67,18 @@ pub struct Engine<'w> {
     os: &'w Sqlos,
     costs: Costs,
     switches: Switches,
-    layout: Layout,
     geometry: Geometry,
     scale: u32,
-    connections: u32,
-    rows_per_connection: u64,
-    /// Rows that no connection has begun to insert, if they share.
-    stock: Cell<u64>,
-    rows_per_transaction: u32,
-    kind: WorkloadKind,
-    /// How many of a thousand operations are point reads.
-    read_per_mille: u32,
-    run_seed: u64,
+    load: Load,
     tree: RefCell<Tree>,
+    above: Above<'w>,
     pool: RefCell<Pool>,
     files: RefCell<Files>,
-    volumes: RefCell<Vec<Volume>>,
-    /// CPU time that the driver of a volume's drives takes for a page.
-    drive_cpu_ns: Vec<Ns>,
-    /// The same for whichever drive, if they don't differ.
-    any_drive_cpu_ns: Option<Ns>,
-    /// When each volume will be called next.
-    due_ns: Vec<Cell<Ns>>,
-    ios: RefCell<io::Slots>,
-    coming_ios: look_ahead::ComingIos,
-    /// I/Os that a volume has just done: always empty, but not for nothing.
-    done: RefCell<Vec<u32>>,
-    /// Leaves that wait for a frame.
-    waiting_for_frames: RefCell<VecDeque<frames::Wanted>>,
-    evictions: Cell<u32>,
+    allocator: Allocator<'w>,
+    ios: Ios<'w>,
     log: Log<'w>,
-    /// How many latches of index pages above the leaves are held or wanted exclusively.
-    upper_latches: [Cell<u32>; 2],
-    /// How many such pages there are at each level, as many as at life-size.
-    upper_pages: [Cell<u64>; 2],
-    /// CPU time of a row that is inserted, and of one that is read.
-    row_ns: Spread,
-    read_row_ns: Spread,
-    last_file: Cell<u32>,
-    /// For each file: its PFS page has just been let go.
-    pfs_released: Vec<Event<'w>>,
-    checkpoint_permits: Semaphore<'w>,
-    lazy_permits: Semaphore<'w>,
-    lazy_wake: Event<'w>,
-    /// The lazy writer wakes when fewer pages are free.
-    lazy_low_pages: u64,
-    /// How long writes of the checkpoint take, a sliding mean.
-    write_latency_ns: Cell<Ns>,
-    split_rng: RefCell<Rng>,
+    checkpoint: Checkpoint<'w>,
+    lazy: LazyWriter<'w>,
     counters: Counters,
     /// Rows and CPU time up to the first read of a page, once there was one.
     memory_phase: Cell<Option<(u64, Ns)>>,
@@ -191,7 +113,9 @@ impl<'w> Engine<'w> {
     /// If the scenario was not checked.
     #[must_use]
     pub fn new(os: &'w Sqlos, scenario: &Scenario, run: &RunPlan, layout: Layout, volumes: Vec<Volume>) -> Self {
-        let costs = scenario.server.costs.clone();
+        let server = &scenario.server;
+        let costs = &server.costs;
+        let load = Load::new(scenario, run);
         let geometry = Geometry::new(scenario.scale);
         let mut files = Files::new(geometry, &layout);
         files.take_extent(0);
@@ -201,69 +125,34 @@ impl<'w> Engine<'w> {
         let mut pool = Pool::new(frames);
         let frame = pool.take_free().expect("a pool has frames");
         pool.fill(frame, root);
-        let rows_per_connection = run.workload.rows_per_connection / u64::from(scenario.scale);
-        let leaves = files::leaves_for(
-            rows_per_connection * u64::from(run.workload.connections),
-            run.workload.kind,
-        );
+        let leaves = usize::try_from(files::leaves_for(load.rows(), load.kind)).unwrap_or(0);
         let (log_volume, _, log_bytes) = layout.log;
-        let sector_bytes = volumes[log_volume].sector_bytes();
-        let drive_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
-        let small = |figure: u64| u32::try_from(figure).unwrap_or(u32::MAX);
+        let log = Log::new(
+            os,
+            volumes[log_volume].sector_bytes(),
+            costs.log_block_bytes.value,
+            log_bytes,
+            usize::try_from(costs.log_writes.value).unwrap_or(usize::MAX),
+        );
         Self {
             os,
-            log: Log::new(
-                os,
-                sector_bytes,
-                costs.log_block_bytes.value,
-                log_bytes,
-                usize::try_from(costs.log_writes.value).unwrap_or(usize::MAX),
-            ),
-            checkpoint_permits: os.semaphore(small(costs.checkpoint_writes.value), LABEL_CHECKPOINT),
-            lazy_permits: os.semaphore(small(costs.lazy_writes.value), LABEL_LAZY),
-            lazy_wake: os.event(LABEL_LAZY),
-            lazy_low_pages: background::part_of_pool(u64::from(frames), costs.lazy_low_per_mille.value),
-            switches: scenario.server.switches.clone(),
             geometry,
             scale: scenario.scale,
-            connections: run.workload.connections,
-            rows_per_connection,
-            stock: Cell::new(rows_per_connection * u64::from(run.workload.connections)),
-            rows_per_transaction: run.workload.rows_per_transaction,
-            kind: run.workload.kind,
-            read_per_mille: run.workload.read_per_mille.unwrap_or(0),
-            run_seed: run.seed,
-            tree: RefCell::new(Tree::new(root, usize::try_from(leaves).unwrap_or(0))),
+            tree: RefCell::new(Tree::new(root, leaves, Rng::stream(run.seed, "splits"))),
+            above: Above::new(os, costs.index_fanout.value, scenario.scale),
             pool: RefCell::new(pool),
+            allocator: Allocator::new(os, server, files.count()),
             files: RefCell::new(files),
-            any_drive_cpu_ns: drive_cpu_ns
-                .first()
-                .copied()
-                .filter(|first| drive_cpu_ns.iter().all(|other| other == first)),
-            drive_cpu_ns,
-            due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
-            ios: RefCell::default(),
-            coming_ios: look_ahead::ComingIos::new(&volumes),
-            volumes: RefCell::new(volumes),
-            done: RefCell::default(),
-            waiting_for_frames: RefCell::default(),
-            evictions: Cell::new(0),
-            upper_latches: Default::default(),
-            upper_pages: [Cell::new(1), Cell::new(1)],
-            row_ns: Spread::new(costs.row_cpu_ns.value, costs.cpu_jitter_per_mille.value),
-            read_row_ns: Spread::new(costs.read_row_cpu_ns.value, costs.cpu_jitter_per_mille.value),
-            last_file: Cell::new(0),
-            pfs_released: (0_u64..)
-                .zip(&layout.files)
-                .map(|(file, _)| os.event(LABEL_PFS | file))
-                .collect(),
-            write_latency_ns: Cell::new(0),
-            split_rng: RefCell::new(Rng::stream(run.seed, "splits")),
+            ios: Ios::new(os, layout, volumes),
+            log,
+            checkpoint: Checkpoint::new(os, costs),
+            lazy: LazyWriter::new(os, costs, frames),
             counters: Counters::default(),
             memory_phase: Cell::new(None),
             failure: RefCell::new(None),
-            layout,
-            costs,
+            load,
+            costs: costs.clone(),
+            switches: server.switches.clone(),
         }
     }
 
@@ -272,19 +161,19 @@ impl<'w> Engine<'w> {
     where
         'w: 'r,
     {
-        machine.on(IO_DONE, |slot| self.io_done(slot));
+        machine.on(IO_DONE, |slot| self.ios.io_done(slot));
         machine.on(IO_NOTICED, |slot| self.io_noticed(slot));
         machine.on(VOLUME_DUE, |volume| self.volume_due(volume));
-        self.arm_all();
+        self.ios.arm_all();
         if self.switches.checkpoints {
-            machine.spawn_background(self.checkpoint());
+            machine.spawn_background(self.run_checkpoints());
         }
         if self.switches.lazy_writer {
-            machine.spawn_background(self.lazy_writer());
+            machine.spawn_background(self.run_lazy_writer());
         }
-        for connection in 0..self.connections {
+        for connection in 0..self.load.connections {
             // A future for each kind: one for all would be larger, and no longer fit the processor's instruction cache as well.
-            match self.kind {
+            match self.load.kind {
                 WorkloadKind::RandomInsert => {
                     machine.spawn_session(self.session(connection, Self::random_rows::<false>))
                 }
@@ -312,45 +201,22 @@ impl<'w> Engine<'w> {
         self.os.kernel().stop();
     }
 
-    /// Gives the volumes back.
-    #[must_use]
-    pub fn take_volumes(&self) -> Vec<Volume> {
-        self.volumes.take()
-    }
-
-    fn leaf_latch(&self, leaf: u32, class: LatchClass) -> Latch<'w> {
-        self.os.latch(KEY_LEAF << KEY_SHIFT | u64::from(leaf), class)
-    }
-
-    /// The latch of the index page at `level` above the leaf for `key`.
-    ///
-    /// Above the leaves there are as many pages as at life-size, so that their latches are as hot: a page is a part of the key
-    /// space, one of as many equal ones as there would be pages.
-    #[inline]
-    fn upper_latch(&self, key: u32, level: Level) -> Latch<'w> {
-        let page = (u64::from(key) * self.upper_pages[level as usize].get()) >> 32;
-        let kind = match level {
-            Level::Parent => KEY_PARENT,
-            Level::Grandparent => KEY_GRANDPARENT,
-        };
-        self.os.latch(kind << KEY_SHIFT | page, LatchClass::Page)
-    }
-
-    /// There are so many leaves now.
-    fn count_upper_pages(&self, leaves: u32) {
-        let fanout = self.costs.index_fanout.value;
-        let mut pages = u64::from(leaves) * u64::from(self.scale);
-        for level in &self.upper_pages {
-            pages /= fanout;
-            level.set(pages.max(1));
+    /// Ends the run for a worker that can't go on without what it asked for.
+    async fn fail_for_good<T>(&self) -> T {
+        loop {
+            self.fail(Failure::FilesFull);
+            self.os.event(0).wait(WaitType::AsyncIoCompletion).await;
         }
     }
 
-    /// `mean_ns`, give or take the jitter.
-    #[inline]
-    fn stray(&self, mean_ns: Ns, words: &mut look_ahead::Words) -> Ns {
-        let reach = mean_ns * self.costs.cpu_jitter_per_mille.value / 1000;
-        mean_ns - reach + (((words.next_u64() >> 32) * (2 * reach + 1)) >> 32)
+    /// Gives the volumes back.
+    #[must_use]
+    pub fn take_volumes(&self) -> Vec<Volume> {
+        self.ios.take_volumes()
+    }
+
+    fn leaf_latch(&self, leaf: Leaf, class: LatchClass) -> Latch<'w> {
+        self.os.latch(resource::Page::Leaf(leaf).key(), class)
     }
 
     /// Asserts what must hold when all is quiet or not: frames, leaves, rows.
@@ -361,44 +227,21 @@ impl<'w> Engine<'w> {
         let tree = self.tree.borrow();
         tree.check()?;
         self.pool.borrow().check(&tree)?;
-        if tree.rows() != self.counters.rows.get() {
-            return Err(format!(
-                "{} rows in the leaves, {} inserted",
-                tree.rows(),
-                self.counters.rows.get()
-            ));
+        let (rows, inserted) = (tree.rows(), self.counters.rows.get());
+        if rows != inserted {
+            return Err(format!("{rows} rows in the leaves, {inserted} inserted"));
         }
-        let (files, volumes) = (self.files.borrow(), self.volumes.borrow());
-        for (number, state) in (0..).zip(&tree.states).filter(|(_, leaf)| leaf.is_leaf()) {
-            let page = files.page_of(number);
-            if files.leaf_on(page) != Some(number) {
-                return Err(format!("leaf {number} lies on page {page}, which is another's"));
+        let files = self.files.borrow();
+        for (leaf, state) in tree.states() {
+            let page = files.page_of(leaf);
+            if files.leaf_on(page) != Some(leaf) {
+                return Err(format!("leaf {leaf} lies on page {page}, which is another's"));
             }
-            let in_memory = state.flags & tree::flag::ABSENT == 0;
-            if !in_memory && !self.is_written(page, &volumes) {
-                return Err(format!("leaf {number} is neither in memory nor on its drive"));
+            if state.is(flag::ABSENT) && !self.ios.is_written(page) {
+                return Err(format!("leaf {leaf} is neither in memory nor on its drive"));
             }
-        }
-        let dirty = tree
-            .states
-            .iter()
-            .filter(|state| state.flags & tree::flag::DIRTY != 0)
-            .count() as u64;
-        if dirty != self.counters.dirty_pages.get() {
-            return Err(format!(
-                "{dirty} leaves are dirty, {} counted",
-                self.counters.dirty_pages.get()
-            ));
         }
         Ok(())
-    }
-}
-
-impl Engine<'_> {
-    /// Whether all of a page has been written to its volume, this run or before, as far as that can tell.
-    fn is_written(&self, page: u32, volumes: &[Volume]) -> bool {
-        let (volume, offset) = self.layout.place(page);
-        volumes[volume].is_written(offset, PAGE_BYTES)
     }
 
     /// Asserts what must hold, beside [`Engine::check`], once all sessions have ended: nobody waits, nothing is held.
@@ -406,22 +249,17 @@ impl Engine<'_> {
     /// # Errors
     /// The first thing that does not hold.
     pub fn check_end(&self) -> Result<(), String> {
-        use tree::flag::{LATCHED, NEW, READING, SPLITTING};
-        let tree = self.tree.borrow();
-        for (number, state) in tree.states.iter().enumerate() {
-            if state.waiters > 0 || state.flags & (READING | SPLITTING | NEW | LATCHED) != 0 {
-                return Err(format!(
-                    "leaf {number} has {} waiters and flags {:#b} after the last session",
-                    state.waiters, state.flags
-                ));
+        const AT_WORK: u8 = flag::READING | flag::SPLITTING | flag::NEW | flag::LATCHED;
+        for (leaf, state) in self.tree.borrow().states() {
+            if state.is_awaited() || state.is(AT_WORK) {
+                return Err(format!("leaf {leaf} has {state} after the last session"));
             }
         }
-        let waiting = self.waiting_for_frames.borrow().len();
-        let latches = self.os.latches_in_use();
-        let upper: u32 = self.upper_latches.iter().map(Cell::get).sum();
-        if waiting + latches > 0 || upper > 0 {
+        let waiting = self.pool.borrow().waiting();
+        let (latches, above) = (self.os.latches_in_use(), self.above.latched());
+        if waiting + latches > 0 || above > 0 {
             return Err(format!(
-                "{waiting} leaves wait for frames, {latches} latches and {upper} above the leaves are in use after the last session"
+                "{waiting} leaves wait for frames, {latches} latches and {above} above the leaves are in use after the last session"
             ));
         }
         Ok(())

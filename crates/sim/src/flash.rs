@@ -62,7 +62,7 @@ pub mod victims;
 
 pub use age::Age;
 pub use drive::Drive;
-pub use ftl::{Ftl, FtlCounters, Observer, Shape, Streams};
+pub use ftl::{FlashPage, Ftl, FtlCounters, Observer, Shape, Streams};
 pub use mapping_ram::MappingRam;
 pub use parameters::Parameters;
 pub use profile::{DriveProfile, Figure, Label, Setup};

@@ -225,7 +225,7 @@ impl<'r, 'w> Run<'r, 'w> {
             }
             let step = Step {
                 run: self.index,
-                rows: self.last.rows,
+                rows: self.last.counters.rows.get(),
                 rows_in_all: self.rows_in_all,
             };
             if progress(step).is_break() {
@@ -248,12 +248,18 @@ impl<'r, 'w> Run<'r, 'w> {
         let last = &self.last;
         let series = &mut self.series;
         series.at_ns.push(now_ns);
-        series.rows_per_s.push(rate(now.rows, last.rows));
-        series.read_bytes_per_s.push(8192.0 * rate(now.reads, last.reads));
+        series
+            .rows_per_s
+            .push(rate(now.counters.rows.get(), last.counters.rows.get()));
+        series
+            .read_bytes_per_s
+            .push(8192.0 * rate(now.counters.reads.get(), last.counters.reads.get()));
         series
             .written_bytes_per_s
-            .push(8192.0 * rate(now.written_pages, last.written_pages));
-        series.log_bytes_per_s.push(rate(now.log_bytes, last.log_bytes));
+            .push(8192.0 * rate(now.counters.written_pages.get(), last.counters.written_pages.get()));
+        series
+            .log_bytes_per_s
+            .push(rate(now.counters.log_bytes.get(), last.counters.log_bytes.get()));
         series.write_amplification.push(write_amplification(&now, last));
         series.utilisation.push(ratio(now.mapped_flash_pages, now.flash_pages));
         series.dirty_pages.push(now.dirty_pages);
@@ -288,7 +294,7 @@ impl<'r, 'w> Run<'r, 'w> {
             run: self.index,
             failure: self.engine.failure().map(|failure| failure.to_string()),
             elapsed_ns: books.elapsed_ns,
-            rows: self.last.rows,
+            rows: self.last.counters.rows.get(),
             connections,
             waits: wait_rows(&books.sessions),
             cpu_ns: books.sessions.cpu_ns,
@@ -304,29 +310,30 @@ impl<'r, 'w> Run<'r, 'w> {
     }
 
     fn counters(&self) -> CounterTable {
-        let now = &self.last;
+        let (now, counted) = (&self.last, &self.last.counters);
         let (memory_phase_rows, memory_phase_cpu_ns) = self.engine.memory_phase();
+        let (reads, writes) = (counted.reads.get(), counted.writes.get());
         CounterTable {
-            reads: now.reads,
-            read_latency_ns: now.read_ns / now.reads.max(1),
-            writes: now.writes,
-            write_latency_ns: now.write_ns / now.writes.max(1),
-            written_pages: now.written_pages,
-            checkpoint_pages: now.checkpoint_pages,
-            lazy_pages: now.lazy_pages,
-            evicted_clean: now.evicted_clean,
-            evicted_dirty: now.evicted_dirty,
-            rescued: now.rescued,
-            checkpoints: now.checkpoints,
-            log_flushes: now.log_flushes,
-            log_bytes: now.log_bytes,
+            reads,
+            read_latency_ns: counted.read_ns.get() / reads.max(1),
+            writes,
+            write_latency_ns: counted.write_ns.get() / writes.max(1),
+            written_pages: counted.written_pages.get(),
+            checkpoint_pages: counted.checkpoint_pages.get(),
+            lazy_pages: counted.lazy_pages.get(),
+            evicted_clean: counted.evicted_clean.get(),
+            evicted_dirty: counted.evicted_dirty.get(),
+            rescued: counted.rescued.get(),
+            checkpoints: counted.checkpoints.get(),
+            log_flushes: counted.log_flushes.get(),
+            log_bytes: counted.log_bytes.get(),
             leaf_pages: now.leaf_pages,
-            index_pages: now.index_splits,
-            splits: now.splits,
-            point_reads: now.point_reads,
+            index_pages: counted.index_splits.get(),
+            splits: counted.splits.get(),
+            point_reads: counted.point_reads.get(),
             memory_phase_rows,
             memory_phase_cpu_ns,
-            table_bytes: (now.leaf_pages + now.index_splits) * crate::engine::geometry::PAGE_BYTES,
+            table_bytes: (now.leaf_pages + counted.index_splits.get()) * crate::engine::geometry::PAGE_BYTES,
             pool_pages: self.engine.pool_pages(),
             write_amplification: write_amplification(now, &self.start),
             fingerprint: self.os.fingerprint(),
@@ -365,17 +372,17 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[cfg(test)]
+#[path = "../tests/world/profiles.rs"]
+mod profiles;
+
+#[cfg(test)]
 mod tests {
+    use super::profiles::{profile, server};
     use super::*;
 
     /// The scenario's check leaves room for what chance makes of a table; here it is not asked.
     #[test]
     fn a_table_that_outgrows_its_files_fails_its_run_in_plain_words_and_the_next_run_is_made() {
-        let profile = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../src/storagelab/profiles/iodrive-320.toml"
-        ));
-        let profile: crate::scenario::Profile = toml::from_str(profile).expect("a profile");
         let run = |rows: u64| {
             serde_json::json!({
                 "data_files": 3, "data_volumes": ["a"], "log_volume": "a", "seed": 1, "data_bytes": 3_000_000_000_u64,
@@ -383,8 +390,8 @@ mod tests {
             })
         };
         let scenario = serde_json::json!({
-            "scale": 1000, "seed": 1, "server": {"cores": 2, "memory_bytes": 8_000_000_000_u64},
-            "drives": {"ssd": {"profile": profile, "format": "basic", "driver": "2.2.3", "sector_bytes": 512}},
+            "scale": 1000, "seed": 1, "server": server(&serde_json::json!({"cores": 2, "memory_bytes": 8_000_000_000_u64})),
+            "drives": {"ssd": {"profile": profile("iodrive-320"), "format": "basic", "driver": "2.2.3", "sector_bytes": 512}},
             "volumes": {"a": {"drives": ["ssd"]}}, "runs": [run(100_000), run(100_000)],
         });
         let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");

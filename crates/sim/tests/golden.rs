@@ -14,19 +14,20 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use storagelab_sim::run::Block;
 use world::sha256::hex_digest;
-use world::{profile, read};
+use world::{profile, read, server};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
 
-/// A scenario as it stands in its file, its profiles' names replaced by the profiles.
+/// A scenario as it stands in its file, with the profiles that it names, and the server's.
 fn scenario(file: &Path) -> Value {
     let text = fs::read_to_string(file).expect("a scenario that is there");
     let mut scenario: Value = serde_json::from_str(&text).expect("a scenario in JSON");
     for drive in scenario["drives"].as_object_mut().expect("drives by name").values_mut() {
         drive["profile"] = profile(drive["profile"].as_str().expect("the name of a profile"));
     }
+    scenario["server"] = server(&scenario["server"]);
     scenario
 }
 

@@ -123,7 +123,7 @@ fn ascending_rows_take_a_page_each_and_no_page_is_ever_read() {
 fn the_right_edge_is_as_slow_with_any_number_of_files_until_each_worker_has_one() {
     let elapsed = |keep: bool| -> Vec<f64> {
         let mut scenario = article_a(SCALE, &[1, 4, 8, 16].map(sequential));
-        scenario["server"]["switches"] = json!({"keep_file": keep});
+        scenario["server"]["switches"]["keep_file"] = json!(keep);
         let all = outcomes(&scenario);
         all.iter().map(|outcome| float(outcome.elapsed_ns)).collect()
     };

@@ -15,6 +15,10 @@ from storagelab.model.values import Frozen, LeftOut, Scalar
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
 
+LARGEST_SCALE = 1000
+"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
+extent."""
+
 
 class TargetConfig(Frozen):
     """The server under test. A real one with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
@@ -26,7 +30,7 @@ class TargetConfig(Frozen):
     scale: Annotated[int | None, LeftOut("64")] = Field(
         None,
         ge=1,
-        le=1024,
+        le=LARGEST_SCALE,
         description="Simulated only: the world is this many times smaller. Rows, memory, drives, log and checkpoint period "
         "shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size.",
     )
@@ -80,7 +84,7 @@ class TargetConfig(Frozen):
 
 
 class ServerConfig(Frozen):
-    """A simulated server. What is left out is as in the engine's own defaults (crates/sim/src/scenario/server.rs)."""
+    """A simulated server. What is left out is as in its profile (profiles/servers/sql-server-2008.toml)."""
 
     cores: int = Field(ge=1, le=256, description="Each core has one scheduler.")
     memory_bytes: int = Field(ge=2**20, lt=2**63, description="All memory of the server.")
@@ -105,7 +109,7 @@ class ServerConfig(Frozen):
     )
     costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(
         default_factory=dict,
-        description="Any cost of the simulated engine, by its name, such as `row_cpu_ns`. `storagelab validate` lists them.",
+        description="Any cost of the server's profile, by its name, such as `row_cpu_ns`. `storagelab validate` lists them.",
     )
 
 

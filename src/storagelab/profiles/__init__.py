@@ -1,12 +1,16 @@
-"""Profiles of drives: every figure with its label and its source. Ready-made ones lie beside this file; any file will do."""
+"""Profiles of drives and of the simulated server: every figure with its label and its source.
+
+Ready-made ones lie beside this file, the server's in `servers`. For a drive, any file will do.
+"""
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -17,10 +21,11 @@ from storagelab.spec import small_files
 from storagelab.spec.keys import choices, dotted
 
 Label = Literal["derived", "published", "fitted"]
+P = TypeVar("P", bound="_Profile")
 
 
 class Figure(Frozen):
-    """A figure that can't be had without where it comes from; its unit is the end of its name."""
+    """A figure and where it comes from; its unit is the end of its name."""
 
     value: Scalar
     label: Label
@@ -103,14 +108,17 @@ class Electronics(Frozen):
     host_cpu_ns: Figure
 
 
-class _Drive(Frozen):
+class _Profile(Frozen):
     name: str
     title: str
-    price_usd: Figure | None = Field(None, description="what one costs; for sizing, no simulation depends on it")
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Every figure under its path, as in the file."""
         yield from _figures(self, ())
+
+
+class _Drive(_Profile):
+    price_usd: Figure | None = Field(None, description="what one costs; for sizing, no simulation depends on it")
 
 
 class FlashProfile(_Drive):
@@ -173,8 +181,16 @@ class DiskProfile(_Drive):
         return (int(self.platters.sector_bytes.value),)
 
 
+class ServerProfile(_Profile):
+    """A database server; crates/sim/src/scenario/server.rs says what each figure means, and refuses values that can't be."""
+
+    kind: Literal["server"]
+    costs: dict[str, Figure] = Field(description="what things cost, in time, bytes or number")
+    switches: dict[str, Figure] = Field(description="how things are done; what a spec leaves out is as here")
+
+
 Profile = FlashProfile | DiskProfile
-_KINDS: dict[str, type[FlashProfile] | type[DiskProfile]] = {"flash": FlashProfile, "disk": DiskProfile}
+_DRIVES: dict[str, type[Profile]] = {"flash": FlashProfile, "disk": DiskProfile}
 
 
 def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[str, Figure]]:
@@ -194,9 +210,16 @@ def ready_made() -> tuple[str, ...]:
 def load(name: str, folder: Path, key: str | None = None) -> Profile:
     """The profile called `name`, or in the file `name`, relative to `folder`. Raises PreflightError naming `key`."""
     try:
-        return _checked(tomllib.loads(text_of(name, folder, key)))
+        return _checked_drive(tomllib.loads(text_of(name, folder, key)))
     except ValueError as error:
         raise _unusable(name, str(error), key) from None
+
+
+@functools.cache
+def server() -> ServerProfile:
+    """The profile of the simulated server."""
+    text = resources.files(__name__).joinpath("servers", "sql-server-2008.toml").read_text(encoding="utf-8")
+    return _checked(tomllib.loads(text), ServerProfile)
 
 
 def text_of(name: str, folder: Path, key: str | None = None) -> str:
@@ -218,13 +241,10 @@ def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
     return PreflightError(f"the profile {name} can't be used: {reason}", key=key, hint=hint)
 
 
-def _checked(content: dict[str, object]) -> Profile:
+def _checked(content: dict[str, object], kind: type[P]) -> P:
     """Raises ValueError, in plain words, for the first thing that is wrong."""
-    kind = content.get("kind")
-    if kind not in _KINDS:
-        raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(_KINDS)}")
     try:
-        profile: Profile = _KINDS[str(kind)].model_validate(content)
+        profile = kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{dotted(first['loc'])}: {_PLAIN.get(first['type'], first['msg'].lower())}") from None
@@ -233,6 +253,15 @@ def _checked(content: dict[str, object]) -> Profile:
             raise ValueError(f"{name} must be {wanted}, not {figure.value!r}")
         if wrong_bounds := _wrong_bounds(figure):
             raise ValueError(f"{name}.bounds: {wrong_bounds}")
+    return profile
+
+
+def _checked_drive(content: dict[str, object]) -> Profile:
+    """Raises ValueError, in plain words, for the first thing that is wrong."""
+    kind = content.get("kind")
+    if kind not in _DRIVES:
+        raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(_DRIVES)}")
+    profile = _checked(content, _DRIVES[str(kind)])
     if not isinstance(profile, FlashProfile):
         return profile
     if OPERATING_SYSTEM in profile.formats:
@@ -257,6 +286,8 @@ _LARGE = ("_ns", "_per_s", "raw_bytes", "per_data_bytes", "advised_bytes", "usab
 def _not_of_its_kind(name: str, value: Scalar) -> str:
     """What a figure must be if it is something else; nothing if it is of its kind. What can't be for other reasons, the
     core says."""
+    if name.startswith("switches."):
+        return ""
     if name == "trim":
         return "" if isinstance(value, bool) else "true or false"
     if name == "factory_format":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from storagelab import _sim, profiles
+from storagelab import profiles
 from storagelab.model.values import Frozen, Scalar
 from storagelab.profiles import Figure, Label
 
@@ -29,8 +28,8 @@ def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 def _all(profile_names: Sequence[str]) -> Iterator[Parameter]:
-    for name, content in json.loads(_sim.costs()).items():
-        yield _of("the server", name, Figure.model_validate(content))
+    for name, cost in profiles.server().costs.items():
+        yield _of("the server", name, cost)
     for profile_name in dict.fromkeys(profile_names):
         profile = profiles.load(profile_name, Path())
         for name, figure in profile.figures():

@@ -1,33 +1,69 @@
 //! The next page of the table: which file, and the latches of its allocation pages.
 //!
-//! A worker looks for a free page first, with the PFS page latched in SH, and then marks it, with the latch in UP; if there is
+//! A worker first looks for a free page, with the PFS page latched in SH, and then marks it, with the latch in UP. If there is
 //! none it takes an extent, under the GAM page's latch (*What is allocation bottleneck?*, SQL Server Storage Engine blog, 2009).
-//! SH goes with UP, so nobody waits for those who look. They themselves, asking while others queue, wait for the next release
-//! of the page and no longer: whenever a latch is let go, all in its queue who go together get it (C. Bolton and others,
-//! *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for `PAGELATCH_SH` beside
-//! the convoy. With latches strictly in the order of asking they need an event of their own, which each release sets.
+//! SH is compatible with UP, so nobody waits for a worker that looks. A worker that wants to look while others queue waits for
+//! the next release of the page and no longer: a release grants the latch to all compatible requests in its queue (C. Bolton
+//! and others, *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short waits for
+//! `PAGELATCH_SH` beside the convoy. Here latches are granted strictly in order, so looks wait for an event of their own,
+//! which each release sets.
 
+use std::cell::{Cell, RefCell};
+
+use super::files::Files;
+use super::geometry::DbPage;
 use super::look_ahead::Words;
-use super::{Engine, Failure, KEY_GAM, KEY_PFS, KEY_SHIFT};
-use crate::scenario::{PfsLatch, PickFile};
-use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
+use super::resource::{Page, label_of_pfs};
+use crate::rng::Spread;
+use crate::scenario::{PfsLatch, PickFile, Server};
+use crate::sqlos::{Event, Hold, Latch, LatchClass, Mode, Sqlos, WaitType};
 
-impl<'w> Engine<'w> {
-    fn pfs_latch(&self, file: u32) -> Latch<'w> {
-        let index = self.files.borrow().pfs_in_use(file);
-        let key = KEY_PFS << KEY_SHIFT | u64::from(file) << 32 | u64::from(index);
-        self.os.latch(key, LatchClass::Page)
+/// Allocates pages of the data files.
+#[derive(Debug)]
+pub(super) struct Allocator<'w> {
+    os: &'w Sqlos,
+    /// The mode in which a PFS page is latched to mark a page.
+    mode: Mode,
+    looks: bool,
+    pick_file: PickFile,
+    pick_tries: u32,
+    pfs_hold: Spread,
+    gam_hold: Spread,
+    /// The file that was picked last.
+    last_file: Cell<u32>,
+    /// For each file: its PFS page has just been let go.
+    pfs_released: Vec<Event<'w>>,
+}
+
+impl<'w> Allocator<'w> {
+    /// For so many files.
+    pub(super) fn new(os: &'w Sqlos, server: &Server, files: u32) -> Self {
+        let (costs, switches) = (&server.costs, &server.switches);
+        let spread = |mean_ns: u64| Spread::new(mean_ns, costs.cpu_jitter_per_mille.value);
+        Self {
+            os,
+            mode: match switches.pfs_latch {
+                PfsLatch::Update => Mode::Up,
+                PfsLatch::Shared => Mode::Sh,
+            },
+            looks: switches.pfs_look,
+            pick_file: switches.pick_file,
+            pick_tries: switches.pick_tries,
+            pfs_hold: spread(costs.pfs_hold_ns.value),
+            gam_hold: spread(costs.gam_hold_ns.value),
+            last_file: Cell::new(0),
+            pfs_released: (0..files).map(|file| os.event(label_of_pfs(file))).collect(),
+        }
     }
 
-    fn gam_latch(&self, file: u32) -> Latch<'w> {
-        let index = self.files.borrow().next_gam(file);
-        let key = KEY_GAM << KEY_SHIFT | u64::from(file) << 32 | u64::from(index);
-        self.os.latch(key, LatchClass::Page)
+    fn pfs_latch(&self, files: &RefCell<Files>, file: u32) -> Latch<'w> {
+        let index = files.borrow().pfs_in_use(file);
+        self.os.latch(Page::Pfs { file, index }.key(), LatchClass::Page)
     }
 
     /// Looks for a free page of a file. Nothing is held afterwards, so others may take it before it is marked.
-    async fn look_for_page(&self, file: u32) {
-        if let Some(look) = self.pfs_latch(file).try_acquire(Mode::Sh) {
+    async fn look_for_page(&self, files: &RefCell<Files>, file: u32) {
+        if let Some(look) = self.pfs_latch(files, file).try_acquire(Mode::Sh) {
             look.release();
             return;
         }
@@ -36,69 +72,66 @@ impl<'w> Engine<'w> {
         released.wait(WaitType::PageLatchSh).await;
     }
 
-    /// Lets a PFS page of a file go: to the next in its queue, and to all who wait to look at it.
+    /// Releases a PFS page: to the next in its queue, and to all workers that wait to look at it.
     fn release_pfs(&self, file: u32, pfs: Hold<'w>) {
         pfs.release();
         self.pfs_released[file as usize].set();
     }
 
     /// Allocates a page: the PFS page that covers it is latched while it is marked, the GAM page while an extent is taken.
-    /// `own_file` is the file that this worker picked last, `kept` one that it needn't pick.
-    pub(super) async fn allocate(&self, own_file: &mut u32, mut kept: Option<u32>, words: &mut Words) -> u32 {
-        let mode = match self.switches.pfs_latch {
-            PfsLatch::Update => Mode::Up,
-            PfsLatch::Shared => Mode::Sh,
-        };
+    /// `own_file` is the file that this worker picked last, `kept` a file to allocate in without a pick. Returns nothing if all files are full.
+    pub(super) async fn allocate(
+        &self,
+        files: &RefCell<Files>,
+        own_file: &mut u32,
+        mut kept: Option<u32>,
+        words: &mut Words,
+    ) -> Option<DbPage> {
         loop {
-            let Some(file) = kept.take().or_else(|| self.pick_file(own_file, mode, words)) else {
-                self.fail(Failure::FilesFull);
-                // Nobody lets the files grow: the run has ended.
-                self.os.event(0).wait(WaitType::AsyncIoCompletion).await;
-                continue;
-            };
-            if self.switches.pfs_look {
-                self.look_for_page(file).await;
+            let file = kept.take().or_else(|| self.pick(files, own_file, words))?;
+            if self.looks {
+                self.look_for_page(files, file).await;
             }
-            if self.files.borrow().needs_extent(file) {
-                let taken = self.take_extent(file, words).await;
-                if self.switches.pfs_look && !taken {
+            if files.borrow().needs_extent(file) {
+                let taken = self.take_extent(files, file, words).await;
+                if self.looks && !taken {
                     // Somebody else has taken one meanwhile: it must look again.
                     continue;
                 }
             }
-            let pfs = self.pfs_latch(file).acquire(mode).await;
-            let hold_ns = self.stray(self.costs.pfs_hold_ns.value, words);
-            self.os.cpu_unbroken(hold_ns).await;
+            let pfs = self.pfs_latch(files, file).acquire(self.mode).await;
+            self.os.cpu_unbroken(self.pfs_hold.of(words.next_u64() >> 32)).await;
             // While this worker waited, others may have used up the extent or filled the file.
-            let ready = !self.files.borrow().needs_extent(file);
-            let page = ready.then(|| self.files.borrow_mut().take_page(file));
+            let ready = !files.borrow().needs_extent(file);
+            let page = ready.then(|| files.borrow_mut().take_page(file));
             self.release_pfs(file, pfs);
-            if let Some(page) = page {
+            if page.is_some() {
                 return page;
             }
         }
     }
 
     /// Takes an extent, unless others have done so while it waited for the GAM page, or there is none left.
-    async fn take_extent(&self, file: u32, words: &mut Words) -> bool {
-        let gam = self.gam_latch(file).acquire(Mode::Up).await;
-        let hold_ns = self.stray(self.costs.gam_hold_ns.value, words);
-        self.os.cpu_unbroken(hold_ns).await;
-        let takes = self.files.borrow().needs_extent(file) && !self.files.borrow().is_full(file);
+    async fn take_extent(&self, files: &RefCell<Files>, file: u32, words: &mut Words) -> bool {
+        let index = files.borrow().next_gam(file);
+        let gam = self.os.latch(Page::Gam { file, index }.key(), LatchClass::Page);
+        let gam = gam.acquire(Mode::Up).await;
+        self.os.cpu_unbroken(self.gam_hold.of(words.next_u64() >> 32)).await;
+        let takes = files.borrow().needs_extent(file) && !files.borrow().is_full(file);
         if takes {
-            self.files.borrow_mut().take_extent(file);
+            files.borrow_mut().take_extent(file);
         }
         gam.release();
         takes
     }
 
-    /// Files have one size, so by proportional fill they take turns. How strictly is a matter of the switches. Nothing if all
-    /// are full.
-    fn pick_file(&self, own_file: &mut u32, mode: Mode, words: &mut Words) -> Option<u32> {
-        let count = self.files.borrow().count();
-        let mut tries = self.switches.pick_tries;
+    /// Picks a file. Files have one size, so by proportional fill they take turns; the switches say how strictly. Returns
+    /// nothing if all are full.
+    fn pick(&self, files: &RefCell<Files>, own_file: &mut u32, words: &mut Words) -> Option<u32> {
+        let count = files.borrow().count();
+        let mut tries = self.pick_tries;
         loop {
-            let file = match self.switches.pick_file {
+            let file = match self.pick_file {
                 PickFile::RoundRobin => {
                     let next = (self.last_file.get() + 1) % count;
                     self.last_file.set(next);
@@ -110,17 +143,28 @@ impl<'w> Engine<'w> {
                 }
                 PickFile::Random => u32::try_from(words.below(u64::from(count))).unwrap_or(0),
             };
-            if self.files.borrow().is_full(file) {
-                if self.files.borrow().are_full() {
+            if files.borrow().is_full(file) {
+                if files.borrow().are_full() {
                     return None;
                 }
                 continue;
             }
-            if tries > 0 && count > 1 && self.pfs_latch(file).is_barred(mode) {
+            if tries > 0 && count > 1 && self.pfs_latch(files, file).is_barred(self.mode) {
                 tries -= 1;
                 continue;
             }
             return Some(file);
         }
+    }
+
+    /// The file after the one that was picked last. At the right edge one worker at a time allocates, so equal files take turns
+    /// strictly, by proportional fill. Nothing if all are full.
+    pub(super) fn next_in_turn(&self, files: &Files) -> Option<u32> {
+        let next = |file: u32| (file + 1) % files.count();
+        let turns = std::iter::successors(Some(next(self.last_file.get())), |&file| Some(next(file)));
+        let mut turns = turns.take(files.count() as usize);
+        let found = turns.find(|&file| !files.is_full(file))?;
+        self.last_file.set(found);
+        Some(found)
     }
 }

@@ -1,16 +1,19 @@
 //! Rows of a page each with ascending keys: all connections meet at the right edge of the index.
 //!
 //! A row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next one under the latch
-//! of a PFS page, and links it under the parent's latch: it is the last one now. Who waited for the old last page goes on to
-//! the new one. They keep their order, as if there were one latch for whichever page is last: an assumption.
+//! of a PFS page, and links it under the parent's latch: it is the last one now. Workers that waited for the old last page go on
+//! to the new one. They keep their order, as if there were one latch for whichever page is last: an assumption.
 //!
 //! So one worker at a time is at it, whatever the drives, and how long it takes decides. Much of it is finding a page: the
 //! place where a worker allocated last is as good as found, unless somebody else has allocated in that file since. Then
 //! it searches in the file whose turn it is. With as many files as workers each ends up alone in one.
 
+use super::Engine;
+use super::above::Level;
+use super::geometry::DbPage;
+use super::leaf::{Leaf, flag};
+use super::resource::Page;
 use super::session::Session;
-use super::tree::flag;
-use super::{Engine, KEY_EDGE, KEY_SHIFT, Level, add};
 use crate::sqlos::{LatchClass, Mode};
 
 /// The key of all that goes to the right edge.
@@ -21,7 +24,7 @@ impl Engine<'_> {
     pub(super) async fn ascending_rows(&self, session: &mut Session) {
         while session.rows_left > 0 {
             session.rows_left -= 1;
-            session.cpu_ns += self.row_ns.of(session.words.next_u64());
+            session.cpu_ns += self.load.row.of(session.words.next_u64());
             self.charge(session).await;
             self.append(session).await;
             session.log_bytes += self.costs.log_page_row_bytes.value;
@@ -31,31 +34,33 @@ impl Engine<'_> {
 
     /// Puts the next row behind all others, once it is its turn.
     async fn append(&self, session: &mut Session) {
-        while let Some(latch) = self.barred_above(RIGHT_EDGE) {
+        while let Some(latch) = self.above.barred(RIGHT_EDGE) {
             latch.acquire(Mode::Sh).await.release();
         }
-        let edge = self.os.latch(KEY_EDGE << KEY_SHIFT, LatchClass::Page);
+        let edge = self.os.latch(Page::Edge.key(), LatchClass::Page);
         let turn = edge.acquire(Mode::Ex).await;
         let last = self.ready_last_page(session).await;
-        self.tree.borrow_mut().states[last as usize].flags |= flag::SPLITTING | flag::REFERENCED;
+        self.tree.borrow_mut().state_mut(last).begin_split();
+        // The table's first page is there before its first row.
         if self.counters.rows.get() == 0 {
-            self.put_first_row(last);
+            self.tree.borrow_mut().insert_row(last);
+            self.counters.rows.add(1);
         } else {
-            self.append_page(last, session).await;
+            self.append_page(session).await;
         }
-        self.tree.borrow_mut().states[last as usize].flags &= !flag::SPLITTING;
+        self.tree.borrow_mut().state_mut(last).end_split();
         turn.release();
     }
 
     /// The last page, once it is in memory and no I/O is at it; nobody else can be, as it is this worker's turn.
-    async fn ready_last_page(&self, session: &mut Session) -> u32 {
+    async fn ready_last_page(&self, session: &mut Session) -> Leaf {
         let last = self.tree.borrow().last();
         loop {
-            let flags = self.tree.borrow().states[last as usize].flags;
-            if flags & flag::BUSY == 0 {
+            let state = *self.tree.borrow().state(last);
+            if !state.is(flag::BUSY) {
                 return last;
             }
-            if flags & flag::ABSENT == 0 {
+            if !state.is(flag::ABSENT) {
                 self.wait_for(last, Mode::Ex).await;
                 continue;
             }
@@ -66,59 +71,39 @@ impl Engine<'_> {
         }
     }
 
-    /// The table's first page is there before its first row.
-    fn put_first_row(&self, leaf: u32) {
-        let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
-        leaf.rows = 1;
-        add(&self.counters.dirty_pages, u64::from(leaf.flags & flag::DIRTY == 0));
-        leaf.flags |= flag::DIRTY;
-        add(&self.counters.rows, 1);
-    }
-
-    async fn append_page(&self, last: u32, session: &mut Session) {
+    async fn append_page(&self, session: &mut Session) {
         let page = self.find_page(session).await;
-        let parent = self.latch_above(RIGHT_EDGE, Level::Parent).await;
+        let parent = self.above.acquire(RIGHT_EDGE, Level::Parent).await;
         if session.words.below(self.costs.index_fanout.value) == 0 {
             self.split_parent(RIGHT_EDGE, session).await;
         }
-        let cpu_ns = self.stray(self.costs.append_cpu_ns.value, &mut session.words);
+        let cpu_ns = self.load.append.of(session.words.next_u64() >> 32);
         self.os.cpu_unbroken(cpu_ns).await;
         let right = self.leaf_on(page);
         self.tree.borrow_mut().append(right);
-        add(&self.counters.rows, 1);
-        parent.release();
-        self.unlatched_above(Level::Parent);
-        self.linked(last, right).await;
-        add(&self.counters.splits, 1);
-    }
-
-    /// The file after the one that was searched last. At the right edge one worker at a time allocates, so equal files take turns
-    /// strictly, by proportional fill. Nothing if all are full.
-    fn next_in_turn(&self) -> Option<u32> {
-        let files = self.files.borrow();
-        let next = |file: u32| (file + 1) % files.count();
-        let turns = std::iter::successors(Some(next(self.last_file.get())), |&file| Some(next(file)));
-        let mut turns = turns.take(files.count() as usize);
-        let found = turns.find(|&file| !files.is_full(file))?;
-        self.last_file.set(found);
-        Some(found)
+        self.counters.rows.add(1);
+        self.above.release(parent, Level::Parent);
+        self.linked(right).await;
+        self.counters.splits.add(1);
     }
 
     /// Allocates a page where this worker allocated last, if nobody has been there since; else after a search.
-    async fn find_page(&self, session: &mut Session) -> u32 {
+    async fn find_page(&self, session: &mut Session) -> DbPage {
         let kept = session.kept.filter(|_| self.switches.keep_file);
         let kept = kept.filter(|&(file, next_page)| {
             let files = self.files.borrow();
             files.next_page(file) == next_page && !files.is_full(file)
         });
         if kept.is_none() {
-            let cpu_ns = self.stray(self.costs.find_page_cpu_ns.value, &mut session.words);
+            let cpu_ns = self.load.find_page.of(session.words.next_u64() >> 32);
             self.os.cpu_unbroken(cpu_ns).await;
         }
-        let file = kept.map(|(file, _)| file).or_else(|| self.next_in_turn());
-        let page = self.allocate(&mut session.own_file, file, &mut session.words).await;
-        let file = page / self.layout.pages_per_file;
-        session.kept = Some((file, self.files.borrow().next_page(file)));
+        let in_turn = || self.allocator.next_in_turn(&self.files.borrow());
+        let file = kept.map(|(file, _)| file).or_else(in_turn);
+        let page = self.allocate(file, session).await;
+        let files = self.files.borrow();
+        let (file, _) = files.place_of(page);
+        session.kept = Some((file, files.next_page(file)));
         page
     }
 }

@@ -1,6 +1,7 @@
 //! Data files on volumes: where they lie, and where the next page comes from.
 
-use super::geometry::{EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
+use super::geometry::{DbPage, EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
+use super::leaf::Leaf;
 use crate::hint::rare;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario, WorkloadKind};
@@ -91,15 +92,13 @@ impl Layout {
         u64::from(self.pages_per_file).saturating_sub(own) * self.files.len() as u64
     }
 
-    /// The volume and the byte there of a page, numbered over all files.
+    /// The volume of a page, and its first byte there.
     #[must_use]
     #[inline(always)]
-    pub fn place(&self, page: u32) -> (usize, u64) {
-        let (volume, base) = self.files[(page / self.pages_per_file) as usize];
-        (
-            volume,
-            self.shifted(volume, base + u64::from(page % self.pages_per_file) * PAGE_BYTES),
-        )
+    pub fn place(&self, page: DbPage) -> (usize, u64) {
+        let (file, page) = (page.number() / self.pages_per_file, page.number() % self.pages_per_file);
+        let (volume, base) = self.files[file as usize];
+        (volume, self.shifted(volume, base + u64::from(page) * PAGE_BYTES))
     }
 
     /// Where an address is after the shift.
@@ -179,7 +178,7 @@ fn pages_per_file(
         ));
     }
     let pages = extents * u64::from(EXTENT_PAGES);
-    if pages * u64::from(run.data_files) >= u64::from(super::tree::NO_LEAF) {
+    if pages * u64::from(run.data_files) >= u64::from(Leaf::NONE.number()) {
         return Err(format!(
             "{} files of {pages} pages have more than can be numbered in 32 bits: a larger scale, or smaller drives",
             run.data_files
@@ -295,12 +294,12 @@ impl Files {
         self.geometry.gam_index(self.each[file as usize].next_page)
     }
 
-    /// Takes the next page of a file's present extent; returns its number over all files.
+    /// Takes the next page of a file's present extent.
     ///
     /// # Panics
     /// If the file needs an extent first, or is full.
-    pub fn take_page(&mut self, file: u32) -> u32 {
-        let number = file * self.pages_per_file;
+    pub fn take_page(&mut self, file: u32) -> DbPage {
+        let first_page = file * self.pages_per_file;
         let geometry = self.geometry;
         let file = &mut self.each[file as usize];
         assert!(file.next_page < file.extent_end, "an extent is taken before its pages");
@@ -311,65 +310,66 @@ impl Files {
         while file.next_page < file.extent_end && geometry.kind(file.next_page) != PageKind::Data {
             file.next_page += 1;
         }
-        number + page
+        DbPage::new(first_page + page)
     }
 
-    /// The number of the leaf on a page, numbered over all files; nothing if its extent was not taken.
+    /// The file that a page is in, and its number there.
     #[must_use]
-    pub fn leaf_on(&self, page: u32) -> Option<u32> {
-        let extents = &self.each[(page / self.pages_per_file) as usize].extents;
-        let page = page % self.pages_per_file;
+    pub fn place_of(&self, page: DbPage) -> (u32, u32) {
+        (page.number() / self.pages_per_file, page.number() % self.pages_per_file)
+    }
+
+    /// The leaf on a page; nothing if its extent was not taken.
+    #[must_use]
+    pub fn leaf_on(&self, page: DbPage) -> Option<Leaf> {
+        let (file, page) = self.place_of(page);
+        let extents = &self.each[file as usize].extents;
         let extent = extents
             .get((page / EXTENT_PAGES) as usize)
             .filter(|&&extent| extent != NO_EXTENT);
-        extent.map(|extent| extent * EXTENT_PAGES + page % EXTENT_PAGES)
+        extent.map(|extent| Leaf::new(extent * EXTENT_PAGES + page % EXTENT_PAGES))
     }
 
-    /// The page that a leaf is on, numbered over all files.
+    /// The page that a leaf is on.
     #[must_use]
     #[inline]
-    pub fn page_of(&self, leaf: u32) -> u32 {
-        self.first_pages[(leaf / EXTENT_PAGES) as usize] + leaf % EXTENT_PAGES
+    pub fn page_of(&self, leaf: Leaf) -> DbPage {
+        let (extent, page) = (leaf.number() / EXTENT_PAGES, leaf.number() % EXTENT_PAGES);
+        DbPage::new(self.first_pages[extent as usize] + page)
     }
 
     /// The leaf on the page after, if the file goes on there.
     #[must_use]
     #[inline(always)]
-    pub fn after(&self, leaf: u32) -> Option<u32> {
-        let next = leaf + 1;
+    pub fn after(&self, leaf: Leaf) -> Option<Leaf> {
+        let next = leaf.number() + 1;
         if rare(next.is_multiple_of(EXTENT_PAGES)) {
             return self.after_extent(leaf);
         }
-        Some(next)
+        Some(Leaf::new(next))
     }
 
-    fn after_extent(&self, leaf: u32) -> Option<u32> {
-        let page = self.page_of(leaf) + 1;
+    fn after_extent(&self, leaf: Leaf) -> Option<Leaf> {
+        let page = self.page_of(leaf).number() + 1;
         let same_file = !page.is_multiple_of(self.pages_per_file);
-        same_file.then(|| self.leaf_on(page)).flatten()
+        same_file.then(|| self.leaf_on(DbPage::new(page))).flatten()
     }
 
     /// The leaf on the page before, if the file's table begins before that.
     #[must_use]
     #[inline]
-    pub fn before(&self, leaf: u32) -> Option<u32> {
-        if !leaf.is_multiple_of(EXTENT_PAGES) {
-            return Some(leaf - 1);
+    pub fn before(&self, leaf: Leaf) -> Option<Leaf> {
+        if !leaf.number().is_multiple_of(EXTENT_PAGES) {
+            return Some(Leaf::new(leaf.number() - 1));
         }
-        let page = self.page_of(leaf);
+        let page = self.page_of(leaf).number();
         let same_file = !page.is_multiple_of(self.pages_per_file);
-        same_file.then(|| self.leaf_on(page - 1)).flatten()
+        same_file.then(|| self.leaf_on(DbPage::new(page - 1))).flatten()
     }
 
-    /// The next page of a file, of which it can be told whether a page has been taken there since.
+    /// The next page of a file: it tells whether a page has been taken there since.
     #[must_use]
     pub fn next_page(&self, file: u32) -> u32 {
         self.each[file as usize].next_page
-    }
-
-    /// Pages taken so far in each file, system pages included.
-    #[must_use]
-    pub fn pages_used(&self) -> Vec<u32> {
-        self.each.iter().map(|file| file.next_page).collect()
     }
 }

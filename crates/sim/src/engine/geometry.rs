@@ -23,6 +23,31 @@ const _: () = assert!(ROWS_PER_PAGE as u64 == (PAGE_BYTES - 96) / (151 + 4 + 3 +
 /// Entries of a full index page above the leaves: 16 bytes of key, 6 of child page id, 1 of status, 2 in the slot array.
 pub const ENTRIES_PER_INDEX_PAGE: u32 = 8096 / (16 + 6 + 1 + 2);
 
+/// A page of the data files, numbered over all of them. Within its file it goes by its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct DbPage(u32);
+
+impl DbPage {
+    /// Page `number`.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl std::fmt::Display for DbPage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
 /// What a page is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {

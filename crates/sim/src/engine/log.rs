@@ -32,8 +32,6 @@ struct State<'w> {
     /// Commits waiting, by what must be safe for them, in ascending order.
     waiting: std::collections::VecDeque<(u64, Event<'w>)>,
     room: Option<Event<'w>>,
-    flushes: u64,
-    bytes_written: u64,
 }
 
 /// The log of one run.
@@ -66,8 +64,6 @@ impl<'w> Log<'w> {
                 in_progress: std::collections::VecDeque::new(),
                 waiting: std::collections::VecDeque::new(),
                 room: None,
-                flushes: 0,
-                bytes_written: 0,
             }),
         }
     }
@@ -101,8 +97,6 @@ impl<'w> Log<'w> {
         let offset = state.offset;
         state.offset += bytes;
         state.submitted += payload;
-        state.flushes += 1;
-        state.bytes_written += bytes;
         let up_to = state.submitted;
         state.in_progress.push_back((up_to, false));
         Some(LogWrite { offset, bytes, up_to })
@@ -130,7 +124,7 @@ impl<'w> Log<'w> {
 
     /// Notes that what has been logged so far must be safe; returns what to wait for.
     pub fn commit(&self) -> Event<'w> {
-        let event = self.os.event(super::LABEL_LOG);
+        let event = self.os.event(super::resource::LABEL_LOG);
         let mut state = self.state.borrow_mut();
         let end = state.end;
         if end <= state.flushed {
@@ -156,16 +150,12 @@ impl<'w> Log<'w> {
             let os = self.os;
             let room = {
                 let mut state = self.state.borrow_mut();
-                state.room.get_or_insert_with(|| os.event(super::LABEL_LOG)).clone()
+                state
+                    .room
+                    .get_or_insert_with(|| os.event(super::resource::LABEL_LOG))
+                    .clone()
             };
             room.wait(WaitType::LogBuffer).await;
         }
-    }
-
-    /// Flushes, and bytes written with padding, so far.
-    #[must_use]
-    pub fn counts(&self) -> (u64, u64) {
-        let state = self.state.borrow();
-        (state.flushes, state.bytes_written)
     }
 }

@@ -1,14 +1,12 @@
-//! Keys and I/Os before their turn, so that the leaves they lead to are in the processor's cache by then.
+//! Keys before their turn, so that the leaves they lead to are in the processor's cache by then.
 //!
 //! A table of millions of leaves lies far from the processor, and each key leads to another place in it. So a session's random
 //! words are drawn some time ahead, and looked up as if each were to be a key: most will be. Looks in groups cost little, as
 //! the processor fetches all of a group side by side. It changes the speed of a run, and nothing else.
 
-use std::cell::Cell;
-
-use super::tree::{NO_LEAF, Tree};
+use super::leaf::Leaf;
+use super::tree::Tree;
 use crate::rng::{self, Rng};
-use crate::volume::Volume;
 
 /// Keys that are looked up together.
 const GROUP: usize = 8;
@@ -21,7 +19,7 @@ pub(super) struct Words {
     stream: Rng,
     /// Two groups of them: for the first the leaves have been found, for the second those in which their cells begin.
     drawn: [u64; AHEAD],
-    leaves: [u32; AHEAD],
+    leaves: [Leaf; AHEAD],
     /// How many of these have been used.
     used: usize,
 }
@@ -30,7 +28,7 @@ pub(super) struct Words {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) key: u32,
-    pub(super) from: u32,
+    pub(super) from: Leaf,
 }
 
 impl Words {
@@ -38,7 +36,7 @@ impl Words {
         Self {
             stream,
             drawn: [0; AHEAD],
-            leaves: [NO_LEAF; AHEAD],
+            leaves: [Leaf::NONE; AHEAD],
             used: AHEAD,
         }
     }
@@ -95,43 +93,6 @@ impl Words {
         for place in self.used..GROUP {
             self.leaves[place] = tree.find_from(self.leaves[place], key_of(self.drawn[place]));
         }
-    }
-}
-
-/// I/Os that are looked up together.
-pub(super) const IO_GROUP: usize = 4;
-/// Volumes of so many bytes have maps (4 bytes for each 4 KB) that no processor's cache holds: for smaller ones a look ahead
-/// costs more than it saves (3 % of a run's time on 5 GB, while it saves 6 % on 160 GB).
-const WORTH_IT_BYTES: u64 = 32 << 30;
-
-/// Leaves that will be read or written soon, of which the drives' maps have yet to be looked up.
-#[derive(Debug)]
-pub(super) struct ComingIos {
-    is_worth_it: bool,
-    // Cells one by one: a group read as a whole waits until the leaf just stored has left the processor's store queue.
-    leaves: [Cell<u32>; IO_GROUP],
-    count: Cell<usize>,
-}
-
-impl ComingIos {
-    pub(super) fn new(volumes: &[Volume]) -> Self {
-        Self {
-            is_worth_it: volumes.iter().map(Volume::bytes).sum::<u64>() >= WORTH_IT_BYTES,
-            leaves: Default::default(),
-            count: Cell::new(0),
-        }
-    }
-
-    /// Adds a leaf, and gives a group back once it is full.
-    #[inline]
-    pub(super) fn add(&self, leaf: u32) -> Option<[u32; IO_GROUP]> {
-        if !self.is_worth_it {
-            return None;
-        }
-        let place = self.count.get() % IO_GROUP;
-        self.leaves[place].set(leaf);
-        self.count.set(place + 1);
-        (place + 1 == IO_GROUP).then(|| self.leaves.each_ref().map(Cell::get))
     }
 }
 

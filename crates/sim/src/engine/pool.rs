@@ -1,22 +1,41 @@
-//! The buffer pool: frames, which of them are free, and the clock that picks the next page to go.
+//! The buffer pool: its frames, the leaves that wait for one, and the clock that picks the next page to evict.
 
-use super::tree::{NO_LEAF, State, Tree, flag};
+use std::collections::{BTreeSet, VecDeque};
+
+use super::leaf::{Leaf, flag};
+use super::tree::Tree;
 use crate::hint::{put, rare};
+use crate::kernel::ProcessId;
 
 /// Frames that are looked up together.
 const GROUP: usize = 16;
 
-/// Frames of the pool. Free + holding a leaf + taken for good + promised = all, at any time.
+/// Frames of the pool. Free + holding a leaf + kept + promised = all, at any time.
 #[derive(Debug)]
 pub struct Pool {
-    /// For each frame the leaf in it, or [`NO_LEAF`].
-    frames: Vec<u32>,
+    /// The leaf in each frame, or [`Leaf::NONE`].
+    frames: Vec<Leaf>,
     free: Vec<u32>,
     hand: usize,
-    /// Frames that hold pages of the index above the leaves, which never leave.
+    /// Frames of index pages above the leaves, which never leave.
     kept: u32,
     /// Frames handed out for a read in progress.
     promised: u32,
+    /// Leaves that wait for a frame, the first to wait first.
+    waiting: VecDeque<Wanted>,
+    /// Writes in progress that will free a frame for one of them.
+    evictions: usize,
+}
+
+/// A leaf that needs a frame, because it will be read or is new.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Which leaf.
+    pub leaf: Leaf,
+    /// The scheduler that asked for it.
+    pub home: u32,
+    /// The worker that waits for it.
+    pub worker: ProcessId,
 }
 
 /// A page that the clock has picked.
@@ -25,7 +44,7 @@ pub struct Victim {
     /// Where it is.
     pub frame: u32,
     /// What it is.
-    pub leaf: u32,
+    pub leaf: Leaf,
     /// Whether it must be written before it can go.
     pub dirty: bool,
 }
@@ -35,11 +54,13 @@ impl Pool {
     #[must_use]
     pub fn new(frames: u32) -> Self {
         Self {
-            frames: vec![NO_LEAF; frames as usize],
+            frames: vec![Leaf::NONE; frames as usize],
             free: (0..frames).rev().collect(),
             hand: 0,
             kept: 0,
             promised: 0,
+            waiting: VecDeque::new(),
+            evictions: 0,
         }
     }
 
@@ -69,7 +90,7 @@ impl Pool {
     }
 
     /// Puts a leaf into a frame that was taken.
-    pub fn fill(&mut self, frame: u32, leaf: u32) {
+    pub fn fill(&mut self, frame: u32, leaf: Leaf) {
         self.promised -= 1;
         self.frames[frame as usize] = leaf;
     }
@@ -81,21 +102,60 @@ impl Pool {
         got
     }
 
-    /// Lets the leaf in a frame go; the frame is free.
-    pub fn evict(&mut self, victim: Victim, tree: &mut Tree) {
-        debug_assert_eq!(self.frames[victim.frame as usize], victim.leaf);
-        tree.states[victim.leaf as usize].flags = flag::ABSENT;
-        self.frames[victim.frame as usize] = NO_LEAF;
-        put(&mut self.free, victim.frame);
+    /// Lets a victim go if it is clean and nobody wants it; says whether its frame is free now.
+    pub fn let_go(&mut self, victim: Victim, tree: &mut Tree) -> bool {
+        debug_assert_eq!(self.leaf_in(victim.frame), victim.leaf);
+        let goes = tree.state_mut(victim.leaf).let_go();
+        if goes {
+            self.frames[victim.frame as usize] = Leaf::NONE;
+            put(&mut self.free, victim.frame);
+        }
+        goes
     }
 
-    /// The leaf in a frame, or [`NO_LEAF`].
+    /// The leaf in a frame, or [`Leaf::NONE`].
     #[must_use]
-    pub fn leaf_in(&self, frame: u32) -> u32 {
+    pub fn leaf_in(&self, frame: u32) -> Leaf {
         self.frames[frame as usize]
     }
 
-    /// For who goes through the frames one by one: reads the leaves in a group of frames further on, side by side, so that
+    /// Lets a leaf wait for a frame, behind those that already do.
+    pub fn wait(&mut self, wanted: Wanted) {
+        self.waiting.push_back(wanted);
+    }
+
+    /// How many leaves wait for a frame.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The leaf that has waited longest, with a frame for it, if there are both.
+    pub fn serve(&mut self) -> Option<(Wanted, u32)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let frame = self.take_free()?;
+        Some((self.waiting.pop_front()?, frame))
+    }
+
+    /// Whether fewer evictions are in progress than leaves wait.
+    #[must_use]
+    pub fn wants_eviction(&self) -> bool {
+        self.evictions < self.waiting.len()
+    }
+
+    /// A write has begun that will free a frame.
+    pub fn begin_eviction(&mut self) {
+        self.evictions += 1;
+    }
+
+    /// That write is done.
+    pub fn end_eviction(&mut self) {
+        self.evictions -= 1;
+    }
+
+    /// For a walk through the frames one by one: reads the leaves in a group of frames further on, side by side, so that
     /// they are in the processor's cache by then.
     #[inline]
     pub fn look_ahead(&self, frame: usize, tree: &Tree) {
@@ -120,22 +180,13 @@ impl Pool {
             self.look_ahead(frame, tree);
             self.hand = if frame + 1 == self.frames.len() { 0 } else { frame + 1 };
             let leaf = self.frames[frame];
-            if leaf == NO_LEAF {
-                continue;
+            if leaf != Leaf::NONE && tree.state_mut(leaf).pass() {
+                return Some(Victim {
+                    frame: narrow(frame),
+                    leaf,
+                    dirty: tree.state(leaf).is(flag::DIRTY),
+                });
             }
-            let State { flags, waiters, .. } = &mut tree.states[leaf as usize];
-            if *flags & flag::BUSY != 0 || *waiters > 0 {
-                continue;
-            }
-            if *flags & flag::REFERENCED != 0 {
-                *flags &= !flag::REFERENCED;
-                continue;
-            }
-            return Some(Victim {
-                frame: narrow(frame),
-                leaf,
-                dirty: *flags & flag::DIRTY != 0,
-            });
         }
         None
     }
@@ -145,36 +196,28 @@ impl Pool {
     /// # Errors
     /// The first thing that does not hold.
     pub fn check(&self, tree: &Tree) -> Result<(), String> {
-        let held = self.frames.iter().filter(|&&leaf| leaf != NO_LEAF).count();
-        let sum = narrow(held) + self.free() + self.kept + self.promised;
+        let held = self.frames.iter().filter(|&&leaf| leaf != Leaf::NONE);
+        let count = narrow(held.clone().count());
+        let sum = count + self.free() + self.kept + self.promised;
         if sum != self.len() {
             return Err(format!(
-                "{held} frames hold leaves, {} are free, {} kept, {} promised, of {}",
+                "{count} frames hold leaves, {} are free, {} kept, {} promised, of {}",
                 self.free(),
                 self.kept,
                 self.promised,
                 self.len()
             ));
         }
-        let mut seen = vec![false; tree.states.len()];
-        for &leaf in self.frames.iter().filter(|&&leaf| leaf != NO_LEAF) {
-            if std::mem::replace(&mut seen[leaf as usize], true) {
+        let mut seen = BTreeSet::new();
+        for &leaf in held {
+            if !seen.insert(leaf) {
                 return Err(format!("leaf {leaf} is in two frames"));
             }
         }
-        for (number, (leaf, seen)) in tree
-            .states
-            .iter()
-            .zip(&seen)
-            .enumerate()
-            .filter(|(_, (leaf, _))| leaf.is_leaf())
-        {
-            let there = leaf.flags & (flag::ABSENT | flag::READING) == 0;
-            if there != *seen && leaf.flags & flag::READING == 0 {
-                return Err(format!(
-                    "leaf {number} has flags {:#b}, and in a frame: {seen}",
-                    leaf.flags
-                ));
+        for (leaf, state) in tree.states().filter(|(_, state)| !state.is(flag::READING)) {
+            let is_there = seen.contains(&leaf);
+            if is_there == state.is(flag::ABSENT) {
+                return Err(format!("leaf {leaf} has {state}, and in a frame: {is_there}"));
             }
         }
         Ok(())

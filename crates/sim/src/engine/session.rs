@@ -2,14 +2,70 @@
 
 use std::cell::Cell;
 
-use super::geometry::ROWS_PER_PAGE;
+use super::Engine;
+use super::above::Level;
+use super::geometry::DbPage;
+use super::leaf::{Leaf, flag};
 use super::look_ahead::{Key, Words};
-use super::tree::{State, Tree, flag};
-use super::{Engine, Level, add};
+use super::tree::Tree;
 use crate::hint::rare;
 use crate::kernel::Ns;
-use crate::rng::Rng;
-use crate::sqlos::{Hold, Latch, LatchClass, Mode, WaitType};
+use crate::rng::{Rng, Spread};
+use crate::scenario::{RunPlan, Scenario, WorkloadKind};
+use crate::sqlos::{Latch, LatchClass, Mode, WaitType};
+
+/// What all sessions of a run do, in rows of the scaled world.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) kind: WorkloadKind,
+    pub(super) connections: u32,
+    rows_per_connection: u64,
+    rows_per_transaction: u32,
+    /// Rows that no connection has begun to insert, if they share.
+    stock: Option<Cell<u64>>,
+    /// How many of a thousand operations are point reads.
+    read_per_mille: u32,
+    seed: u64,
+    /// CPU times of a row that is inserted, of one that is read, and of a commit.
+    pub(super) row: Spread,
+    read_row: Spread,
+    commit: Spread,
+    /// CPU time of a split.
+    split: Spread,
+    /// CPU times at the right edge: to link a page, and to find it.
+    pub(super) append: Spread,
+    pub(super) find_page: Spread,
+}
+
+impl Load {
+    /// As a run has it.
+    pub(super) fn new(scenario: &Scenario, run: &RunPlan) -> Self {
+        let (load, costs) = (&run.workload, &scenario.server.costs);
+        let spread = |mean_ns: Ns| Spread::new(mean_ns, costs.cpu_jitter_per_mille.value);
+        let rows_per_connection = load.rows_per_connection / u64::from(scenario.scale);
+        let rows = rows_per_connection * u64::from(load.connections);
+        Self {
+            kind: load.kind,
+            connections: load.connections,
+            rows_per_connection,
+            rows_per_transaction: load.rows_per_transaction,
+            stock: scenario.server.switches.common_stock.then(|| Cell::new(rows)),
+            read_per_mille: load.read_per_mille.unwrap_or(0),
+            seed: run.seed,
+            row: spread(costs.row_cpu_ns.value),
+            read_row: spread(costs.read_row_cpu_ns.value),
+            commit: spread(costs.commit_cpu_ns.value),
+            split: spread(costs.split_cpu_ns.value),
+            append: spread(costs.append_cpu_ns.value),
+            find_page: spread(costs.find_page_cpu_ns.value),
+        }
+    }
+
+    /// Rows of all connections.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows_per_connection * u64::from(self.connections)
+    }
+}
 
 /// What a session knows of itself.
 pub(super) struct Session {
@@ -38,11 +94,11 @@ enum Stop<'w> {
     /// A page on the way down is latched.
     Above(Latch<'w>),
     /// Somebody is at the leaf.
-    Busy(u32),
+    Busy(Leaf),
     /// The leaf is not in memory.
-    Absent(u32),
+    Absent(Leaf),
     /// The leaf is full.
-    Full(u32),
+    Full(Leaf),
 }
 
 impl Session {
@@ -71,14 +127,14 @@ impl Session {
 impl<'w> Engine<'w> {
     /// One connection's work, from its first row to its last commit: `rows` does a transaction's.
     pub(super) async fn session(&self, connection: u32, rows: impl AsyncFn(&Self, &mut Session)) {
+        let load = &self.load;
         let files = self.files.borrow().count();
-        let mut session = Session::new(self.run_seed, connection, files, &self.tree.borrow());
-        let own = Cell::new(self.rows_per_connection);
-        let stock = if self.switches.common_stock { &self.stock } else { &own };
+        let mut session = Session::new(load.seed, connection, files, &self.tree.borrow());
+        let own = Cell::new(load.rows_per_connection);
+        let stock = load.stock.as_ref().unwrap_or(&own);
         while stock.get() > 0 {
-            let batch = u32::try_from(stock.get())
-                .unwrap_or(u32::MAX)
-                .min(self.rows_per_transaction);
+            let left = u32::try_from(stock.get()).unwrap_or(u32::MAX);
+            let batch = left.min(load.rows_per_transaction);
             stock.set(stock.get() - u64::from(batch));
             session.rows_left = batch;
             rows(self, &mut session).await;
@@ -93,7 +149,7 @@ impl<'w> Engine<'w> {
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            // As `charge` does it; but this is done for every few rows.
+            // As `charge` does it, without a future in between: this is done for every few rows.
             self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
             if rare(!self.let_log_out(session)) {
                 self.log.room().await;
@@ -103,7 +159,7 @@ impl<'w> Engine<'w> {
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
-                // As `fetch` does it, without a future in between.
+                // As `fetch` does it.
                 Stop::Absent(leaf) => {
                     if self.begin_fetch(leaf) {
                         self.park_for(leaf, session.mode()).await;
@@ -116,7 +172,7 @@ impl<'w> Engine<'w> {
     }
 
     async fn commit(&self, session: &mut Session) {
-        session.cpu_ns += self.stray(self.costs.commit_cpu_ns.value, &mut session.words);
+        session.cpu_ns += self.load.commit.of(session.words.next_u64() >> 32);
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.charge(session).await;
         let flushed = self.log.commit();
@@ -149,9 +205,9 @@ impl<'w> Engine<'w> {
     /// Inserts rows, and reads rows if the load is mixed, as long as nothing has to be waited for. Takes no simulated time: what it
     /// took is in the session's books.
     fn burst<const MIXED: bool>(&self, session: &mut Session) -> Stop<'w> {
-        let costs = &self.costs;
+        let (costs, load) = (&self.costs, &self.load);
         let mut tree = self.tree.borrow_mut();
-        let (mut inserted, mut read, mut newly_dirty) = (0_u32, 0_u64, 0_u64);
+        let (mut inserted, mut read) = (0_u32, 0_u64);
         let stop = loop {
             session.words.look_ahead(&tree);
             if inserted == session.rows_left {
@@ -160,106 +216,74 @@ impl<'w> Engine<'w> {
             if session.cpu_ns >= costs.burst_ns.value {
                 break Stop::Long;
             }
-            if self.upper_latches[0].get() + self.upper_latches[1].get() > 0
-                && let Some(latch) = self.barred_above(session.key.key)
+            if self.above.latched() > 0
+                && let Some(latch) = self.above.barred(session.key.key)
             {
                 break Stop::Above(latch);
             }
-            let number = tree.find_again(session.key.from, session.key.key);
-            let leaf = &mut tree.states[number as usize];
+            let leaf = tree.find_again(session.key.from, session.key.key);
+            let state = tree.state_mut(leaf);
             // An empty table has nothing to read.
-            let reads = MIXED && session.reading && leaf.rows > 0;
-            let barring = if reads { flag::UNREADABLE } else { flag::BUSY };
-            if leaf.flags & barring != 0 {
-                leaf.flags |= flag::REFERENCED;
-                if leaf.flags & flag::ABSENT != 0 {
-                    break Stop::Absent(number);
+            let reads = MIXED && session.reading && state.rows() > 0;
+            if state.is(if reads { flag::UNREADABLE } else { flag::BUSY }) {
+                state.refer();
+                if state.is(flag::ABSENT) {
+                    break Stop::Absent(leaf);
                 }
                 // As many leaves are in use at once as at life-size, of fewer: they must not be met more often.
                 if session.words.below(u64::from(self.scale)) == 0 {
-                    break Stop::Busy(number);
+                    break Stop::Busy(leaf);
                 }
                 session.words.look_ahead(&tree);
                 session.key = session.words.next_key().1;
                 continue;
             }
             if reads {
-                leaf.flags |= flag::REFERENCED;
+                state.refer();
                 read += 1;
-            } else if leaf.rows >= ROWS_PER_PAGE {
-                break Stop::Full(number);
+            } else if state.is_full() {
+                break Stop::Full(leaf);
             } else {
-                leaf.rows += 1;
-                newly_dirty += u64::from(leaf.flags & flag::DIRTY == 0);
-                leaf.flags |= flag::DIRTY | flag::REFERENCED;
+                tree.insert_row(leaf);
                 inserted += 1;
             }
             // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
             let (word, key) = session.words.next_key();
-            session.cpu_ns += if reads { self.read_row_ns } else { self.row_ns }.of(word);
+            session.cpu_ns += if reads { load.read_row } else { load.row }.of(word);
             session.key = key;
             if MIXED {
-                session.reading = session.reads.below(1000) < u64::from(self.read_per_mille);
+                session.reading = session.reads.below(1000) < u64::from(load.read_per_mille);
             }
         };
-        drop(tree);
         session.rows_left -= inserted;
         session.log_bytes += u64::from(inserted) * costs.log_row_bytes.value;
-        add(&self.counters.rows, u64::from(inserted));
-        if MIXED {
-            add(&self.counters.point_reads, read);
-        }
-        add(&self.counters.dirty_pages, newly_dirty);
+        self.counters.rows.add(u64::from(inserted));
+        self.counters.point_reads.add(read);
         stop
     }
 
-    /// The latch on the way down to `key` that can't be had for reading now, if there is one.
-    pub(super) fn barred_above(&self, key: u32) -> Option<Latch<'w>> {
-        let levels = [Level::Grandparent, Level::Parent].into_iter();
-        let latched = levels.filter(|&level| self.upper_latches[level as usize].get() > 0);
-        latched
-            .map(|level| self.upper_latch(key, level))
-            .find(|latch| latch.is_barred(Mode::Sh))
-    }
-
     /// Waits until whoever is at the leaf has gone, as far as it bars `mode`.
-    pub(super) async fn wait_for(&self, leaf: u32, mode: Mode) {
-        let (in_io, must_latch) = {
-            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
-            leaf.waiters += 1;
-            let io_mode = match leaf.flags & (flag::IN_IO | flag::LATCHED) {
-                flag::READING => Some(Mode::Ex),
-                flag::WRITING if mode == Mode::Ex => Some(Mode::Sh),
-                _ => None,
-            };
-            if io_mode.is_some() {
-                leaf.flags |= flag::LATCHED;
-            }
-            (leaf.flags & flag::IN_IO != 0, io_mode)
-        };
+    pub(super) async fn wait_for(&self, leaf: Leaf, mode: Mode) {
+        let (in_io, io_mode) = self.tree.borrow_mut().state_mut(leaf).begin_latched_wait(mode);
         let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
-        if let Some(io_mode) = must_latch {
+        if let Some(io_mode) = io_mode {
             let _io = latch
                 .try_acquire(io_mode)
                 .expect("nobody is at a page that is in I/O")
                 .hand_over();
         }
         latch.acquire(mode).await.release();
-        self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
+        self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
     /// CPU time for a read.
-    pub(super) fn read_cpu_ns(&self, leaf: u32) -> Ns {
-        self.look_ahead(leaf);
-        let driver_ns = self.any_drive_cpu_ns.unwrap_or_else(|| {
-            let (volume, _) = self.layout.place(self.files.borrow().page_of(leaf));
-            self.drive_cpu_ns[volume]
-        });
-        self.costs.read_cpu_ns.value + driver_ns
+    pub(super) fn read_cpu_ns(&self, leaf: Leaf) -> Ns {
+        let page = self.files.borrow().page_of(leaf);
+        self.costs.read_cpu_ns.value + self.ios.driver_cpu_ns(page)
     }
 
     /// Reads a leaf, unless somebody else has begun to.
-    pub(super) async fn fetch(&self, leaf: u32, mode: Mode) {
+    pub(super) async fn fetch(&self, leaf: Leaf, mode: Mode) {
         if self.begin_fetch(leaf) {
             self.park_for(leaf, mode).await;
             self.end_fetch(leaf);
@@ -268,119 +292,106 @@ impl<'w> Engine<'w> {
 
     /// Starts to read a leaf; false if somebody else has. The running worker parks for it next.
     #[inline(always)]
-    fn begin_fetch(&self, leaf: u32) -> bool {
+    fn begin_fetch(&self, leaf: Leaf) -> bool {
         {
-            let State { flags, waiters, .. } = &mut self.tree.borrow_mut().states[leaf as usize];
-            if rare(*flags & flag::ABSENT == 0) {
+            let mut tree = self.tree.borrow_mut();
+            let state = tree.state_mut(leaf);
+            if rare(!state.is(flag::ABSENT)) {
                 return false;
             }
-            *waiters += 1;
+            state.begin_wait();
         }
         self.start_read(leaf);
         true
     }
 
     #[inline(always)]
-    fn end_fetch(&self, leaf: u32) {
-        self.tree.borrow_mut().states[leaf as usize].waiters -= 1;
+    fn end_fetch(&self, leaf: Leaf) {
+        self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
     /// Splits a full leaf: latches it and its parent, allocates a page, moves half of the rows.
-    async fn split(&self, leaf: u32, session: &mut Session) {
-        // While the work so far was charged, others may have come to the leaf, or an I/O.
-        let busy = self.tree.borrow().states[leaf as usize].flags & flag::BUSY != 0;
-        if busy {
-            return;
+    async fn split(&self, leaf: Leaf, session: &mut Session) {
+        {
+            let mut tree = self.tree.borrow_mut();
+            let state = tree.state_mut(leaf);
+            // While the work so far was charged, others may have come to the leaf, or an I/O.
+            if state.is(flag::BUSY) {
+                return;
+            }
+            state.begin_wait();
         }
-        self.tree.borrow_mut().states[leaf as usize].waiters += 1;
         let leaf_hold = self.leaf_latch(leaf, LatchClass::Page).acquire(Mode::Ex).await;
-        let still_full = {
-            let leaf = &mut self.tree.borrow_mut().states[leaf as usize];
-            leaf.waiters -= 1;
-            let full = leaf.rows >= ROWS_PER_PAGE && leaf.flags & flag::BUSY == 0;
+        let is_still_full = {
+            let mut tree = self.tree.borrow_mut();
+            let state = tree.state_mut(leaf);
+            state.end_wait();
+            let full = state.is_full() && !state.is(flag::BUSY);
             if full {
-                leaf.flags |= flag::SPLITTING | flag::REFERENCED;
+                state.begin_split();
             }
             full
         };
-        if !still_full {
+        if !is_still_full {
             return;
         }
         if self.switches.parent_latches {
-            let parent = self.latch_above(session.key.key, Level::Parent).await;
+            let parent = self.above.acquire(session.key.key, Level::Parent).await;
             self.split_under_parent(leaf, session).await;
-            parent.release();
-            self.unlatched_above(Level::Parent);
+            self.above.release(parent, Level::Parent);
         } else {
             self.split_under_parent(leaf, session).await;
         }
-        self.tree.borrow_mut().states[leaf as usize].flags &= !flag::SPLITTING;
+        self.tree.borrow_mut().state_mut(leaf).end_split();
         leaf_hold.release();
     }
 
-    async fn split_under_parent(&self, leaf: u32, session: &mut Session) {
+    async fn split_under_parent(&self, leaf: Leaf, session: &mut Session) {
         if session.words.below(self.costs.index_fanout.value) == 0 {
             self.split_parent(session.key.key, session).await;
         }
-        let page = self.allocate(&mut session.own_file, None, &mut session.words).await;
-        let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.words);
+        let page = self.allocate(None, session).await;
+        let cpu_ns = self.load.split.of(session.words.next_u64() >> 32);
         self.os.cpu_unbroken(cpu_ns).await;
-        self.add_leaf(leaf, page).await;
+        let right = self.leaf_on(page);
+        self.tree.borrow_mut().split(leaf, right);
+        self.linked(right).await;
         session.log_bytes += self.costs.log_split_bytes.value;
-        add(&self.counters.splits, 1);
+        self.counters.splits.add(1);
     }
 
     /// A full page above the leaves splits, as often as there are entries on one: its own parent is latched meanwhile.
     pub(super) async fn split_parent(&self, key: u32, session: &mut Session) {
-        let hold = self.latch_above(key, Level::Grandparent).await;
-        let _page = self.allocate(&mut session.own_file, None, &mut session.words).await;
-        let cpu_ns = self.stray(self.costs.split_cpu_ns.value, &mut session.words);
+        let hold = self.above.acquire(key, Level::Grandparent).await;
+        self.allocate(None, session).await;
+        let cpu_ns = self.load.split.of(session.words.next_u64() >> 32);
         self.os.cpu_unbroken(cpu_ns).await;
         self.pool.borrow_mut().keep();
-        add(&self.counters.index_splits, 1);
-        hold.release();
-        self.unlatched_above(Level::Grandparent);
+        self.counters.index_splits.add(1);
+        self.above.release(hold, Level::Grandparent);
     }
 
-    pub(super) async fn latch_above(&self, key: u32, level: Level) -> Hold<'w> {
-        let latches = &self.upper_latches[level as usize];
-        latches.set(latches.get() + 1);
-        self.upper_latch(key, level).acquire(Mode::Ex).await
+    /// Allocates a page, in file `kept` if there is one. A run whose files are full has failed.
+    pub(super) async fn allocate(&self, kept: Option<u32>, session: &mut Session) -> DbPage {
+        let Session { own_file, words, .. } = session;
+        let page = self.allocator.allocate(&self.files, own_file, kept, words).await;
+        match page {
+            Some(page) => page,
+            None => self.fail_for_good().await,
+        }
     }
 
-    pub(super) fn unlatched_above(&self, level: Level) {
-        let latches = &self.upper_latches[level as usize];
-        latches.set(latches.get() - 1);
-    }
-
-    /// Puts the upper half of a leaf's rows onto a new page, in a frame of its own.
-    async fn add_leaf(&self, leaf: u32, page: u32) {
-        let right = self.leaf_on(page);
-        self.tree
-            .borrow_mut()
-            .split(leaf, right, &mut self.split_rng.borrow_mut());
-        self.linked(leaf, right).await;
-    }
-
-    /// The number of the leaf for a page that was just allocated.
-    pub(super) fn leaf_on(&self, page: u32) -> u32 {
+    /// The leaf for a page that was just allocated.
+    pub(super) fn leaf_on(&self, page: DbPage) -> Leaf {
         let leaf = self.files.borrow().leaf_on(page);
         leaf.expect("a page is taken with its extent")
     }
 
-    /// What follows once leaf `right` has been linked to the one on its left: there is one more, both are dirty, and the new one
-    /// has a frame.
-    pub(super) async fn linked(&self, leaf: u32, right: u32) {
+    /// What follows once leaf `right` has been linked to the one on its left: there is one more, and it has a frame.
+    pub(super) async fn linked(&self, right: Leaf) {
         let leaves = self.tree.borrow().len();
+        self.above.count(leaves);
         let free = self.pool.borrow_mut().take_free();
-        self.count_upper_pages(leaves);
-        let left_was_clean = {
-            let flags = &mut self.tree.borrow_mut().states[leaf as usize].flags;
-            let clean = *flags & flag::DIRTY == 0;
-            *flags |= flag::DIRTY;
-            clean
-        };
-        add(&self.counters.dirty_pages, 1 + u64::from(left_was_clean));
         match free {
             Some(frame) => self.pool.borrow_mut().fill(frame, right),
             None => self.wait_for_frame(right).await,

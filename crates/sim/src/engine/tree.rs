@@ -1,7 +1,7 @@
 //! The clustered index, exact in what it counts: how many rows each leaf has, where in the key space it lies, how it splits.
 //!
-//! Keys are uniform random numbers, of which only the place in the key space matters. Given a leaf's interval its rows lie
-//! uniformly in it, however they came there, so rows needn't be kept: a count and an interval are enough. A full leaf splits
+//! Keys are uniform random numbers, and only their place in the key space matters. The rows of a leaf are uniform in its
+//! interval, however they came there, so rows are not kept: a count and an interval are enough. A full leaf splits
 //! half and half, at the median of its rows, and that is a draw from the beta distribution of the middle order statistic.
 //! What comes out is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees", Acta
 //! Informatica 9, 1978), and leaves of unequal width, as in a real index.
@@ -10,125 +10,61 @@
 //! from there it is a step to the right now and then.
 
 use super::geometry::ROWS_PER_PAGE;
+use super::leaf::{Leaf, State, flag};
 use crate::hint::rare;
 use crate::rng::Rng;
 
-/// No leaf: the end of the chain, or an empty frame.
-pub const NO_LEAF: u32 = u32::MAX;
-
-/// What a leaf's page is doing, as bits of [`State::flags`].
-pub mod flag {
-    /// Changed since it was last written.
-    pub const DIRTY: u8 = 1;
-    /// Used since the clock's hand last passed.
-    pub const REFERENCED: u8 = 1 << 1;
-    /// Not in memory.
-    pub const ABSENT: u8 = 1 << 2;
-    /// Being read.
-    pub const READING: u8 = 1 << 3;
-    /// Being written.
-    pub const WRITING: u8 = 1 << 4;
-    /// Latched by a worker that splits it.
-    pub const SPLITTING: u8 = 1 << 5;
-    /// A new page for which there is no frame yet; it waits like one that is read, but nothing is read.
-    pub const NEW: u8 = 1 << 6;
-    /// The I/O it is in holds its latch, as somebody waits. Where nobody does, the other bits say as much for less.
-    pub const LATCHED: u8 = 1 << 7;
-    /// Any of the reasons why a row can't go in just now.
-    pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
-    /// Any of the reasons why a row can't be read just now. A page that is written can be read, unless somebody already waits to
-    /// change it: who comes later stands behind.
-    pub const UNREADABLE: u8 = ABSENT | READING | SPLITTING | LATCHED;
-    /// In an I/O.
-    pub const IN_IO: u8 = READING | WRITING;
-}
-
-/// What is asked of a leaf page all the time, in 8 bytes: all leaves lie close together in the processor's cache then.
-#[derive(Clone, Copy, Debug)]
-pub struct State {
-    /// The last key of its interval; the first follows the last of the leaf to its left.
-    high: u32,
-    /// Workers that wait for it, or were let in after a wait and have not gone yet.
-    pub waiters: u16,
-    /// Rows in it; [`NO_ROWS`] for a page that is no leaf.
-    pub rows: u8,
-    /// See [`flag`].
-    pub flags: u8,
-}
-
-const _: () = assert!(size_of::<State>() == 8);
-
-/// More than fit on a page.
-const NO_ROWS: u8 = u8::MAX;
-
-impl State {
-    /// A page that is no leaf, or not yet.
-    const NONE: Self = Self {
-        high: 0,
-        waiters: 0,
-        rows: NO_ROWS,
-        flags: 0,
-    };
-
-    /// Whether there is a leaf.
-    #[must_use]
-    pub const fn is_leaf(&self) -> bool {
-        self.rows != NO_ROWS
-    }
-}
-
-/// All leaves of the index. A leaf's number says where its page lies ([`super::files::Files::leaf_on`]), so that neighbours on
-/// disk are neighbours here.
+/// All leaves of the index, and how many of them are dirty.
 #[derive(Debug)]
 pub struct Tree {
     /// By number, pages that are no leaves included.
-    pub states: Vec<State>,
-    /// For each the first key of its interval, which only a split needs.
+    states: Vec<State>,
+    /// The first key of each leaf's interval, which only a split needs.
     lows: Vec<u32>,
-    /// For each the leaf to its right, or [`NO_LEAF`].
-    nexts: Vec<u32>,
+    /// The leaf to the right of each, or [`Leaf::NONE`].
+    nexts: Vec<Leaf>,
     /// How many of them are leaves.
     leaves: u32,
-    root: u32,
+    dirty: u64,
+    root: Leaf,
     /// The leaf at the right edge.
-    last: u32,
+    last: Leaf,
     /// For each cell the leaf in which its first key lies.
-    cells: Vec<u32>,
+    cells: Vec<Leaf>,
     shift: u32,
     medians: Medians,
+    rng: Rng,
 }
 
 impl Tree {
-    /// An index of one empty leaf, number `root`, in memory, with room set aside for about `leaves` of them.
+    /// An index of one empty leaf, `root`, in memory, with room set aside for about `leaves` of them. `rng` says where leaves
+    /// split.
     #[must_use]
-    pub fn new(root: u32, leaves: usize) -> Self {
+    pub fn new(root: Leaf, leaves: usize, rng: Rng) -> Self {
         let mut tree = Self {
             states: Vec::with_capacity(leaves),
             lows: Vec::with_capacity(leaves),
             nexts: Vec::with_capacity(leaves),
             leaves: 0,
+            dirty: 0,
             root,
             last: root,
             cells: vec![root; 16],
             shift: 28,
             medians: Medians::new(),
+            rng,
         };
-        let state = State {
-            high: u32::MAX,
-            rows: 0,
-            ..State::NONE
-        };
-        tree.put(root, 0, NO_LEAF, state);
+        tree.put(root, 0, Leaf::NONE, State::leaf(u32::MAX, 0, 0));
         tree
     }
 
     /// Makes a leaf whose interval begins at `low`, to the left of `next`.
-    fn put(&mut self, leaf: u32, low: u32, next: u32, state: State) {
-        let place = leaf as usize;
+    fn put(&mut self, leaf: Leaf, low: u32, next: Leaf, state: State) {
+        let place = leaf.index();
         if place >= self.states.len() {
             self.states.resize(place + 1, State::NONE);
             self.lows.resize(place + 1, 0);
-            self.nexts.resize(place + 1, NO_LEAF);
+            self.nexts.resize(place + 1, Leaf::NONE);
         }
         self.states[place] = state;
         self.lows[place] = low;
@@ -136,72 +72,123 @@ impl Tree {
         self.leaves += 1;
     }
 
-    /// The leaf for `key`.
-    #[inline]
+    /// Makes leaf `right`, in memory and changed, to the right of `left`, which has changed too.
+    fn put_beside(&mut self, left: Leaf, right: Leaf, low: u32, high: u32, rows: u8) {
+        let next = std::mem::replace(&mut self.nexts[left.index()], right);
+        self.change(left);
+        self.dirty += 1;
+        self.put(
+            right,
+            low,
+            next,
+            State::leaf(high, rows, flag::DIRTY | flag::REFERENCED),
+        );
+        if next == Leaf::NONE {
+            self.last = right;
+        }
+    }
+
+    /// The state of a leaf's page.
     #[must_use]
-    pub fn find(&self, key: u32) -> u32 {
+    #[inline]
+    pub fn state(&self, leaf: Leaf) -> &State {
+        &self.states[leaf.index()]
+    }
+
+    /// The same, to let something happen to the page.
+    #[inline]
+    pub(super) fn state_mut(&mut self, leaf: Leaf) -> &mut State {
+        &mut self.states[leaf.index()]
+    }
+
+    /// All leaves with their states.
+    pub fn states(&self) -> impl Iterator<Item = (Leaf, &State)> {
+        let leaves = (0..).map(Leaf::new).zip(&self.states);
+        leaves.filter(|(_, state)| state.is_leaf())
+    }
+
+    /// Dirty leaves.
+    #[must_use]
+    pub const fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// Changes a leaf's page.
+    pub fn change(&mut self, leaf: Leaf) {
+        self.dirty += u64::from(self.states[leaf.index()].change());
+    }
+
+    /// Puts one more row into a leaf.
+    #[inline]
+    pub fn insert_row(&mut self, leaf: Leaf) {
+        let state = &mut self.states[leaf.index()];
+        state.insert_row();
+        self.dirty += u64::from(state.change());
+    }
+
+    /// Lets a write of a leaf's page begin, if there is such a leaf, it is changed, and nobody is at it; says whether it does.
+    #[inline]
+    pub fn begin_write(&mut self, leaf: Leaf) -> bool {
+        // Not every page of an extent has a leaf yet.
+        let begins = self.states.get_mut(leaf.index()).is_some_and(State::begin_write);
+        self.dirty -= u64::from(begins);
+        begins
+    }
+
+    /// The leaf for `key`.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, key: u32) -> Leaf {
         self.find_from(self.cell(key), key)
     }
 
     /// The leaf in which the cell for `key` begins: that for `key` or one on its left, now and later.
-    #[inline]
     #[must_use]
-    pub fn cell(&self, key: u32) -> u32 {
+    #[inline]
+    pub fn cell(&self, key: u32) -> Leaf {
         self.cells[(key >> self.shift) as usize]
     }
 
     /// The leaf for `key`, which is `leaf` or on its right. What was so stays so: a split leaves a leaf where it begins.
-    #[inline]
     #[must_use]
-    pub fn find_from(&self, mut leaf: u32, key: u32) -> u32 {
-        while self.states[leaf as usize].high < key {
-            leaf = self.nexts[leaf as usize];
+    #[inline]
+    pub fn find_from(&self, mut leaf: Leaf, key: u32) -> Leaf {
+        while self.states[leaf.index()].high < key {
+            leaf = self.nexts[leaf.index()];
         }
         leaf
     }
 
     /// The same, where `leaf` has been found before, and has hardly ever been split since.
     #[inline(always)]
-    pub(super) fn find_again(&self, leaf: u32, key: u32) -> u32 {
-        if rare(self.states[leaf as usize].high < key) {
-            return self.find_from(self.nexts[leaf as usize], key);
+    pub(super) fn find_again(&self, leaf: Leaf, key: u32) -> Leaf {
+        if rare(self.states[leaf.index()].high < key) {
+            return self.find_from(self.nexts[leaf.index()], key);
         }
         leaf
     }
 
     /// Reads what is known of a leaf, if it is one.
-    #[inline]
     #[must_use]
-    pub fn touch_state(&self, leaf: u32) -> u32 {
-        self.states.get(leaf as usize).map_or(0, |state| state.high)
+    #[inline]
+    pub fn touch_state(&self, leaf: Leaf) -> u32 {
+        self.states.get(leaf.index()).map_or(0, |state| state.high)
     }
 
-    /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf, number `right`, in memory and changed.
+    /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf, `right`.
     ///
     /// # Panics
     /// If the leaf is not full.
-    pub fn split(&mut self, left: u32, right: u32, rng: &mut Rng) {
-        let low = self.lows[left as usize];
-        let old_next = std::mem::replace(&mut self.nexts[left as usize], right);
-        let first = &mut self.states[left as usize];
-        let old = *first;
-        assert!(old.rows >= ROWS_PER_PAGE, "only a full leaf splits");
+    pub fn split(&mut self, left: Leaf, right: Leaf) {
+        let low = self.lows[left.index()];
+        let old = self.states[left.index()];
+        assert!(old.is_full(), "only a full leaf splits");
         let width = u64::from(old.high - low) + 1;
-        let at = (width * u64::from(self.medians.draw(rng))) >> 32;
+        let at = (width * u64::from(self.medians.draw(&mut self.rng))) >> 32;
         #[expect(clippy::cast_possible_truncation, reason = "a part of an interval of 32 bits")]
         let middle = low + at.clamp(1, width.max(2) - 1) as u32;
-        first.rows -= ROWS_PER_PAGE / 2;
-        first.high = middle - 1;
-        let state = State {
-            high: old.high.max(middle),
-            rows: ROWS_PER_PAGE / 2,
-            flags: flag::DIRTY | flag::REFERENCED,
-            ..State::NONE
-        };
-        self.put(right, middle, old_next, state);
-        if old_next == NO_LEAF {
-            self.last = right;
-        }
+        self.states[left.index()].halve(middle - 1);
+        self.put_beside(left, right, middle, old.high.max(middle), ROWS_PER_PAGE / 2);
         self.redirect(middle, old.high, right);
         if self.cells.len() < self.leaves as usize && self.shift > 0 {
             self.refine();
@@ -210,29 +197,20 @@ impl Tree {
 
     /// The leaf at the right edge, where ascending keys go.
     #[must_use]
-    pub const fn last(&self) -> u32 {
+    pub const fn last(&self) -> Leaf {
         self.last
     }
 
-    /// Adds leaf `right` at the right edge with one row in it, in memory and changed, for the next of keys that ascend one by one.
-    /// In such a tree [`Tree::find`] is slow, as no cell leads to new leaves: who appends asks [`Tree::last`].
-    pub fn append(&mut self, right: u32) {
+    /// Adds leaf `right` at the right edge with one row in it, for the next of keys that ascend one by one. In such a tree
+    /// [`Tree::find`] is slow, as no cell leads to new leaves: whoever appends asks [`Tree::last`].
+    pub fn append(&mut self, right: Leaf) {
         let low = self.len();
-        let last = &mut self.states[self.last as usize];
-        last.high = low - 1;
-        self.nexts[self.last as usize] = right;
-        let state = State {
-            high: u32::MAX,
-            rows: 1,
-            flags: flag::DIRTY | flag::REFERENCED,
-            ..State::NONE
-        };
-        self.put(right, low, NO_LEAF, state);
-        self.last = right;
+        self.states[self.last.index()].high = low - 1;
+        self.put_beside(self.last, right, low, u32::MAX, 1);
     }
 
     /// Cells that begin in the interval now lead to `leaf`.
-    fn redirect(&mut self, low: u32, high: u32, leaf: u32) {
+    fn redirect(&mut self, low: u32, high: u32, leaf: Leaf) {
         let first = (u64::from(low) + (1 << self.shift) - 1) >> self.shift;
         let last = u64::from(high >> self.shift);
         for cell in first..=last {
@@ -243,13 +221,10 @@ impl Tree {
     /// Makes two cells of each.
     fn refine(&mut self) {
         self.shift -= 1;
-        let mut cells = vec![0; 1 << (32 - self.shift)];
+        let mut cells = vec![Leaf::NONE; 1 << (32 - self.shift)];
         let mut leaf = self.root;
-        for (cell, entry) in (0_u64..).zip(&mut cells) {
-            let key = cell << self.shift;
-            while u64::from(self.states[leaf as usize].high) < key {
-                leaf = self.nexts[leaf as usize];
-            }
+        for (cell, entry) in (0_u32..).zip(&mut cells) {
+            leaf = self.find_from(leaf, cell << self.shift);
             *entry = leaf;
         }
         self.cells = cells;
@@ -258,8 +233,7 @@ impl Tree {
     /// Rows in all leaves together.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        let leaves = self.states.iter().filter(|state| state.is_leaf());
-        leaves.map(|leaf| u64::from(leaf.rows)).sum()
+        self.states().map(|(_, state)| u64::from(state.rows())).sum()
     }
 
     /// Leaves so far.
@@ -274,15 +248,15 @@ impl Tree {
         false
     }
 
-    /// Says what is wrong with the chain of leaves, if anything is.
+    /// Says what is wrong with the leaves, if anything is.
     ///
     /// # Errors
     /// The first thing that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let (mut leaf, mut seen, mut low) = (self.root, 0_u64, 0_u64);
-        while leaf != NO_LEAF {
-            let State { high, .. } = self.states[leaf as usize];
-            let own = self.lows[leaf as usize];
+        while leaf != Leaf::NONE {
+            let State { high, .. } = *self.state(leaf);
+            let own = self.lows[leaf.index()];
             if u64::from(own) != low || high < own {
                 return Err(format!(
                     "leaf {leaf} covers {own} to {high}, the one before ends at {low}"
@@ -290,11 +264,15 @@ impl Tree {
             }
             low = u64::from(high) + 1;
             seen += 1;
-            leaf = self.nexts[leaf as usize];
+            leaf = self.nexts[leaf.index()];
         }
         let all = u64::from(self.leaves);
         if seen != all || low != 1 << 32 {
             return Err(format!("{seen} of {all} leaves are in the chain, which ends at {low}"));
+        }
+        let dirty = self.states().filter(|(_, state)| state.is(flag::DIRTY)).count() as u64;
+        if dirty != self.dirty {
+            return Err(format!("{dirty} leaves are dirty, {} counted", self.dirty));
         }
         Ok(())
     }
@@ -358,16 +336,16 @@ mod tests {
     use super::*;
 
     fn grown(rows: u32, seed: u64) -> Tree {
-        let mut tree = Tree::new(0, 0);
+        let mut tree = Tree::new(Leaf::new(0), 0, Rng::stream(seed, "splits"));
         let mut rng = Rng::stream(seed, "keys");
         for _ in 0..rows {
             let key = (rng.next_u64() >> 32) as u32;
             let mut leaf = tree.find(key);
-            if tree.states[leaf as usize].rows == ROWS_PER_PAGE {
-                tree.split(leaf, tree.len(), &mut rng);
+            if tree.state(leaf).is_full() {
+                tree.split(leaf, Leaf::new(tree.len()));
                 leaf = tree.find(key);
             }
-            tree.states[leaf as usize].rows += 1;
+            tree.insert_row(leaf);
         }
         tree
     }
@@ -397,14 +375,17 @@ mod tests {
 
     #[test]
     fn ascending_rows_make_a_leaf_each_at_the_right_edge() {
-        let mut tree = Tree::new(3, 0);
-        tree.states[3].rows = 1;
-        for leaf in [8, 9, 2] {
+        let mut tree = Tree::new(Leaf::new(3), 0, Rng::stream(1, "splits"));
+        tree.insert_row(Leaf::new(3));
+        for leaf in [8, 9, 2].map(Leaf::new) {
             tree.append(leaf);
             assert_eq!(tree.last(), leaf);
         }
         assert_eq!((tree.rows(), tree.len(), tree.check()), (4, 4, Ok(())));
-        assert_eq!([0, 1, 2, 3, u32::MAX].map(|key| tree.find(key)), [3, 8, 9, 2, 2]);
+        assert_eq!(
+            [0, 1, 2, 3, u32::MAX].map(|key| tree.find(key).number()),
+            [3, 8, 9, 2, 2]
+        );
     }
 
     #[test]
@@ -413,7 +394,7 @@ mod tests {
         let mut rng = Rng::stream(1, "probes");
         for _ in 0..10_000 {
             let key = (rng.next_u64() >> 32) as u32;
-            let leaf = tree.find(key) as usize;
+            let leaf = tree.find(key).index();
             assert!((tree.lows[leaf]..=tree.states[leaf].high).contains(&key));
         }
     }

@@ -13,7 +13,7 @@
 //! - FIFO: a page in the block that was closed k blocks ago is still valid with probability (1 - w/V)^k, and w = b (1 - the
 //!   same with k = B). (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012.)
 
-use super::ftl::{Ftl, NONE, WritePoint};
+use super::ftl::{FlashPage, Ftl, NONE, WritePoint};
 use super::victims::{Blocks, VictimPolicy};
 use crate::rng::Rng;
 
@@ -122,10 +122,10 @@ impl Ftl {
         for (block, &count) in (0..).zip(counts) {
             let mut wanted = count;
             for page in 0..pages {
-                let flash = block * pages + page;
+                let flash = FlashPage::new(block * pages + page);
                 let taken = draw(rng, pages - page) < wanted;
                 let logical = if taken { logicals.next() } else { None };
-                self.logical_of[flash as usize] = logical.unwrap_or(NONE);
+                self.logical_of[flash.index()] = logical.unwrap_or(NONE);
                 if let Some(logical) = logical {
                     self.flash_of[logical as usize] = flash;
                     wanted -= 1;

@@ -9,7 +9,7 @@
 //!   in turn.
 //! - Transfers between dies and controller are part of the dies' times; the bus between them is taken to be wide enough.
 
-use super::ftl::Observer;
+use super::ftl::{FlashPage, Observer};
 use super::parameters::Parameters;
 use crate::hint::rare;
 use crate::rng::{Rng, Spread};
@@ -78,10 +78,10 @@ impl Dies {
     }
 
     #[inline]
-    fn index(&self, flash: u32) -> usize {
+    fn index(&self, flash: FlashPage) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "as many dies as a profile's 32 bits say")]
         let dies = self.each.len() as u32;
-        (flash % dies) as usize
+        (flash.number() % dies) as usize
     }
 
     #[inline]
@@ -91,7 +91,7 @@ impl Dies {
 
     /// A host's read of a flash page: when its data are out of the die. Programs come first only if writes wait for them.
     #[inline]
-    pub(super) fn read(&mut self, now: u64, flash: u32, writes_wait: bool) -> u64 {
+    pub(super) fn read(&mut self, now: u64, flash: FlashPage, writes_wait: bool) -> u64 {
         let takes = self.stray(self.read);
         let index = self.index(flash);
         let die = &mut self.each[index];
@@ -111,7 +111,7 @@ impl Dies {
 
     /// A program of a flash page, not before `ready`: when it is done.
     #[inline(always)]
-    pub(super) fn program(&mut self, ready: u64, flash: u32) -> u64 {
+    pub(super) fn program(&mut self, ready: u64, flash: FlashPage) -> u64 {
         let takes = self.stray(self.program);
         let index = self.index(flash);
         self.occupy(ready, index, takes)
@@ -123,7 +123,7 @@ impl Dies {
         self.padding += self.padding_per_mille;
         if rare(self.padding >= 1000) {
             self.padding -= 1000;
-            self.program(ready, self.next_to_pad);
+            self.program(ready, FlashPage::new(self.next_to_pad));
             self.next_to_pad = self.next_to_pad.wrapping_add(1);
         }
     }
@@ -148,7 +148,7 @@ pub(super) struct InTime<'a> {
 
 impl Observer for InTime<'_> {
     #[inline]
-    fn moved(&mut self, from: u32, to: u32) {
+    fn moved(&mut self, from: FlashPage, to: FlashPage) {
         let takes = self.dies.stray(self.dies.read);
         let index = self.dies.index(from);
         let read = self.dies.occupy(self.now, index, takes);
@@ -161,7 +161,7 @@ impl Observer for InTime<'_> {
         dies.pages_to_erase += self.pages_per_block;
         while dies.pages_to_erase >= dies.erase_pages {
             dies.pages_to_erase -= dies.erase_pages;
-            let index = dies.index(dies.next_to_erase);
+            let index = dies.index(FlashPage::new(dies.next_to_erase));
             dies.next_to_erase = dies.next_to_erase.wrapping_add(1);
             self.done = self.done.max(dies.occupy(self.now, index, dies.erase_ns));
         }

@@ -14,8 +14,35 @@ use super::victims::{Blocks, VictimPolicy};
 use crate::hint::rare;
 use serde::{Deserialize, Serialize};
 
-/// Stands in a map for "nothing here".
+/// Stands in a map for "no logical page".
 pub(super) const NONE: u32 = u32::MAX;
+
+/// A page of the flash, by its number over all blocks: where a logical page lies for now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(transparent)]
+pub struct FlashPage(u32);
+
+impl FlashPage {
+    /// Stands in a map for "nowhere".
+    pub(super) const NONE: Self = Self(u32::MAX);
+
+    /// Page `number`.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Its place in a table of all flash pages.
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Blocks that can never hold the host's data: two write points, one free block for each, and one that is being cleaned.
 pub const UNUSABLE_BLOCKS: u32 = 5;
@@ -88,14 +115,14 @@ impl Shape {
 /// Told of what the map does to the flash, so that time can be charged for it.
 pub trait Observer {
     /// Cleaning copied a page.
-    fn moved(&mut self, from: u32, to: u32);
+    fn moved(&mut self, from: FlashPage, to: FlashPage);
     /// A block was erased.
     fn erased(&mut self, block: u32);
 }
 
 /// For callers who need no times.
 impl Observer for () {
-    fn moved(&mut self, _from: u32, _to: u32) {}
+    fn moved(&mut self, _from: FlashPage, _to: FlashPage) {}
     fn erased(&mut self, _block: u32) {}
 }
 
@@ -161,8 +188,8 @@ pub struct Ftl {
     pub(super) shape: Shape,
     shift: u32,
     cleaning_point: usize,
-    /// For each logical page the flash page that holds it, or `NONE`.
-    pub(super) flash_of: Vec<u32>,
+    /// The flash page that holds each logical page, or `FlashPage::NONE`.
+    pub(super) flash_of: Vec<FlashPage>,
     /// For each flash page the logical page that was last written to it, or `NONE`. It holds that page still if `flash_of`
     /// says so too: a page that becomes invalid is not marked here, as that would be a far place in memory for each write.
     pub(super) logical_of: Vec<u32>,
@@ -187,7 +214,7 @@ impl Ftl {
             shape,
             shift: shape.shift(),
             cleaning_point: usize::from(shape.streams == Streams::Separate),
-            flash_of: vec![NONE; shape.logical_pages as usize],
+            flash_of: vec![FlashPage::NONE; shape.logical_pages as usize],
             logical_of: vec![NONE; shape.flash_pages() as usize],
             free: (0..shape.blocks).rev().collect(),
             blocks: Blocks::new(shape.victim, shape.blocks, shape.pages_per_block),
@@ -251,21 +278,21 @@ impl Ftl {
     /// If there is no such logical page.
     #[must_use]
     #[inline]
-    pub fn flash_page(&self, logical: u32) -> Option<u32> {
+    pub fn flash_page(&self, logical: u32) -> Option<FlashPage> {
         let flash = self.flash_of[logical as usize];
-        (flash != NONE).then_some(flash)
+        (flash != FlashPage::NONE).then_some(flash)
     }
 
     /// Reads what is known of a logical page.
     #[inline]
     pub(super) fn touch(&self, logical: u32) -> u32 {
-        self.flash_of.get(logical as usize).copied().unwrap_or(NONE)
+        self.flash_of.get(logical as usize).map_or(0, |flash| flash.number())
     }
 
     /// The logical page that a flash page holds, if it holds one.
     #[inline]
-    pub(super) fn held_by(&self, flash: u32) -> Option<u32> {
-        let logical = self.logical_of[flash as usize];
+    pub(super) fn held_by(&self, flash: FlashPage) -> Option<u32> {
+        let logical = self.logical_of[flash.index()];
         let still = logical != NONE && self.flash_of[logical as usize] == flash;
         still.then_some(logical)
     }
@@ -275,9 +302,9 @@ impl Ftl {
     /// # Panics
     /// If there is no such logical page.
     #[inline]
-    pub fn write(&mut self, logical: u32, observer: &mut impl Observer) -> u32 {
+    pub fn write(&mut self, logical: u32, observer: &mut impl Observer) -> FlashPage {
         let old = self.flash_of[logical as usize];
-        if old == NONE {
+        if old == FlashPage::NONE {
             self.mapped += 1;
         } else {
             self.invalidate(old);
@@ -285,7 +312,7 @@ impl Ftl {
         self.counters.host_pages += 1;
         if rare(self.points[HOST].room() == 0) {
             // Its old place is invalid, and must not look valid to a cleaning that comes before it has a new one.
-            self.flash_of[logical as usize] = NONE;
+            self.flash_of[logical as usize] = FlashPage::NONE;
             self.make_room(observer);
         }
         self.append(HOST, logical)
@@ -313,16 +340,16 @@ impl Ftl {
     /// Writes at most [`GROUP`] pages, for which there is room in the host's open block.
     fn write_run(&mut self, run: &[u32]) {
         let first = self.points[HOST].next;
-        let mut places = [NONE; GROUP];
+        let mut places = [FlashPage::NONE; GROUP];
         let olds = &mut places[..run.len()];
         for ((to, old), &logical) in (first..).zip(&mut *olds).zip(run) {
-            *old = std::mem::replace(&mut self.flash_of[logical as usize], to);
+            *old = std::mem::replace(&mut self.flash_of[logical as usize], FlashPage(to));
         }
         self.logical_of[first as usize..][..run.len()].copy_from_slice(run);
         self.touch_blocks(olds);
         self.fill_up(HOST, run.len()); // before anything is invalidated: a page may be in the run twice
         for &old in &*olds {
-            if old == NONE {
+            if old == FlashPage::NONE {
                 self.mapped += 1;
             } else {
                 self.invalidate(old);
@@ -335,7 +362,7 @@ impl Ftl {
     /// Reads what writing these pages (the first [`GROUP`] of them) will change, so that it is in the processor's cache by
     /// then. One step for all pages, then the next, as [`Ftl::write_all`] does.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
-        let mut places = [NONE; GROUP];
+        let mut places = [FlashPage::NONE; GROUP];
         let mut count = 0;
         for (place, logical) in places.iter_mut().zip(logicals) {
             *place = self.flash_of[logical as usize];
@@ -346,8 +373,8 @@ impl Ftl {
 
     /// Reads what is known of the blocks of these flash pages, if they are any.
     #[inline]
-    fn touch_blocks(&self, flashes: &[u32]) {
-        let blocks = flashes.iter().map(|flash| flash >> self.shift);
+    fn touch_blocks(&self, flashes: &[FlashPage]) {
+        let blocks = flashes.iter().map(|flash| flash.number() >> self.shift);
         let touched = blocks.fold(0, |touched, block| touched ^ self.blocks.touch(block));
         std::hint::black_box(touched); // or the compiler would leave out what nobody uses
     }
@@ -357,8 +384,8 @@ impl Ftl {
     /// # Panics
     /// If there is no such logical page.
     pub fn trim(&mut self, logical: u32) -> bool {
-        let old = std::mem::replace(&mut self.flash_of[logical as usize], NONE);
-        if old == NONE {
+        let old = std::mem::replace(&mut self.flash_of[logical as usize], FlashPage::NONE);
+        if old == FlashPage::NONE {
             return false;
         }
         self.mapped -= 1;
@@ -368,15 +395,15 @@ impl Ftl {
     }
 
     #[inline(always)]
-    fn invalidate(&mut self, flash: u32) {
-        self.blocks.lose_page(flash >> self.shift);
+    fn invalidate(&mut self, flash: FlashPage) {
+        self.blocks.lose_page(flash.number() >> self.shift);
     }
 
     /// Puts a logical page at a write point, and closes the block if that filled it.
     #[inline]
-    fn append(&mut self, point: usize, logical: u32) -> u32 {
-        let flash = self.open(point).next;
-        self.logical_of[flash as usize] = logical;
+    fn append(&mut self, point: usize, logical: u32) -> FlashPage {
+        let flash = FlashPage(self.open(point).next);
+        self.logical_of[flash.index()] = logical;
         self.flash_of[logical as usize] = flash;
         self.fill_up(point, 1);
         self.close_if_full(point);

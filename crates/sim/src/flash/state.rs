@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::ftl::{Ftl, FtlCounters, NONE, Shape, Streams, WritePoint};
+use super::ftl::{FlashPage, Ftl, FtlCounters, NONE, Shape, Streams, WritePoint};
 use super::victims::VictimPolicy;
 
 /// "FLASHMAP" without its last letter, then the version of this layout.
@@ -164,7 +164,7 @@ impl Ftl {
         out.shorts(self.free.iter().copied());
         out.short(self.blocks.len());
         out.shorts(self.blocks.in_order());
-        out.shorts((0..self.shape.flash_pages()).map(|flash| self.held_by(flash).unwrap_or(NONE)));
+        out.shorts((0..self.shape.flash_pages()).map(|flash| self.held_by(FlashPage::new(flash)).unwrap_or(NONE)));
         out.finish()
     }
 
@@ -209,7 +209,7 @@ impl Ftl {
                     "flash page {flash} holds logical page {logical}"
                 )));
             };
-            *entry = flash;
+            *entry = FlashPage::new(flash);
             self.mapped += 1;
             self.blocks.gain_pages(flash / pages, 1);
         }

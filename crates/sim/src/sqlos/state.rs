@@ -25,14 +25,14 @@ pub enum WorkerState {
 }
 
 /// What a worker waits for, as the engine knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// Nothing with a name: time, or a turn.
-    None,
     /// A latch, by its key.
     Latch(u64),
     /// An event or a semaphore, by the label that the engine gave it.
     Event(u64),
+    /// Nothing with a name: time, or a turn.
+    None,
 }
 
 /// What is asked of a worker at each of its moves: a line of the processor's cache.

@@ -1,6 +1,7 @@
 //! Worlds to test with: article A's, and small ones. Scenarios are made as JSON, as they come from outside.
 #![allow(dead_code, reason = "each test file needs some of it")]
 
+pub(crate) mod profiles;
 pub(crate) mod random;
 pub(crate) mod sha256;
 
@@ -11,19 +12,11 @@ use storagelab_sim::outcome::{RunOutcome, WaitRow};
 use storagelab_sim::run::Block;
 use storagelab_sim::scenario::Scenario;
 
-const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
-
-/// A ready-made profile, in JSON.
-pub(crate) fn profile(name: &str) -> Value {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/storagelab/profiles");
-    let text = std::fs::read_to_string(format!("{folder}/{name}.toml")).expect("a ready-made profile");
-    toml::from_str(&text).expect("a profile in TOML")
-}
+pub(crate) use profiles::{profile, server};
 
 /// The drive of the articles, in JSON.
 pub(crate) fn drive() -> Value {
-    let profile: Value = toml::from_str(IODRIVE).expect("a profile in TOML");
-    json!({"profile": profile, "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512})
+    json!({"profile": profile("iodrive-320"), "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512})
 }
 
 /// One run of article A with so many files.
@@ -38,7 +31,7 @@ pub(crate) fn run(data_files: u32) -> Value {
 pub(crate) fn article_a(scale: u32, runs: &[Value]) -> Value {
     json!({
         "scale": scale, "seed": 1,
-        "server": {"cores": 8, "memory_bytes": 17_179_869_184_u64},
+        "server": server(&json!({"cores": 8, "memory_bytes": 17_179_869_184_u64})),
         "drives": {"ssd": drive()},
         "volumes": {"a": {"drives": ["ssd"]}},
         "runs": runs,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use storagelab_sim::rng::Rng;
 
-use super::IODRIVE;
+use super::{profile, server};
 
 /// Pages that 50 rows a page take, ln 2 full and rather too many.
 const ROWS_PER_LEAF: u64 = 33;
@@ -89,10 +89,10 @@ fn usual(draw: &mut Draw) -> World {
         scenario: json!({
             "scale": scale, "seed": draw.from(0, 9), "drives": drives, "volumes": volumes, "runs": runs,
             "sample_every_s": draw.of(&[0.5, 5.0]),
-            "server": {
+            "server": server(&json!({
                 "cores": draw.of(&[1, 2, 3, 4, 8, 16, 64]), "memory_bytes": (pool + 1) * 8192 * scale * 1000 / 750,
                 "costs": costs(draw, scale), "switches": switches(draw),
-            },
+            })),
         }),
         aged_per_mille,
         odd: String::new(),
@@ -161,7 +161,7 @@ fn figure(value: impl Into<Value>) -> Value {
 
 /// A drive of `pages` usable database pages.
 fn drive(draw: &mut Draw, scale: u64, pages: u64) -> Value {
-    let mut profile: Value = toml::from_str(IODRIVE).expect("a profile in TOML");
+    let mut profile = profile("iodrive-320");
     let flash_page = draw.of(&[4096_u64, 8192, 16384]);
     let usable = pages * 8192;
     let raw = usable * draw.from(1070, 2000) / 1000 + 20 * 64 * flash_page;

@@ -7,10 +7,11 @@ from typing import Any
 
 import storagelab
 from storagelab.model.config import Config, VolumeConfig
+from storagelab.targets.simulated.scenario import switches_set
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """`content` is the block's scenario. Costs are listed where the spec set them. Drives that are alike are told once."""
+    """`content` is the block's scenario. Costs and switches are listed if the spec sets them, drives that are alike once."""
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
     for name, drive in drives.items():
@@ -18,20 +19,22 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
             drive["count"] = config.drives[name].count
     return {
         "storagelab": {"version": storagelab.__version__},
-        "server": _raw_io(content, config) if config.target.raw_io else _server(content["server"], config),
+        "server": _raw_io(content, config) if config.target.raw_io else _server(config),
         "drives": drives,
         "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},
     }
 
 
-def _server(server: Mapping[str, Any], config: Config) -> dict[str, object]:
+def _server(config: Config) -> dict[str, object]:
+    server = config.server
+    assert server is not None
     return {
         "engine": "simulated server",
-        "cores": server["cores"],
-        "memory_bytes": server["memory_bytes"],
+        "cores": server.cores,
+        "memory_bytes": server.memory_bytes,
         "scale": config.target.world_scale,
-        "switches": dict(server["switches"]),
-        "costs": {name: server["costs"][name]["value"] for name in (config.server.costs if config.server else ())},
+        "switches": switches_set(server),
+        "costs": server.costs,
     }
 
 

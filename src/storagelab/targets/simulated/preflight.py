@@ -10,6 +10,7 @@ from typing import Any
 from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.machine import host
+from storagelab.model.config import LARGEST_SCALE
 from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.targets import Preflight, Site
 from storagelab.targets.simulated.host_ram import check_host_ram
@@ -22,8 +23,6 @@ _BYTES_PER_FRAME = 16
 _BYTES_ANYWAY = 64 * 2**20
 _ROWS_PER_LEAF = 34
 """50 rows a page, ln 2 full."""
-_LARGEST_SCALE = 1000
-"""The core's own limit."""
 
 _DOES_NOT_FIT = re.compile(r"a (data file|log) of .+ does not fit")
 _TOO_LARGE = {"data file": "data_bytes", "log": "log_bytes"}
@@ -128,7 +127,7 @@ def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, content
 
 def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> str:
     """The first scale at which all blocks take half of what is free, and can still be; nothing if there is none."""
-    for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, _LARGEST_SCALE):
+    for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, LARGEST_SCALE):
         scaled = [{**content, "scale": scale} for content in contents]
         needed_bytes = max(map(memory_bytes, scaled))
         if needed_bytes <= free_bytes / 2 and all(map(_can_be, scaled)):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from storagelab import _sim
+from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config
+from storagelab.model.config import Config, ServerConfig
 from storagelab.model.plan import PlannedBlock, PlannedRun
 from storagelab.targets.simulated.hardware import hardware
 
@@ -15,9 +14,6 @@ _POINTS_WHILE_COMPUTING = 150
 """Points that a time series has at least. One a second, as for a real server, would be thousands for each run."""
 _ROW_CPU_S = 60e-6
 _WORKLOAD = {"kind", "connections", "rows_per_connection", "rows_per_transaction"}
-_SWITCHES = (
-    "pfs_latch", "pick_file", "pick_tries", "parent_latches", "lazy_writer", "checkpoints", "notice_at_switch",
-)  # fmt: skip
 
 
 def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
@@ -27,24 +23,33 @@ def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
     """
     config = block.first_cell.config
     assert config.server is not None
-    server = config.server
-    costs = json.loads(_sim.costs())
-    for name, value in server.costs.items():
+    rows = min(cell.config.workload.rows for cell in block.cells.values())
+    return {
+        "scale": config.target.world_scale,
+        "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
+        "server": server(config.server),
+        **hardware([block.cell_of(planned).config for planned in block.runs], folder),
+        "runs": [_run(planned, block.cell_of(planned).config) for planned in block.runs],
+        "sample_every_s": _sample_every_s(rows, config.server.cores),
+    }
+
+
+def server(said: ServerConfig) -> dict[str, object]:
+    """The server as the core has it: the profile's costs and switches, but for those that the spec sets."""
+    profile = profiles.server()
+    costs = {name: figure.model_dump(exclude_none=True) for name, figure in profile.costs.items()}
+    for name, value in said.costs.items():
         if name not in costs:
             hint = f"There are: {', '.join(costs)}."
             raise PreflightError("is no cost of the engine", key=f"server.costs.{name}", hint=hint)
         costs[name] = {"value": value, "label": "fitted", "source": "set in the spec"}
-    switches = {name: getattr(server, name) for name in _SWITCHES if getattr(server, name) is not None}
-    return {
-        "scale": config.target.world_scale,
-        "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
-        "server": {"cores": server.cores, "memory_bytes": server.memory_bytes, "costs": costs, "switches": switches},
-        **hardware([block.cell_of(planned).config for planned in block.runs], folder),
-        "runs": [_run(planned, block.cell_of(planned).config) for planned in block.runs],
-        "sample_every_s": _sample_every_s(
-            min(cell.config.workload.rows for cell in block.cells.values()), server.cores
-        ),
-    }
+    switches = {name: figure.value for name, figure in profile.switches.items()} | switches_set(said)
+    return {"cores": said.cores, "memory_bytes": said.memory_bytes, "costs": costs, "switches": switches}
+
+
+def switches_set(said: ServerConfig) -> dict[str, object]:
+    """The switches that the spec sets."""
+    return said.model_dump(exclude_none=True, exclude={"cores", "memory_bytes", "costs"})
 
 
 def _run(planned: PlannedRun, config: Config) -> dict[str, object]:

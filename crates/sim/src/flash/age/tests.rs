@@ -1,7 +1,7 @@
 //! That the quick way to an old drive leads where the slow way does.
 
 use super::{Age, fifo_host_pages_per_clean, greedy_steady};
-use crate::flash::{Ftl, Shape, Streams, VictimPolicy};
+use crate::flash::{FlashPage, Ftl, Shape, Streams, VictimPolicy};
 use crate::rng::Rng;
 
 const LOGICAL_PAGES: u32 = 60_000;
@@ -125,7 +125,7 @@ fn a_filled_drive_has_written_each_address_once_in_order_and_copied_nothing() {
     let filled = aged(VictimPolicy::Greedy, Age::Filled { addresses: 500 }, 1);
     assert_eq!(
         (0..500).map(|page| filled.flash_page(page)).collect::<Vec<_>>(),
-        (0..500).map(Some).collect::<Vec<_>>()
+        (0..500).map(|page| Some(FlashPage::new(page))).collect::<Vec<_>>()
     );
     assert_eq!(filled.mapped_pages(), 500);
     assert_eq!(filled.counters().host_pages, 0, "ageing is not the host's doing");

@@ -219,7 +219,7 @@ fn reads_of_one_die_are_done_in_the_order_in_which_they_came() {
         if rng.below(4) == 0 {
             drive.submit(at * 30 * US, write(page)).expect("it is on-line");
         } else {
-            let die = drive.ftl().flash_page(page).expect("it holds data") % 16;
+            let die = drive.ftl().flash_page(page).expect("it holds data").number() % 16;
             let done = drive.submit(at * 30 * US, read(page)).expect("it is on-line");
             assert!(done > done_on[die as usize], "die {die}");
             done_on[die as usize] = done;

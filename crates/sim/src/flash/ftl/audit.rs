@@ -1,6 +1,6 @@
 //! What must hold of a map at any time, whatever was done to it.
 
-use super::{Ftl, NONE};
+use super::{FlashPage, Ftl};
 use crate::flash::victims::VictimPolicy;
 
 impl Ftl {
@@ -17,11 +17,12 @@ impl Ftl {
     fn check_map(&self) -> Result<(), String> {
         let mut mapped = 0;
         for (logical, &flash) in (0..).zip(&self.flash_of) {
-            if flash != NONE {
+            if flash != FlashPage::NONE {
                 mapped += 1;
-                if self.logical_of.get(flash as usize) != Some(&logical) {
+                if self.logical_of.get(flash.index()) != Some(&logical) {
                     return Err(format!(
-                        "logical page {logical} maps to flash page {flash}, which holds another"
+                        "logical page {logical} maps to flash page {}, which holds another",
+                        flash.number()
                     ));
                 }
             }
@@ -38,7 +39,9 @@ impl Ftl {
 
     /// How many of these flash pages are valid.
     fn count_held(&self, pages: std::ops::Range<u32>) -> u32 {
-        pages.map(|flash| u32::from(self.held_by(flash).is_some())).sum()
+        pages
+            .map(|flash| u32::from(self.held_by(FlashPage(flash)).is_some()))
+            .sum()
     }
 
     fn check_blocks(&self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 //! What copies change lies all over the map of logical pages, which at life size is far larger than the processor's caches.
 //! So this is read at once for all blocks that are likely to be cleaned next, as the processor then fetches it side by side.
 
-use super::{Ftl, HOST, Observer};
+use super::{FlashPage, Ftl, HOST, NONE, Observer};
 
 /// Free blocks below which the host may not open one: cleaning needs the last one to copy into.
 const FREE_BLOCKS_FOR_HOST: usize = 2;
@@ -18,9 +18,9 @@ const GROUP_AHEAD: u32 = 1024;
 const LINE: usize = 16;
 
 /// A valid page of a block that is cleaned.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Valid {
-    flash: u32,
+    flash: FlashPage,
     logical: u32,
 }
 
@@ -81,7 +81,7 @@ impl Ftl {
         }
         for block in to_copy {
             for &logical in written_to(block) {
-                touched ^= self.flash_of.get(logical as usize).copied().unwrap_or(0);
+                touched ^= self.touch(logical);
             }
         }
         std::hint::black_box(touched); // or the compiler would leave out what nobody uses
@@ -90,7 +90,11 @@ impl Ftl {
 
     /// Copies the valid pages of a block.
     fn copy_valid(&mut self, block: u32, observer: &mut impl Observer) {
-        let mut valid = [Valid::default(); GROUP];
+        let nothing = Valid {
+            flash: FlashPage::NONE,
+            logical: NONE,
+        };
+        let mut valid = [nothing; GROUP];
         let first = block << self.shift;
         for flash in (first..first + self.shape.pages_per_block).step_by(GROUP) {
             let count = self.collect_valid(flash, &mut valid);
@@ -103,7 +107,8 @@ impl Ftl {
     fn collect_valid(&self, first: u32, valid: &mut [Valid; GROUP]) -> usize {
         let pages = GROUP.min(self.shape.pages_per_block as usize);
         let mut count = 0;
-        for (flash, &logical) in (first..).zip(&self.logical_of[first as usize..][..pages]) {
+        let flashes = (first..).map(FlashPage);
+        for (flash, &logical) in flashes.zip(&self.logical_of[first as usize..][..pages]) {
             valid[count] = Valid { flash, logical };
             // Counting instead of choosing: a processor can't guess which of them are valid.
             count += usize::from(self.flash_of.get(logical as usize) == Some(&flash));
@@ -120,8 +125,8 @@ impl Ftl {
             let places = &mut self.logical_of[here.next as usize..][..run.len()];
             for ((to, place), page) in (here.next..).zip(places).zip(run) {
                 *place = page.logical;
-                self.flash_of[page.logical as usize] = to;
-                observer.moved(page.flash, to);
+                self.flash_of[page.logical as usize] = FlashPage(to);
+                observer.moved(page.flash, FlashPage(to));
             }
             self.fill_up(point, run.len());
             self.close_if_full(point);

@@ -8,7 +8,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
-use super::{Ftl, Observer, Shape, Streams};
+use super::{FlashPage, Ftl, Observer, Shape, Streams};
 use crate::flash::{Age, VictimPolicy};
 use crate::rng::Rng;
 
@@ -205,7 +205,7 @@ struct Follower {
 }
 
 impl Observer for Follower {
-    fn moved(&mut self, from: u32, to: u32) {
+    fn moved(&mut self, from: FlashPage, to: FlashPage) {
         assert_ne!(from, to, "a page is copied to another place");
         self.moves += 1;
     }

@@ -1,0 +1,94 @@
+//! The index pages above the leaves: how many there are, and the latches of those that split.
+
+use std::cell::Cell;
+
+use super::resource::Page;
+use crate::sqlos::{Hold, Latch, LatchClass, Mode, Sqlos};
+
+/// Levels of the index above the leaves; the root is never split for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Parent,
+    Grandparent,
+}
+
+/// One level.
+#[derive(Debug)]
+struct Pages {
+    /// How many there are.
+    count: Cell<u64>,
+    /// How many of their latches are held or wanted exclusively.
+    latched: Cell<u32>,
+}
+
+/// The pages of both levels. There are as many as at life-size, so that their latches are as hot: a page is a part of the
+/// key space, one of as many equal ones as there would be pages.
+#[derive(Debug)]
+pub(super) struct Above<'w> {
+    os: &'w Sqlos,
+    /// Entries of a page.
+    fanout: u64,
+    scale: u32,
+    levels: [Pages; 2],
+}
+
+impl<'w> Above<'w> {
+    /// Above an empty table, in a world so many times smaller.
+    pub(super) fn new(os: &'w Sqlos, fanout: u64, scale: u32) -> Self {
+        let one = || Pages {
+            count: Cell::new(1),
+            latched: Cell::new(0),
+        };
+        Self {
+            os,
+            fanout,
+            scale,
+            levels: [one(), one()],
+        }
+    }
+
+    /// The latch of the page above the leaf for `key`.
+    #[inline]
+    fn latch_of(&self, key: u32, level: Level) -> Latch<'w> {
+        let page = (u64::from(key) * self.levels[level as usize].count.get()) >> 32;
+        self.os.latch(Page::Above(level, page).key(), LatchClass::Page)
+    }
+
+    /// There are so many leaves now.
+    pub(super) fn count(&self, leaves: u32) {
+        let mut pages = u64::from(leaves) * u64::from(self.scale);
+        for level in &self.levels {
+            pages /= self.fanout;
+            level.count.set(pages.max(1));
+        }
+    }
+
+    /// How many latches are held or wanted exclusively.
+    #[inline]
+    pub(super) fn latched(&self) -> u32 {
+        self.levels[0].latched.get() + self.levels[1].latched.get()
+    }
+
+    /// The latch on the way down to `key` that bars a reader now, if there is one.
+    pub(super) fn barred(&self, key: u32) -> Option<Latch<'w>> {
+        let levels = [Level::Grandparent, Level::Parent].into_iter();
+        let latched = levels.filter(|&level| self.levels[level as usize].latched.get() > 0);
+        latched
+            .map(|level| self.latch_of(key, level))
+            .find(|latch| latch.is_barred(Mode::Sh))
+    }
+
+    /// Latches the page above the leaf for `key`, to change it; [`Above::release`] lets it go.
+    pub(super) async fn acquire(&self, key: u32, level: Level) -> Hold<'w> {
+        let latched = &self.levels[level as usize].latched;
+        latched.set(latched.get() + 1);
+        self.latch_of(key, level).acquire(Mode::Ex).await
+    }
+
+    /// Lets a page go.
+    pub(super) fn release(&self, hold: Hold<'w>, level: Level) {
+        hold.release();
+        let latched = &self.levels[level as usize].latched;
+        latched.set(latched.get() - 1);
+    }
+}

@@ -1,0 +1,129 @@
+//! The checkpoint: writes all dirty pages once a period, in the order of their frames.
+
+use std::cell::Cell;
+
+use super::Engine;
+use super::ios::Why;
+use super::leaf::{Leaf, flag};
+use super::resource::LABEL_CHECKPOINT;
+use crate::kernel::Ns;
+use crate::scenario::Costs;
+use crate::sqlos::{Semaphore, Sqlos, WaitType};
+
+/// How fast the checkpoint forgets how long its writes took while it pauses: to 1/e in this time, in steps of a pause.
+const LATENCY_FADES_NS: Ns = 80 * crate::kernel::MS;
+/// Frames that the checkpoint looks at in one go, at most.
+const FRAMES: u32 = 4096;
+/// Writes of which the checkpoint has not charged the CPU time yet, at most.
+const BATCH: u32 = 8;
+
+/// What the checkpoint knows of its writes.
+#[derive(Debug)]
+pub(super) struct Checkpoint<'w> {
+    /// For so many writes at once.
+    permits: Semaphore<'w>,
+    /// How long they take, a sliding mean.
+    latency_ns: Cell<Ns>,
+}
+
+impl<'w> Checkpoint<'w> {
+    /// No write yet.
+    pub(super) fn new(os: &'w Sqlos, costs: &Costs) -> Self {
+        let most = u32::try_from(costs.checkpoint_writes.value).unwrap_or(u32::MAX);
+        Self {
+            permits: os.semaphore(most, LABEL_CHECKPOINT),
+            latency_ns: Cell::new(0),
+        }
+    }
+
+    /// A write is done.
+    pub(super) fn written(&self, took_ns: Ns) {
+        let mean = self.latency_ns.get();
+        self.latency_ns.set(mean - mean / 16 + took_ns / 16);
+        self.permits.give();
+    }
+
+    /// What was learnt of writes fades in a pause, as fast in a few long ones as in many short ones.
+    fn forget(&self, pause_ns: Ns) {
+        let mean = self.latency_ns.get();
+        let faded = u128::from(mean) * u128::from(pause_ns.min(LATENCY_FADES_NS)) / u128::from(LATENCY_FADES_NS);
+        self.latency_ns.set(mean - u64::try_from(faded).unwrap_or(mean));
+    }
+}
+
+impl Engine<'_> {
+    /// CPU time of a write, the driver's included.
+    pub(super) fn write_cpu_ns(&self) -> Ns {
+        self.costs.write_cpu_ns.value + self.ios.most_driver_cpu_ns()
+    }
+
+    /// The worker of the checkpoint.
+    pub(super) async fn run_checkpoints(&self) {
+        let period_ns = (self.costs.checkpoint_period_ns.value / u64::from(self.scale)).max(1);
+        let mut due_ns = period_ns;
+        loop {
+            self.os
+                .until(due_ns.max(self.os.now() + 1), WaitType::CheckpointQueue)
+                .await;
+            due_ns = self.os.now() + period_ns;
+            let mut frame = 0;
+            let mut uncharged = 0;
+            while let Some((next, leaf)) = self.next_dirty(frame).await {
+                frame = next;
+                self.checkpoint_page(leaf, &mut uncharged).await;
+            }
+            self.charge_writes(&mut uncharged).await;
+            self.counters.checkpoints.add(1);
+        }
+    }
+
+    /// Spends the CPU time of writes that have been started.
+    async fn charge_writes(&self, uncharged: &mut u32) {
+        let writes = u64::from(std::mem::take(uncharged));
+        self.os.cpu(writes * self.write_cpu_ns()).await;
+    }
+
+    /// The first dirty leaf in or after `frame`, and the frame after it.
+    async fn next_dirty(&self, mut frame: u32) -> Option<(u32, Leaf)> {
+        loop {
+            {
+                let (pool, tree) = (self.pool.borrow(), self.tree.borrow());
+                let end = pool.len().min(frame + FRAMES);
+                while frame < end {
+                    pool.look_ahead(frame as usize, &tree);
+                    let leaf = pool.leaf_in(frame);
+                    frame += 1;
+                    if leaf == Leaf::NONE {
+                        continue;
+                    }
+                    let state = tree.state(leaf);
+                    if state.is(flag::DIRTY) && !state.is(flag::BUSY) {
+                        return Some((frame, leaf));
+                    }
+                }
+                if end == pool.len() {
+                    return None;
+                }
+            }
+            self.os.cpu(u64::from(FRAMES)).await;
+        }
+    }
+
+    async fn checkpoint_page(&self, leaf: Leaf, uncharged: &mut u32) {
+        let pause_ns = self.costs.checkpoint_pause_ns.value;
+        while self.checkpoint.latency_ns.get() > self.costs.checkpoint_latency_ns.value {
+            self.charge_writes(uncharged).await;
+            self.os.sleep(pause_ns, WaitType::SleepBpoolFlush).await;
+            self.checkpoint.forget(pause_ns);
+        }
+        let permits = &self.checkpoint.permits;
+        if *uncharged >= BATCH || permits.free() == 0 {
+            self.charge_writes(uncharged).await;
+        }
+        permits.take(WaitType::SleepBpoolFlush).await;
+        if self.start_write(leaf, Why::Checkpoint, self.home()) == 0 {
+            permits.give();
+        }
+        *uncharged += 1;
+    }
+}

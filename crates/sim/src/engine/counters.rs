@@ -1,0 +1,59 @@
+//! What the engine counts as it happens: one record, from which readings and outcomes are made.
+
+use std::cell::Cell;
+
+/// A sum that only grows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Count(Cell<u64>);
+
+impl Count {
+    /// Adds `more`.
+    pub fn add(&self, more: u64) {
+        self.0.set(self.0.get() + more);
+    }
+
+    /// The sum so far.
+    #[must_use]
+    pub const fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Sums since the beginning of a run. Pages are database pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Rows inserted.
+    pub rows: Count,
+    /// Leaves split.
+    pub splits: Count,
+    /// Index pages above the leaves split.
+    pub index_splits: Count,
+    /// Rows read one by one.
+    pub point_reads: Count,
+    /// Pages read.
+    pub reads: Count,
+    /// Page writes, gathered or not.
+    pub writes: Count,
+    /// Pages written.
+    pub written_pages: Count,
+    /// Checkpoints completed.
+    pub checkpoints: Count,
+    /// Pages that checkpoints wrote.
+    pub checkpoint_pages: Count,
+    /// Pages that the lazy writer wrote.
+    pub lazy_pages: Count,
+    /// Pages evicted without a write.
+    pub evicted_clean: Count,
+    /// Pages that a read had to have written first.
+    pub evicted_dirty: Count,
+    /// Victims that somebody wanted after all.
+    pub rescued: Count,
+    /// Time of all reads.
+    pub read_ns: Count,
+    /// Time of all writes of pages.
+    pub write_ns: Count,
+    /// Log writes.
+    pub log_flushes: Count,
+    /// Bytes of log written, padding included.
+    pub log_bytes: Count,
+}

@@ -1,0 +1,331 @@
+//! I/Os in progress, and the volumes that do them.
+
+use std::cell::{Cell, Ref, RefCell};
+
+use super::files::Layout;
+use super::geometry::{DbPage, PAGE_BYTES};
+use super::leaf::Leaf;
+use super::pool::{Victim, Wanted};
+use crate::hint::{put, rare};
+use crate::kernel::{Action, Ns, Port};
+use crate::sqlos::Sqlos;
+use crate::volume::{Answer, Failure, Kind, Request, Volume};
+
+/// A part of an I/O that was cut in two is done; the token is its slot.
+pub(super) const IO_DONE: Port = Port::new(6);
+/// The scheduler has noticed it; the token is its slot.
+pub(super) const IO_NOTICED: Port = Port::new(7);
+/// Something is due in a volume; the token is its number.
+pub(super) const VOLUME_DUE: Port = Port::new(8);
+
+/// Why pages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// For the checkpoint.
+    Checkpoint,
+    /// The lazy writer wants this one's frame.
+    Lazy(Victim),
+    /// A read wants this one's frame.
+    Evict(Victim),
+}
+
+/// What is read or written, and what its end is good for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Io {
+    Read {
+        wanted: Wanted,
+        frame: u32,
+    },
+    Write {
+        first_leaf: Leaf,
+        pages: u32,
+        why: Why,
+        home: u32,
+    },
+    Log {
+        up_to: u64,
+    },
+}
+
+impl Io {
+    /// The scheduler that notices its end; none if that is noticed at once.
+    ///
+    /// The log writer has a scheduler of its own, which no session keeps busy (S. Kandoth and N. Verma, "SQL 2016 - It Just
+    /// Runs Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016; taken so for older servers too).
+    #[inline(always)]
+    const fn home(&self) -> Option<u32> {
+        match self {
+            Self::Read { wanted, .. } => Some(wanted.home),
+            Self::Write { home, .. } => Some(*home),
+            Self::Log { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    io: Io,
+    begun_ns: Ns,
+    /// Requests to the volume that it waits for.
+    waits_for: u32,
+}
+
+/// A place for each I/O in progress; its number is the token of its events.
+#[derive(Debug, Default)]
+struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    /// Inlined, so that the slot is made where it stays and not copied.
+    #[inline(always)]
+    fn put(&mut self, slot: Slot) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| self.grow());
+        self.slots[number as usize] = slot;
+        number
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.slots.push(Slot {
+            io: Io::Log { up_to: 0 },
+            begun_ns: 0,
+            waits_for: 0,
+        });
+        u32::try_from(self.slots.len() - 1).expect("a token has 28 bits")
+    }
+
+    fn take(&mut self, number: u32) -> Slot {
+        put(&mut self.free, number);
+        self.slots[number as usize]
+    }
+}
+
+/// The volumes of a run, and all I/Os that they have yet to complete.
+#[derive(Debug)]
+pub(super) struct Ios<'w> {
+    os: &'w Sqlos,
+    layout: Layout,
+    slots: RefCell<Slots>,
+    volumes: RefCell<Vec<Volume>>,
+    /// CPU time that the driver of each volume's drives takes for a page.
+    driver_cpu_ns: Vec<Ns>,
+    /// When each volume will be called next.
+    due_ns: Vec<Cell<Ns>>,
+    /// I/Os that a volume has just done: always empty, and kept for its memory.
+    done: RefCell<Vec<u32>>,
+}
+
+impl<'w> Ios<'w> {
+    /// No I/O yet, on volumes in the order of `layout.volumes`.
+    pub(super) fn new(os: &'w Sqlos, layout: Layout, volumes: Vec<Volume>) -> Self {
+        Self {
+            os,
+            layout,
+            slots: RefCell::default(),
+            driver_cpu_ns: volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect(),
+            due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
+            volumes: RefCell::new(volumes),
+            done: RefCell::default(),
+        }
+    }
+
+    /// How many are in progress.
+    pub(super) fn in_progress(&self) -> usize {
+        let slots = self.slots.borrow();
+        slots.slots.len() - slots.free.len()
+    }
+
+    /// The volumes as they are now.
+    pub(super) fn volumes(&self) -> Ref<'_, Vec<Volume>> {
+        self.volumes.borrow()
+    }
+
+    /// Gives the volumes back.
+    pub(super) fn take_volumes(&self) -> Vec<Volume> {
+        self.volumes.take()
+    }
+
+    /// CPU time that the driver takes for a page.
+    #[inline]
+    pub(super) fn driver_cpu_ns(&self, page: DbPage) -> Ns {
+        let (volume, _) = self.layout.place(page);
+        self.driver_cpu_ns[volume]
+    }
+
+    /// The most that any driver takes for a page.
+    pub(super) fn most_driver_cpu_ns(&self) -> Ns {
+        self.driver_cpu_ns.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Whether all of a page has been written to its volume, this run or before, as far as that can tell.
+    pub(super) fn is_written(&self, page: DbPage) -> bool {
+        let (volume, offset) = self.layout.place(page);
+        self.volumes()[volume].is_written(offset, PAGE_BYTES)
+    }
+
+    /// Begins to read or write pages that lie side by side.
+    ///
+    /// # Errors
+    /// If their volume answers no more.
+    #[inline(always)]
+    pub(super) fn submit_pages(&self, io: Io, kind: Kind, first: DbPage, pages: u32) -> Result<(), Failure> {
+        let (volume, offset) = self.layout.place(first);
+        self.submit(io, volume, kind, offset, u64::from(pages) * PAGE_BYTES)
+    }
+
+    /// Begins to write a piece of log.
+    ///
+    /// # Errors
+    /// If its volume answers no more.
+    pub(super) fn submit_log(&self, io: Io, offset: u64, bytes: u64) -> Result<(), Failure> {
+        let (volume, base, _) = self.layout.log;
+        let offset = self.layout.shifted(volume, base + offset);
+        self.submit(io, volume, Kind::Append, offset, bytes)
+    }
+
+    #[inline(always)]
+    fn submit(&self, io: Io, volume: usize, kind: Kind, offset: u64, bytes: u64) -> Result<(), Failure> {
+        let begun_ns = self.os.now();
+        let slot = self.slots.borrow_mut().put(Slot {
+            io,
+            begun_ns,
+            waits_for: 1,
+        });
+        self.submit_slot(slot, io.home(), volume, (kind, offset, bytes))
+    }
+
+    fn submit_slot(
+        &self,
+        slot: u32,
+        home: Option<u32>,
+        volume: usize,
+        (kind, offset, bytes): (Kind, u64, u64),
+    ) -> Result<(), Failure> {
+        let [(offset, bytes), rest] = self.layout.pieces(volume, offset, bytes);
+        let mut answer = self.ask(volume, kind, offset, bytes, slot);
+        if rare(rest.1 > 0) {
+            answer = self.ask_for_rest(answer, volume, kind, rest, slot);
+        }
+        match answer {
+            Ok(Answer::Done(done_ns)) => {
+                let noticed = Action::call(IO_NOTICED, slot);
+                match home {
+                    Some(home) => self.os.arrive_at(done_ns, home, noticed),
+                    None => self.os.kernel().at(done_ns, noticed),
+                }
+            }
+            Ok(Answer::Pending) => {}
+            Err(failure) => {
+                self.slots.borrow_mut().take(slot);
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes over a volume's end goes on at its beginning.
+    #[cold]
+    fn ask_for_rest(
+        &self,
+        answer: Result<Answer, Failure>,
+        volume: usize,
+        kind: Kind,
+        (offset, bytes): (u64, u64),
+        slot: u32,
+    ) -> Result<Answer, Failure> {
+        let rest = self.ask(volume, kind, offset, bytes, slot);
+        Ok(self.both(answer?, rest?, slot))
+    }
+
+    #[inline(always)]
+    fn ask(&self, volume: usize, kind: Kind, offset: u64, bytes: u64, slot: u32) -> Result<Answer, Failure> {
+        let request = Request { kind, offset, bytes };
+        let (answer, due_ns) = {
+            let volume = &mut self.volumes.borrow_mut()[volume];
+            (volume.submit(self.os.now(), request, slot), volume.next_event())
+        };
+        self.arm(volume, due_ns);
+        answer
+    }
+
+    /// What becomes of an I/O that was cut in two.
+    fn both(&self, one: Answer, other: Answer, slot: u32) -> Answer {
+        if let (Answer::Done(one_ns), Answer::Done(other_ns)) = (one, other) {
+            return Answer::Done(one_ns.max(other_ns));
+        }
+        self.slots.borrow_mut().slots[slot as usize].waits_for = 2;
+        for answer in [one, other] {
+            if let Answer::Done(done_ns) = answer {
+                self.os.kernel().at(done_ns, Action::call(IO_DONE, slot));
+            }
+        }
+        Answer::Pending
+    }
+
+    /// Lets a volume be called at `due_ns`, unless it will be called before that.
+    #[inline]
+    fn arm(&self, volume: usize, due_ns: Ns) {
+        // Of flash, which is most asked for, nothing is ever due.
+        if rare(due_ns < self.due_ns[volume].get()) {
+            self.due_ns[volume].set(due_ns);
+            let volume = u32::try_from(volume).expect("volumes are few");
+            self.os.kernel().at(due_ns, Action::call(VOLUME_DUE, volume));
+        }
+    }
+
+    /// Lets volumes be called for what is due in them without any request.
+    pub(super) fn arm_all(&self) {
+        let due: Vec<Ns> = self.volumes().iter().map(Volume::next_event).collect();
+        for (volume, due_ns) in due.into_iter().enumerate() {
+            self.arm(volume, due_ns);
+        }
+    }
+
+    /// Lets a volume do what is due in it.
+    ///
+    /// # Errors
+    /// If it answers no more.
+    pub(super) fn volume_due(&self, number: u32) -> Result<(), Failure> {
+        let (now, volume) = (self.os.now(), number as usize);
+        if self.due_ns[volume].get() == now {
+            self.due_ns[volume].set(Ns::MAX);
+        }
+        let mut done = self.done.take();
+        let (advanced, due_ns) = {
+            let volume = &mut self.volumes.borrow_mut()[volume];
+            (volume.advance(now, &mut done), volume.next_event())
+        };
+        self.arm(volume, due_ns);
+        for slot in done.drain(..) {
+            self.io_done(slot);
+        }
+        self.done.replace(done);
+        advanced
+    }
+
+    /// A volume is done with a request: once it is done with all of an I/O, the I/O's scheduler will notice.
+    #[inline(always)]
+    pub(super) fn io_done(&self, slot: u32) {
+        let home = {
+            let slot = &mut self.slots.borrow_mut().slots[slot as usize];
+            slot.waits_for -= 1;
+            if slot.waits_for > 0 {
+                return;
+            }
+            slot.io.home()
+        };
+        let noticed = Action::call(IO_NOTICED, slot);
+        match home {
+            Some(home) => self.os.arrive(home, noticed),
+            None => self.os.kernel().soon(noticed),
+        }
+    }
+
+    /// Takes out an I/O whose end was noticed; says also how long it took.
+    pub(super) fn take(&self, slot: u32) -> (Io, Ns) {
+        let Slot { io, begun_ns, .. } = self.slots.borrow_mut().take(slot);
+        (io, self.os.now() - begun_ns)
+    }
+}

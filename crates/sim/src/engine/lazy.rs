@@ -1,0 +1,109 @@
+//! The lazy writer: keeps frames free, lets clean pages go and writes dirty ones.
+
+use super::Engine;
+use super::ios::Why;
+use super::pool::Victim;
+use super::resource::LABEL_LAZY;
+use crate::scenario::Costs;
+use crate::sqlos::{Event, Semaphore, Sqlos, WaitType};
+
+/// Pages that the lazy writer lets go before it charges its CPU time, and how many frames it looks at for each, at most.
+const BATCH: u32 = 16;
+const FRAMES: u32 = 1024;
+
+/// When the lazy writer works, and how many writes it may have in progress.
+#[derive(Debug)]
+pub(super) struct LazyWriter<'w> {
+    wake: Event<'w>,
+    permits: Semaphore<'w>,
+    /// It wakes when fewer frames are free, and works until so many are.
+    low: u32,
+    high: u32,
+}
+
+impl<'w> LazyWriter<'w> {
+    /// For a pool of so many frames.
+    pub(super) fn new(os: &'w Sqlos, costs: &Costs, frames: u32) -> Self {
+        let part = |per_mille: u64| u32::try_from(u64::from(frames) * per_mille / 1000).unwrap_or(u32::MAX);
+        Self {
+            wake: os.event(LABEL_LAZY),
+            permits: os.semaphore(u32::try_from(costs.lazy_writes.value).unwrap_or(u32::MAX), LABEL_LAZY),
+            low: part(costs.lazy_low_per_mille.value),
+            high: part(costs.lazy_high_per_mille.value),
+        }
+    }
+
+    /// A write is done.
+    pub(super) fn written(&self) {
+        self.permits.give();
+    }
+}
+
+impl Engine<'_> {
+    /// Lets the lazy writer know that free frames are few, if they are.
+    #[inline]
+    pub(super) fn wake_lazy_writer(&self) {
+        if self.pool.borrow().free() < self.lazy.low {
+            self.lazy.wake.set();
+        }
+    }
+
+    fn has_enough_free(&self) -> bool {
+        self.pool.borrow().free() >= self.lazy.high
+    }
+
+    /// The worker of the lazy writer.
+    pub(super) async fn run_lazy_writer(&self) {
+        loop {
+            self.lazy.wake.reset();
+            self.lazy.wake.wait(WaitType::LazyWriterSleep).await;
+            while !self.has_enough_free() {
+                if !self.lazy_batch().await {
+                    self.os.sleep(crate::kernel::MS, WaitType::LazyWriterSleep).await;
+                }
+            }
+        }
+    }
+
+    /// Lets a few pages go, up to a dirty one, which is written; false if there was nothing to do.
+    async fn lazy_batch(&self) -> bool {
+        let mut looks = 0;
+        let dirty = loop {
+            if looks == BATCH || self.has_enough_free() {
+                break None;
+            }
+            looks += 1;
+            let Some(victim) = self.next_victim() else { return false };
+            if victim.dirty {
+                break Some(victim);
+            }
+            self.counters.evicted_clean.add(1);
+            self.serve_frames(self.home());
+        };
+        self.os.cpu(u64::from(looks) * self.costs.free_cpu_ns.value).await;
+        if let Some(victim) = dirty {
+            self.lazy_write(victim).await;
+        }
+        true
+    }
+
+    /// The next page that may go; a clean one has gone.
+    #[inline(always)]
+    fn next_victim(&self) -> Option<Victim> {
+        let (mut pool, mut tree) = (self.pool.borrow_mut(), self.tree.borrow_mut());
+        let most = pool.len().min(FRAMES);
+        let victim = pool.sweep(&mut tree, most)?;
+        pool.let_go(victim, &mut tree);
+        Some(victim)
+    }
+
+    async fn lazy_write(&self, victim: Victim) {
+        let permits = &self.lazy.permits;
+        permits.take(WaitType::WriteCompletion).await;
+        self.os.cpu(self.write_cpu_ns()).await;
+        let is_still_there = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
+        if !is_still_there || self.start_write(victim.leaf, Why::Lazy(victim), self.home()) == 0 {
+            permits.give();
+        }
+    }
+}

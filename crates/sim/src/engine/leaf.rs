@@ -1,0 +1,254 @@
+//! A leaf of the index: its number, and what its page is doing.
+
+use super::geometry::ROWS_PER_PAGE;
+use crate::sqlos::Mode;
+
+/// The number of a leaf. It says where the leaf's page lies ([`super::files::Files::page_of`]), so that neighbours on disk
+/// are neighbours in the index's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Leaf(u32);
+
+impl Leaf {
+    /// No leaf: the end of the chain, or an empty frame.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// Leaf `number`.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Its place in a table of all leaves.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl std::fmt::Display for Leaf {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// What a leaf's page is doing, as bits.
+pub mod flag {
+    /// Changed since it was last written.
+    pub const DIRTY: u8 = 1;
+    /// Used since the clock's hand last passed.
+    pub const REFERENCED: u8 = 1 << 1;
+    /// Not in memory.
+    pub const ABSENT: u8 = 1 << 2;
+    /// Being read.
+    pub const READING: u8 = 1 << 3;
+    /// Being written.
+    pub const WRITING: u8 = 1 << 4;
+    /// Latched by a worker that splits it.
+    pub const SPLITTING: u8 = 1 << 5;
+    /// A new page that has no frame yet. It waits like a page that is read, but nothing is read.
+    pub const NEW: u8 = 1 << 6;
+    /// The I/O holds the page's latch, as somebody waits. Without a waiter the other bits say as much, for less.
+    pub const LATCHED: u8 = 1 << 7;
+    /// The reasons why no row can be inserted now.
+    pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
+    /// The reasons why no row can be read now. A page can be read while it is written, unless somebody already waits to
+    /// change it: later workers queue behind.
+    pub const UNREADABLE: u8 = ABSENT | READING | SPLITTING | LATCHED;
+    /// In an I/O.
+    pub const IN_IO: u8 = READING | WRITING;
+}
+
+/// The state of a leaf's page, in 8 bytes, so that many fit the processor's cache.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// The last key of the leaf's interval; the first follows the last of the leaf to its left.
+    pub(super) high: u32,
+    /// Workers that wait for it, or that were let in after a wait and have not left yet.
+    waiters: u16,
+    /// Rows in it; [`NO_ROWS`] for a page that is no leaf.
+    rows: u8,
+    /// See [`flag`].
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<State>() == 8);
+
+/// More than fit on a page.
+const NO_ROWS: u8 = u8::MAX;
+
+impl State {
+    /// A page that is no leaf, or not yet.
+    pub(super) const NONE: Self = Self {
+        high: 0,
+        waiters: 0,
+        rows: NO_ROWS,
+        flags: 0,
+    };
+
+    /// A leaf in memory that ends at key `high`.
+    pub(super) const fn leaf(high: u32, rows: u8, flags: u8) -> Self {
+        Self {
+            high,
+            waiters: 0,
+            rows,
+            flags,
+        }
+    }
+
+    /// Whether there is a leaf.
+    #[must_use]
+    pub const fn is_leaf(&self) -> bool {
+        self.rows != NO_ROWS
+    }
+
+    /// Whether any of these flags is set.
+    #[must_use]
+    pub const fn is(&self, any_of: u8) -> bool {
+        self.flags & any_of != 0
+    }
+
+    /// How many rows are in it.
+    #[must_use]
+    pub const fn rows(&self) -> u8 {
+        self.rows
+    }
+
+    /// Whether one more row needs another page.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.rows >= ROWS_PER_PAGE
+    }
+
+    /// Whether a worker waits for it.
+    #[must_use]
+    pub const fn is_awaited(&self) -> bool {
+        self.waiters > 0
+    }
+
+    /// Marks it as used.
+    pub(super) const fn refer(&mut self) {
+        self.flags |= flag::REFERENCED;
+    }
+
+    /// One more worker waits for it.
+    pub(super) const fn begin_wait(&mut self) {
+        self.waiters += 1;
+    }
+
+    /// A worker that waited has left.
+    pub(super) const fn end_wait(&mut self) {
+        self.waiters -= 1;
+    }
+
+    /// One more worker waits, for as long as `mode` is barred. Says whether the page is in an I/O, and the mode in which that
+    /// I/O must latch it first.
+    pub(super) const fn begin_latched_wait(&mut self, mode: Mode) -> (bool, Option<Mode>) {
+        self.waiters += 1;
+        let io_mode = match self.flags & (flag::IN_IO | flag::LATCHED) {
+            flag::READING => Some(Mode::Ex),
+            flag::WRITING if matches!(mode, Mode::Ex) => Some(Mode::Sh),
+            _ => None,
+        };
+        if io_mode.is_some() {
+            self.flags |= flag::LATCHED;
+        }
+        (self.is(flag::IN_IO), io_mode)
+    }
+
+    /// It will be read; only an absent leaf is.
+    pub(super) fn begin_read(&mut self) {
+        debug_assert_eq!(self.flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
+        self.flags = flag::READING | flag::REFERENCED;
+    }
+
+    /// It is new, and a worker waits for a frame for it.
+    pub(super) const fn begin_frame(&mut self) {
+        self.flags |= flag::READING | flag::NEW;
+        self.waiters += 1;
+    }
+
+    /// It is in its frame: read, or new and so changed. Returns whether it was latched.
+    pub(super) const fn arrive(&mut self) -> bool {
+        let latched = self.is(flag::LATCHED);
+        let changed = if self.is(flag::NEW) { flag::DIRTY } else { 0 };
+        self.flags = changed | flag::REFERENCED;
+        latched
+    }
+
+    /// It is written. Returns whether it was latched.
+    pub(super) const fn end_write(&mut self) -> bool {
+        let latched = self.is(flag::LATCHED);
+        self.flags &= !(flag::WRITING | flag::LATCHED);
+        latched
+    }
+
+    /// A worker splits it, or links its right neighbour.
+    pub(super) const fn begin_split(&mut self) {
+        self.flags |= flag::SPLITTING | flag::REFERENCED;
+    }
+
+    /// That worker is done.
+    pub(super) const fn end_split(&mut self) {
+        self.flags &= !flag::SPLITTING;
+    }
+
+    /// The clock's hand passes it: says whether it may go, and takes away the mark of its last use.
+    pub(super) const fn pass(&mut self) -> bool {
+        if self.is(flag::BUSY) || self.is_awaited() {
+            return false;
+        }
+        let referenced = self.is(flag::REFERENCED);
+        self.flags &= !flag::REFERENCED;
+        !referenced
+    }
+
+    /// Leaves memory if it is clean and nobody wants it; says whether it did.
+    pub(super) const fn let_go(&mut self) -> bool {
+        if self.is_awaited() || self.is(flag::DIRTY | flag::REFERENCED | flag::BUSY) {
+            return false;
+        }
+        self.flags = flag::ABSENT;
+        true
+    }
+
+    /// Begins to be written, if it is changed and nobody is at it; says whether it does. See [`super::tree::Tree::begin_write`].
+    pub(super) const fn begin_write(&mut self) -> bool {
+        if self.flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY || self.is_awaited() {
+            return false;
+        }
+        self.flags = self.flags & !flag::DIRTY | flag::WRITING;
+        true
+    }
+
+    /// Changes it; says whether it was clean. See [`super::tree::Tree::change`].
+    pub(super) const fn change(&mut self) -> bool {
+        let was_clean = !self.is(flag::DIRTY);
+        self.flags |= flag::DIRTY;
+        was_clean
+    }
+
+    /// One more row; see [`super::tree::Tree::insert_row`].
+    pub(super) const fn insert_row(&mut self) {
+        self.rows += 1;
+        self.flags |= flag::REFERENCED;
+    }
+
+    /// Half of its rows go to another leaf, which begins after `high`.
+    pub(super) const fn halve(&mut self, high: u32) {
+        self.rows -= ROWS_PER_PAGE / 2;
+        self.high = high;
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} waiters and flags {:#b}", self.waiters, self.flags)
+    }
+}

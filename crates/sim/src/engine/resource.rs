@@ -1,0 +1,81 @@
+//! What workers wait for, as the numbers by which the cores know it.
+
+use super::above::Level;
+use super::leaf::Leaf;
+
+/// The label of events for a write of the log.
+pub(super) const LABEL_LOG: u64 = 1;
+/// The label of the checkpoint's writes.
+pub(super) const LABEL_CHECKPOINT: u64 = 2;
+/// The label of the lazy writer and its writes.
+pub(super) const LABEL_LAZY: u64 = 3;
+/// The label of a look at a file's PFS page: the file's number stands in the lower half.
+const LABEL_PFS: u64 = 1 << 32;
+
+/// Where in a latch's key its kind begins.
+const KIND_SHIFT: u32 = 56;
+
+/// A page that is latched, by the key of its latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Leaf(Leaf),
+    /// An index page above the leaves, by its number in its level.
+    Above(Level, u64),
+    /// The PFS page of a file, by its number in that file.
+    Pfs {
+        file: u32,
+        index: u32,
+    },
+    /// The GAM page of a file, likewise.
+    Gam {
+        file: u32,
+        index: u32,
+    },
+    /// Whichever leaf is the last.
+    Edge,
+}
+
+impl Page {
+    /// The key of its latch.
+    pub(super) const fn key(self) -> u64 {
+        let (kind, low) = match self {
+            Self::Leaf(leaf) => (1, leaf.number() as u64),
+            Self::Above(Level::Parent, page) => (2, page),
+            Self::Above(Level::Grandparent, page) => (3, page),
+            Self::Pfs { file, index } => (4, (file as u64) << 32 | index as u64),
+            Self::Gam { file, index } => (5, (file as u64) << 32 | index as u64),
+            Self::Edge => (6, 0),
+        };
+        kind << KIND_SHIFT | low
+    }
+
+    /// The page that a latch's key stands for.
+    ///
+    /// # Panics
+    /// If it is no such key.
+    pub(super) fn of(key: u64) -> Self {
+        let low = key & ((1 << KIND_SHIFT) - 1);
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half of the key")]
+        let (file, index) = ((low >> 32) as u32, low as u32);
+        match key >> KIND_SHIFT {
+            1 => Self::Leaf(Leaf::new(index)),
+            2 => Self::Above(Level::Parent, low),
+            3 => Self::Above(Level::Grandparent, low),
+            4 => Self::Pfs { file, index },
+            5 => Self::Gam { file, index },
+            6 => Self::Edge,
+            kind => unreachable!("no latch is of kind {kind}"),
+        }
+    }
+}
+
+/// The label of looks at the PFS page of a file.
+pub(super) const fn label_of_pfs(file: u32) -> u64 {
+    LABEL_PFS | file as u64
+}
+
+/// The file whose PFS page is looked at, if a label says so.
+pub(super) fn pfs_file_of(label: u64) -> Option<u32> {
+    let file = u32::try_from(label ^ LABEL_PFS);
+    file.ok().filter(|_| label >= LABEL_PFS)
+}
