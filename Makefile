@@ -42,6 +42,10 @@ validate: setup-dev test-tools ## what `make test` leaves to CI: figures confirm
 	@echo 'pytest, campaigns only ...'
 	@$(PYTEST) -m campaign $(ARGS)
 
+.PHONY: docs
+docs: setup-dev ## write the documentation's tables, and build its site in build/docs
+	@$(BIN)/python tools/make_docs.py $(ARGS)
+
 .PHONY: bench
 bench: setup-dev ## what storagelab itself costs, as paired ratios
 	@$(BIN)/python -m bench $(ARGS)

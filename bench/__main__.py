@@ -169,7 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
-    parser.add_argument("--write", action="store_true", help="put the tables of --only statistics into docs/a-a.md")
+    parser.add_argument("--write", action="store_true", help="write the tables of --only statistics into their page")
     parser.add_argument("--only", choices=(*PARTS, FAULTS), help="this part alone")
     options = parser.parse_args()
     cores = os.cpu_count()

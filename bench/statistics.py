@@ -1,7 +1,7 @@
-"""The tables of docs/a-a.md: what reports say of drawn experiments, held against what they promise.
+"""The tables of docs/explanation/statistics.md: what reports say of drawn experiments, held against what they promise.
 
 make bench ARGS="--only statistics"            prints the tables, and whether the promises hold
-make bench ARGS="--only statistics --write"    puts them into docs/a-a.md as well
+make bench ARGS="--only statistics --write"    puts them into docs/explanation/statistics.md as well
 make bench ARGS="--only statistics --quick"    a tenth of the experiments
 """
 
@@ -29,7 +29,7 @@ MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
 POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
 _LIMIT_SE = 2.0
 """A figure misses its limit if it is beyond it by more standard errors: chance reaches so far once in 40."""
-DOCUMENT = Path(__file__).parent.parent / "docs" / "a-a.md"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "explanation" / "statistics.md"
 
 
 class Share(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from storagelab.errors import SpecError
@@ -33,3 +35,12 @@ def refusal(text: str) -> SpecError:
 
 def factor(line: str) -> str:
     return f"{MINIMAL}[factors]\n{line}\n"
+
+
+def as_toml(value: object) -> str:
+    """A value as it may stand behind a key."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {as_toml(inside)}" for key, inside in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    return json.dumps(value)

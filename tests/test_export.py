@@ -15,16 +15,17 @@ import pytest
 from builders import extension_story, make_experiment, make_measurement, make_plan, make_run, make_runs
 
 from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
 from storagelab.model.durability import Commits, Loss
-from storagelab.model.measurement import Check, ObserverCost, TimeSeries
+from storagelab.model.measurement import Check, ObserverCost, Run, TimeSeries
 from storagelab.model.plan import Experiment, Factor, Level
-from storagelab.model.waits import CountedWait, CountedWaits
+from storagelab.model.waits import CountedWait, CountedWaits, WaitStat
 from storagelab.report.export.as_json import export, plain, to_json
 from storagelab.report.words.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
 SCHEMA = json.loads((resources.files("storagelab.report.export") / "export.schema.json").read_text("utf-8"))
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "export.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reference" / "export.md"
 
 
 def the_experiment(**fields):
@@ -267,11 +268,45 @@ def test_every_field_of_the_schema_is_described_in_the_docs():
     assert wanted - described == set()
 
 
-def test_schema_and_docs_name_every_order_that_an_experiment_can_have():
-    orders = get_args(Experiment.model_fields["order"].annotation)
-    assert SCHEMA["properties"]["order"]["enum"] == list(orders)
-    row = next(line for line in DOCUMENT.read_text("utf-8").splitlines() if "`order`" in line)
-    assert [order for order in orders if f"`{order}`" not in row] == []
+@pytest.mark.parametrize(
+    ("heading", "part"),
+    [("## At the top", None), ("## A cell", "cell"), ("### Its summary", "summary"), ("## A run", "run"),
+     ("### A wait", "wait"), ("## Findings", "findings")],
+)  # fmt: skip
+def test_a_table_of_the_docs_has_the_fields_of_its_part_and_no_others(heading, part):
+    section = re.split(r"\n##", DOCUMENT.read_text("utf-8").partition(f"\n{heading}\n")[2])[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    described = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    fields = (SCHEMA if part is None else SCHEMA["$defs"][part])["properties"]
+    assert sorted(described) == sorted(fields)
+
+
+def the_model_says(model, field):
+    """The words that a field of a model can be."""
+    annotation = model.model_fields[field].annotation
+    return [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
+
+
+@pytest.mark.parametrize(
+    ("place", "model"),
+    [(".order", Experiment), ("run.status", Run), ("wait.method", WaitStat), ("wait.category", WaitStat),
+     ("findings.verdict", Findings), ("findings.compared", Findings), ("findings.fit", Findings)],
+)  # fmt: skip
+def test_schema_and_docs_name_every_word_that_a_model_can_say(place, model):
+    part, _, field = place.partition(".")
+    words = the_model_says(model, field)
+    assert len(words) > 1
+    assert (SCHEMA["$defs"][part] if part else SCHEMA)["properties"][field]["enum"] == words
+    row = next(
+        line for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("|") and f"`{field}`" in line
+    )
+    if field != "category":  # described on the page of waits
+        assert [word for word in words if f"`{word}`" not in row] == []
+
+
+def test_what_one_load_concludes_is_part_of_what_a_report_can():
+    of_a_load = SCHEMA["$defs"]["findings"]["properties"]["loads"]["items"]["properties"]["verdict"]["enum"]
+    assert set(of_a_load) < set(the_model_says(Findings, "verdict"))
 
 
 def test_schema_names_all_that_a_setting_can_give_up():

@@ -1,34 +1,23 @@
-"""The page in a real browser, headless Chromium: nothing breaks, nothing asks the network, everybody can read it.
-
-The browser is $STORAGELAB_CHROMIUM, or chromium, chromium-browser or google-chrome on the PATH.
-"""
+"""The page in a real browser: nothing breaks, nothing asks the network, everybody can read it."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
+from real_browser import playwright, started
 from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
 from storagelab.report.export.as_json import to_json
 from storagelab.report.page import html
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync",
-]  # fmt: skip
 NASTY = "</script><script>document.title='broken into'</script><img src=x onerror=alert(1)>"
 
 
@@ -41,20 +30,10 @@ class Opened:
     errors: list[str] = field(default_factory=list)
 
 
-def browser_path() -> str | None:
-    named = os.environ.get("STORAGELAB_CHROMIUM")
-    return named or next((found for name in BROWSERS if (found := shutil.which(name))), None)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
-    path = browser_path()
-    if path is None:
-        pytest.skip(f"no browser: set STORAGELAB_CHROMIUM or install one of {', '.join(BROWSERS)}")
-    with playwright.sync_playwright() as running:
-        chromium = running.chromium.launch(executable_path=path, args=ARGUMENTS)
+    with started() as chromium:
         yield chromium
-        chromium.close()
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def test_transactions_that_may_lock_the_whole_table_are_told_of(server):
 
 
 def test_the_spec_in_the_documentation_is_one():
-    text = (Path(__file__).resolve().parent.parent / "docs" / "sqlserver.md").read_text()
+    text = (Path(__file__).resolve().parent.parent / "docs" / "how-to" / "sql-server.md").read_text()
     found = text.split("```toml\n")[1].split("```")[0]
     assert len(matrix.expand(reading.parse(found, "lab.toml")).cells) == 5 * 2 * 2
 

@@ -19,7 +19,7 @@ PACKAGE_DATA = {".sql", ".html", ".css", ".js", ".json", ".toml", ".typed", ".py
 # Test modules that test something else than the module of their name.
 TESTS_OF_THE_WHOLE = {
     "article_a", "determinism", "fitted_means", "html_in_browser", "interruptions", "mariadb_faults", "odd_surroundings",
-    "postgres_faults", "rooms", "sim_skin", "simulated_refusals", "tidy",
+    "postgres_faults", "ready_made_specs", "rooms", "sim_skin", "simulated_refusals", "tidy",
 }  # fmt: skip
 
 # Spelt in pieces, so that this file does not hold what it looks for.
@@ -27,6 +27,11 @@ LEFT_OPEN = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|NotImplemente
 REGISTRY = re.compile(r"https?://[\w.-]*(pypi|pythonh" r"osted|crates\.i" r"o|npm" r"js|mav" r"en|artif" r"actory)")
 MACHINE_PATH = re.compile(r"(?<![\w./])/((root|work|Users)/\w|home/(?!me\b))")
 MARKDOWN_LINK = re.compile(r"\]\(<?(?P<target>[^)\s>#]+)(?:#[^)\s>]*)?>?(?:\s+\"[^\"]*\")?\)")
+
+CITED_FILE = re.compile(
+    r"(?<![\w/.<>{}-])((?:src|storagelab|tests|crates|docs|tools|bench|experiments)/[\w./-]*\w\.[a-z]+|[A-Z]{4,}\.md)\b"
+)
+STANDS_FOR_ANY = {"docs/pictures/NAME.png"}
 
 
 def tracked() -> list[Path]:
@@ -128,6 +133,24 @@ def test_every_relative_link_of_a_document_leads_somewhere():
         if not (document.parent / link["target"]).exists()
     ]
     assert dead == []
+
+
+def test_every_file_that_a_text_names_exists():
+    """Documents, comments and docstrings alike; a file of the package may be named without `src/`."""
+    there = {path.relative_to(ROOT).as_posix() for path in FILES}
+    missing = [
+        f"{path.relative_to(ROOT)}: {cited}"
+        for path in FILES
+        if path != Path(__file__)
+        for cited in CITED_FILE.findall(text_of(path))
+        if not {cited, f"src/{cited}"} & there and cited not in STANDS_FOR_ANY
+    ]
+    assert missing == []
+
+
+def test_a_file_that_is_not_there_would_be_found():
+    text = "see docs/there.md, storagelab/x/y.py (WAITS.md) and /mnt/tests/a.toml"
+    assert CITED_FILE.findall(text) == ["docs/there.md", "storagelab/x/y.py", "WAITS.md"]
 
 
 def test_a_dead_link_would_be_found():

@@ -4,7 +4,7 @@ Starts private servers, runs short loads with 1, 4 and 16 data files and commits
 them just as a run does. At the same time the kernel traces every switch, wake-up and system call of the worker threads: that
 is the truth. A thread in a call on the redo log, or asleep on a futex in its own thread-local memory (there InnoDB keeps what
 a session sleeps on while another one writes the log for both), waits for a commit; in a call on a data file, for that; on any
-other futex, for a latch. See docs/waits-mariadb.md.
+other futex, for a latch. See docs/reference/waits-mariadb.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Starts private servers, runs short loads, and samples them just as a run does. At the same time the kernel traces every
 switch, wake-up and system call of the worker sessions: that is the truth. A session asleep in `futex` waits for a
 latch, in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so on; what is known of a
-session is the class of its system call, so estimates are summed by the same classes. See docs/waits-postgresql.md.
+session is the class of its system call, so estimates are summed by the same classes. See docs/reference/waits-postgresql.md.
 """
 
 from __future__ import annotations

@@ -80,13 +80,13 @@ def plan(
 def run(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
-    again: Annotated[bool, typer.Option("--again", help="Make runs that failed once more.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Make failed runs once more.")] = False,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: all cores.")
     ] = None,
     allow_commands: AllowCommandsOption = False,
 ) -> None:
-    """Run an experiment, or go on with it; then print the findings and write the report."""
+    """Run an experiment, or continue it; then print the findings and write the report."""
     experiment = reading.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
@@ -120,7 +120,9 @@ def report_(
     fit: FitOption = "robust",
     embed_data: Annotated[
         bool,
-        typer.Option("--embed-data", help="html: with all raw data in the page, even if it is over 3 MB with them."),
+        typer.Option(
+            "--embed-data", help="html: put all raw data into the page, even if that makes it larger than 3 MB."
+        ),
     ] = False,
 ) -> None:
     """Write the report again from what is stored.
@@ -163,20 +165,22 @@ def export(
     output: OutputOption = None,
     fit: FitOption = "robust",
     salvage: Annotated[
-        bool, typer.Option("--salvage", help="Of a damaged store: the runs that can still be read.")
+        bool, typer.Option("--salvage", help="Export what can still be read from a damaged store.")
     ] = False,
 ) -> None:
-    """Everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
+    """Write everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
     _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
     _write(writing.render(format_, experiment, expanded, runs, findings), output)
 
 
 @app.command("doctor")
 def doctor_(
-    spec_file: Annotated[Path | None, typer.Argument(metavar="SPEC", help="Look at its volumes, too.")] = None,
+    spec_file: Annotated[
+        Path | None, typer.Argument(metavar="SPEC", help="Also look at the volumes of this spec.")
+    ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     target: Annotated[
-        str | None, typer.Option("--target", metavar="DSN", help="Try the contract suite on a running server instead.")
+        str | None, typer.Option("--target", metavar="DSN", help="Try all promises on this running server instead.")
     ] = None,
 ) -> None:
     """Say what this machine can and can't measure, and how to mend it.
@@ -212,7 +216,7 @@ def validate(
         Literal["md", "csv", "json"] | None, typer.Option("--format", help="What to print; default: tables.")
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Put the tables, as md, into this document, too.")
+        Path | None, typer.Option("--write", metavar="FILE", help="Also write the tables, as md, into this document.")
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Articles (A) or figures (A1); default: all.")
@@ -225,7 +229,7 @@ def validate(
     ] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: all cores.")] = None,
     results: Annotated[
-        Path | None, typer.Option("--results", help="Keep the runs in this folder, and go on from there.")
+        Path | None, typer.Option("--results", help="Keep the runs in this folder, and continue from there.")
     ] = None,
     experiments: Annotated[
         Path | None, typer.Option("--experiments", metavar="FOLDER", help="The ready-made specs.")
@@ -272,9 +276,9 @@ def profiles_(context: typer.Context) -> None:
 @profiles_app.command("show")
 def show_profile(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")],
-    toml: Annotated[bool, typer.Option("--toml", help="Its file as it is, to begin one of your own with.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the file itself, to start your own from.")] = False,
 ) -> None:
-    """Print every figure of a profile with its label and its source; and its room, speed, cost and need of host memory."""
+    """Print every figure of a profile with label and source; then its capacity, speed, cost and need of host memory."""
     if toml:
         _write(profiles.text_of(name, Path()), None)
         return

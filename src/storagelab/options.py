@@ -12,9 +12,14 @@ from storagelab.findings.model import FitKind
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment's TOML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An experiment's name, or its spec file.")]
 ResultsOption = Annotated[
-    Path, typer.Option("--results", envvar="STORAGELAB_RESULTS", help="Folder that holds results, one subfolder each.")
+    Path,
+    typer.Option(
+        "--results", envvar="STORAGELAB_RESULTS", help="The folder of results; each experiment has a subfolder."
+    ),
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file (charts: folder).")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file (charts: to this folder).")
+]
 FitOption = Annotated[
     FitKind,
     typer.Option(
@@ -24,6 +29,8 @@ FitOption = Annotated[
 ]
 AllowCommandsOption = Annotated[
     bool,
-    typer.Option("--allow-commands", help="Let settings have a server run programs, load code, use other folders."),
+    typer.Option(
+        "--allow-commands", help="Allow settings that make a server run programs, load code, or use other folders."
+    ),
 ]
 DEFAULT_RESULTS = Path("results")

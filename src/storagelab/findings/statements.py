@@ -8,7 +8,8 @@ for a whole report, not for each of its sentences. It is kept in two steps:
 
 So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
 effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
-nothing held in the first, they reach as far as no difference. What the two steps come to in drawn experiments: docs/a-a.md.
+nothing held in the first, they reach as far as no difference. What the two steps come to in drawn experiments:
+docs/explanation/statistics.md.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ misleads:
 
 Nothing is said of a cell with fewer than two rounds in common with the best, nor may anything be said of two cells of
 different blocks: no pair of runs sees how the machine changed from one block to the next. How often experiments without
-any difference name a loser all the same, and how often a real difference is found: docs/a-a.md, drawn by
+any difference name a loser all the same, and how often a real difference is found: docs/explanation/statistics.md, drawn by
 `make bench ARGS="--only statistics"`.
 """
 

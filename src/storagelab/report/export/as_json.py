@@ -1,4 +1,6 @@
-"""The machine's view: everything of an experiment as one JSON document of schema 1, described in docs/export.md. Pure.
+"""The machine's view: everything of an experiment as one JSON document of schema 1. Pure.
+
+docs/reference/export.md describes it.
 
 Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is
 not known is null; NaN never appears. Built by hand rather than dumped by pydantic: 5,000 runs are to take seconds.
@@ -34,7 +36,7 @@ def to_json(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: F
 
 
 def export(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Json:
-    """The export as plain dicts, lists, texts and numbers (see docs/export.md)."""
+    """The export as plain dicts, lists, texts and numbers (see docs/reference/export.md)."""
     summaries = {summary.cell_id: summary for summary in findings.cells}
     by_cell: dict[str, list[Run]] = {cell.cell_id: [] for cell in plan.cells}
     for run in sorted(runs, key=lambda run: (run.repetition, run.attempt, run.sequence)):

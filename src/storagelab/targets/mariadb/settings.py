@@ -71,8 +71,8 @@ def private_settings(config: Config) -> dict[str, Scalar]:
 def observing(waits: bool) -> list[str]:
     """The options that switch the server's count of waits on or off, so that a factor of the spec can compare its cost.
 
-    The handler's events and those of metadata locks contain others and would count twice; a
-    session's own mutexes are contended by nobody and taken several times a row.
+    The handler's events and those of metadata locks contain others and would count twice. Nobody contends for
+    a session's own mutexes, and they are taken several times a row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]

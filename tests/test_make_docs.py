@@ -1,0 +1,191 @@
+"""The documentation: its tables say what the code does, and its site is whole and asks no network for anything."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import get_args
+from urllib.parse import urlsplit
+
+import pytest
+from pydantic import BaseModel
+from real_browser import playwright, started
+from spec_texts import as_toml
+
+from bench import statistics
+from storagelab.errors import SpecError
+from storagelab.model.config import Config
+from storagelab.model.plan import Experiment
+from storagelab.spec import keys
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
+from storagelab.validation.table import existing
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+LOADS = {"link": "href", "script": "src", "img": "src", "source": "src", "iframe": "src", "object": "data"}
+"""What a browser fetches without being asked -> where it says from where."""
+
+
+@pytest.fixture(scope="module")
+def make_docs():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        yield importlib.import_module("make_docs")
+
+
+@pytest.fixture(scope="module")
+def site(make_docs, tmp_path_factory) -> Path:
+    """The site, built with warnings as errors."""
+    folder = tmp_path_factory.mktemp("site")
+    assert make_docs.build(folder) == 0
+    return folder
+
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_generated_table_is_what_the_code_says(make_docs):
+    """If this fails: `make docs`."""
+    pages = {page: page.read_text("utf-8") for page in DOCS.rglob("*.md")}
+    assert [str(page.relative_to(ROOT)) for page, text in pages.items() if make_docs.written(text) != text] == []
+
+
+def test_every_table_that_can_be_generated_stands_on_a_page(make_docs):
+    text = "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md"))
+    assert [name for name in make_docs.GENERATED if f"<!-- generated: {name} -->" not in text] == []
+
+
+def keys_below(make_docs, model: type[BaseModel], place: str) -> Iterator[tuple[str, str, keys.Schema]]:
+    """The path, the description and the schema of every key that is no table; NAME stands for a name of the user's own."""
+    for name, field in model.model_fields.items():
+        below = make_docs.models_in(field.annotation)
+        path = f"{place}{name}{'.NAME' if below and 'dict[' in str(field.annotation) else ''}"
+        tells_kinds_apart = name == "kind" and len(get_args(field.annotation)) == 1
+        if not below and not tells_kinds_apart:
+            yield path, field.description or "", keys.schema_of(model)["properties"][name]
+        for one in below:
+            yield from keys_below(make_docs, one, f"{path}.")
+
+
+def test_every_key_of_a_spec_is_described(make_docs):
+    described = {path: text for path, text, _ in keys_below(make_docs, Config, "")}
+    described |= {name: Experiment.model_fields[name].description for name in keys.HEADER}
+    assert len(described) > 60
+    assert [path for path, text in described.items() if not text] == []
+
+
+REAL = {"name": "x", "target": {"engine": "postgres"}, "volumes": {"NAME": {"path": "."}}}
+SIMULATED = {
+    "name": "x", "target": {"engine": "simulated"}, "server": {"cores": 1, "memory": "1GB"},
+    "drives": {"d": {"profile": "iodrive-320"}}, "volumes": {"NAME": {"drives": ["d"]}},
+}  # fmt: skip
+REFUSED_BY = {"Simulated": REAL, "Raw I/O only": REAL, "Real servers": SIMULATED}
+"""How a key's description begins -> an experiment that may not have the key."""
+
+
+def example(schema: keys.Schema) -> object:
+    """A value that a key takes."""
+    schema = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
+    by_type = {"boolean": True, "string": "x", "array": ["d"]}
+    return schema.get("enum", [by_type.get(schema.get("type", ""), max(1, schema.get("minimum", 1)))])[0]
+
+
+def test_a_key_that_is_described_as_one_of_some_experiments_is_refused_in_others(make_docs):
+    said = {}
+    for path, text, schema in keys_below(make_docs, Config, ""):
+        for experiment in (one for begins, one in REFUSED_BY.items() if text.startswith(begins)):
+            spec = keys.put(experiment, {path: example(schema)})
+            said[path] = "nothing"
+            try:
+                expand(parse("".join(f"{key} = {as_toml(content)}\n" for key, content in spec.items()), "x.toml"))
+            except SpecError as error:
+                said[path] = error.problem
+    assert len(said) > 20
+    assert {path: problem for path, problem in said.items() if "is for " not in problem} == {}
+
+
+def test_a_key_with_a_unit_is_shown_with_its_unit_and_without(make_docs):
+    assert (
+        '| `memory` | a size such as `"16GB"`; in plain bytes: `memory_bytes` | required |'
+        in make_docs.keys_of_table("server")
+    )
+
+
+def test_a_bar_in_a_cell_does_not_end_it(make_docs):
+    assert make_docs.table(["a"], [["x|y"]]).splitlines()[-1] == "| x\\|y |"
+
+
+# --- The site ---------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """What a page loads by itself, and the pages that it links to."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[Path] = []
+        self._folder = file.parent
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if address := given.get(LOADS.get(tag, "")):
+            self.loads.append(address)
+        if tag == "a" and (path := urlsplit(given.get("href") or "")) and not path.scheme and path.path:
+            self.links.append((self._folder / path.path).resolve())
+
+
+@pytest.mark.slow
+def test_no_page_loads_anything_from_elsewhere(site):
+    pages = {file: Page(file).loads for file in site.rglob("*.html")}
+    assert sum(map(len, pages.values())) > 100
+    assert [load for loads in pages.values() for load in loads if urlsplit(load).scheme not in ("", "data")] == []
+
+
+@pytest.mark.slow
+def test_every_page_is_reachable_from_the_first_and_no_link_is_dead(site):
+    first = (site / "index.html").resolve()
+    seen, left = set(), [first]
+    while left:
+        page = left.pop()
+        if page not in seen and page.suffix == ".html":
+            assert page.is_file(), page
+            seen.add(page)
+            left += Page(page).links
+    wanted = {(site / page.relative_to(DOCS)).with_suffix(".html").resolve() for page in DOCS.rglob("*.md")}
+    assert wanted - seen == set()
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_word_in_a_real_browser_without_any_network(site):
+    asked, errors = [], []
+    with started() as browser:
+        tab: playwright.Page = browser.new_page()
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        tab.goto(f"{(site / 'search.html').as_uri()}?q=convoy")
+        tab.wait_for_selector("#search-results li a")
+        assert "The simulated server" in tab.inner_text("#search-results")
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_make_docs_builds_into_a_folder_that_git_ignores(make_docs):
+    ignored = subprocess.run(["git", "check-ignore", "-q", str(make_docs.SITE)], cwd=ROOT, check=False)
+    assert ignored.returncode in (0, 128)  # 128: no repository, as in a tree that was copied
+
+
+def test_pages_that_other_commands_write_into_have_their_marks():
+    """`storagelab validate --write` and `make bench ARGS="--only statistics --write"`."""
+    assert "--write docs/records/validation.md" in (existing(DOCS / "records" / "validation.md") or "")
+    drawn = re.findall(
+        r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
+    )
+    assert sorted(drawn) == ["false-statements", "fastest", "means", "others", "power"]

@@ -1,0 +1,71 @@
+"""Every ready-made spec, made at a tiny size: it runs, and its export keeps the schema."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from real_mariadb import needs_mariadb
+from spec_texts import as_toml
+
+from storagelab import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+SPECS = sorted((ROOT / "experiments").glob("*.toml"))
+(SCHEMA,) = (json.loads(file.read_text("utf-8")) for file in (ROOT / "src").rglob("export.schema.json"))
+LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
+
+
+def tiny(spec: dict[str, Any]) -> dict[str, Any]:
+    """The same experiment with two levels of each factor, one repetition, and as little work as its engine can do."""
+    factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
+    target, work = dict(spec.get("target", {})), dict(spec["workload"])
+    if "scale" not in target:
+        work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
+    elif "duration" in work:
+        work |= {"duration": "10s", "warm_up": "1s"}
+    target |= {"scale": SCALE} if "scale" in target else {}
+    left_out = [one for one in spec.get("exclude", []) if all(one[name] in factors[name] for name in one)]
+    small = {"repetitions": 1, "target": target, "workload": work, "factors": factors, "exclude": left_out}
+    return {key: value for key, value in (spec | small).items() if value}
+
+
+def asked(monkeypatch, *words: object) -> None:
+    """`storagelab WORDS` in this process."""
+    monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
+    with contextlib.suppress(SystemExit):
+        cli.main()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, id=file.stem, marks=needs_mariadb if "engines" in file.stem else ()) for file in SPECS],
+)
+def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
+    monkeypatch.chdir(scratch)
+    monkeypatch.setattr(cli, "_conclude", lambda *_: None)  # pictures take longer than these runs
+    spec = tiny(tomllib.loads(file.read_text("utf-8")))
+    for volume in spec["volumes"].values():
+        if "path" in volume:
+            (scratch / volume["path"]).mkdir(parents=True, exist_ok=True)
+    here = scratch / file.name
+    here.write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in spec.items()), "utf-8")
+    asked(monkeypatch, "run", here, "--jobs", 1)
+    asked(monkeypatch, "export", here, "--output", scratch / "export.json")
+
+    document = json.loads((scratch / "export.json").read_text("utf-8"))
+    jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
+    runs = [run for cell in document["cells"] for run in cell["runs"]]
+    assert {run["status"] for run in runs} == {"ok"}, [run["reason"] for run in runs]
+    assert len(runs) >= len(document["cells"]) >= 2
+
+
+def test_every_ready_made_spec_says_what_it_asks():
+    assert [file.name for file in SPECS if not tomllib.loads(file.read_text("utf-8"))["question"].endswith("?")] == []

@@ -1,0 +1,277 @@
+"""Make the documentation: write the tables that follow from the code, and build the site.
+
+    python tools/make_docs.py            writes the tables into docs/ and builds the site in build/docs
+    python tools/make_docs.py --tables   only writes the tables
+
+A page says where a table stands by two comments, `<!-- generated: WHAT -->` and `<!-- end -->`. What stands between them
+comes from the models, the command line or the engines' vocabularies, so it can't differ from what the code does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import typer.main
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from storagelab import cli
+from storagelab.model.config import Config
+from storagelab.model.plan import Experiment
+from storagelab.model.values import LeftOut
+from storagelab.spec import keys
+from storagelab.targets.mariadb import events as mariadb
+from storagelab.targets.postgres import events as postgres
+from storagelab.targets.sqlserver import events as sqlserver
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+SITE = ROOT / "build" / "docs"
+_GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BEYOND_SAYING = 2**53
+"""A bound that no one meets is not worth a word."""
+Row = Sequence[str]
+Field = tuple[str, FieldInfo]
+
+
+def table(heads: Row, rows: Iterable[Row]) -> str:
+    """A table in Markdown. A bar in a cell would end it."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+# --- The keys of a spec -----------------------------------------------------------------------------------------------
+
+
+def models_in(annotation: object) -> list[type[BaseModel]]:
+    """The models that a key's type names: none for a plain value, several where a table has kinds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_in(part)]
+
+
+def keys_of_table(name: str) -> str:
+    """The keys of one of the spec's tables, and of the tables below it."""
+    field = Config.model_fields[name]
+    below = ".NAME" if "dict[" in str(field.annotation) else ""
+    return _tables(models_in(field.annotation), f"{name}{below}")
+
+
+def keys_of_experiment() -> str:
+    return _table_of(Experiment, [(one, Experiment.model_fields[one]) for one in keys.HEADER], "")
+
+
+def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
+    """The keys of a table and of the tables below it. Where a table has kinds, which keys each kind has."""
+    kinds = {model: get_args(model.model_fields["kind"].annotation)[0] for model in models} if len(models) > 1 else {}
+    text = (
+        table(["`kind`", "meaning"], [[f'`"{kind}"`', _first_line(model)] for model, kind in kinds.items()])
+        if kinds
+        else ""
+    )
+    for owners, fields in _by_owners(models, kinds).items():
+        if kinds:
+            text += "\nKeys of " + ", ".join(f'`"{kinds[owner]}"`' for owner in owners) + ":\n\n"
+        text += _table_of(owners[0], fields, place)
+    for name, field in {name: field for model in models for name, field in model.model_fields.items()}.items():
+        if models_in(field.annotation):
+            text += f"\n`[{place}.{name}]`:\n\n" + _tables(models_in(field.annotation), f"{place}.{name}")
+    return text
+
+
+def _by_owners(
+    models: Sequence[type[BaseModel]], kinds: Mapping[type[BaseModel], str]
+) -> dict[tuple[type[BaseModel], ...], list[Field]]:
+    """Which models have which keys alike; the key that tells kinds apart is left out."""
+    found: dict[tuple[type[BaseModel], ...], list[Field]] = {}
+    for model in models:
+        for name, field in model.model_fields.items():
+            owners = tuple(one for one in models if repr(one.model_fields.get(name)) == repr(field))
+            if model is owners[0] and not (kinds and name == "kind"):
+                found.setdefault(owners, []).append((name, field))
+    return found
+
+
+def _first_line(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").strip().partition("\n")[0]
+
+
+def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> str:
+    properties = keys.schema_of(model)["properties"]
+    rows = []
+    for name, field in fields:
+        pattern = f"{place}.{name}".replace(".NAME.", ".*.")
+        spelled = keys.spelled_with_unit(pattern)
+        takes = _takes(properties[name], keys.schema_of(model))
+        if spelled:
+            what = "a size" if spelled.unit == "bytes" else "a time"
+            takes = f'{what} such as `"{spelled.example}"`; in plain {spelled.unit}: `{name}`'
+        shown = spelled.path.rpartition(".")[2] if spelled else name
+        rows.append([f"`{shown}`", takes, _default(field), field.description or ""])
+    return table(["key", "takes", "default", "meaning"], rows)
+
+
+def _takes(schema: keys.Schema, whole: keys.Schema) -> str:
+    """What a key takes, as a reader of a table wants it."""
+    if "$ref" in schema:
+        return _takes(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    if choices:
+        types = {one.get("type") for one in choices}
+        wanted = [one for one in choices if not (one.get("type") == "integer" and "number" in types)]
+        return ", or ".join(dict.fromkeys(_takes(one, whole) for one in wanted))
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    if values:
+        return ", ".join(f'`"{value}"`' for value in values)
+    match schema.get("type"):
+        case "integer" | "number":
+            return _number(schema)
+        case "string":
+            return "text"
+        case "boolean":
+            return "`true`, `false`"
+        case "array":
+            return f"a list of {_takes(schema['items'], whole)}"
+    inside = schema.get("additionalProperties")
+    return f"a table: name = {_takes(inside, whole)}" if isinstance(inside, dict) else "a table"
+
+
+def _number(schema: keys.Schema) -> str:
+    kind = "whole number" if schema["type"] == "integer" else "number"
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is not None and high is not None and high < _BEYOND_SAYING:
+        return (
+            f"{_figure(low)} to {_figure(high)}" if "maximum" in schema else f"{_figure(low)} to below {_figure(high)}"
+        )
+    return f"a {kind}" + (f", at least {_figure(low)}" if low else "")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
+
+
+def _default(field: FieldInfo) -> str:
+    words = [one.words for one in field.metadata if isinstance(one, LeftOut)]
+    if words:
+        return words[0]
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == "" or value == () or value == {}:
+        return ""
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else _figure(value)
+        if isinstance(value, int | float)
+        else str(value)
+    )
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+
+_OF_TYPE = re.compile(r" <([^|>]+)>")
+"""What typer puts after a name; choices, which it writes alike with bars between them, stay."""
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return {"path": " PATH", "int range": " N"}.get(found[1], "")
+
+
+def command_line() -> str:
+    """Every verb with its arguments and options, as `--help` has them."""
+    return "\n".join(_verbs(typer.main.get_command(cli.app), "storagelab"))
+
+
+def _verbs(command: Any, called: str) -> Iterator[str]:
+    below: dict[str, Any] = getattr(command, "commands", {})
+    if called != "storagelab":
+        yield _verb(command, called)
+    for name, verb in below.items():
+        yield from _verbs(verb, f"{called} {name}")
+
+
+def _verb(command: Any, called: str) -> str:
+    context = command.make_context(called, [], resilient_parsing=True)
+    records = [one.get_help_record(context) for one in command.params]
+    rows = [[f"`{_OF_TYPE.sub(_spelled, record[0])}`", record[1].replace("  [", " [")] for record in records if record]
+    usage = " ".join([called, *command.collect_usage_pieces(context)])
+    said = (command.help or "").strip()
+    options = "\n" + table(["argument or option", "meaning"], rows) if rows else ""
+    return f"## {called.removeprefix('storagelab ')}\n\n```\n{usage}\n```\n\n{said}\n{options}"
+
+
+# --- Waits ------------------------------------------------------------------------------------------------------------
+
+
+def waits_of(events: Any) -> str:
+    """The waits that an engine lists in its room `events`; columns in which nothing stands are left out."""
+    heads = ["category", "wait", "SQL Server's name", "what is waited for"]
+    listed = events.LISTED.items()
+    rows = sorted(
+        ([event.category, f"`{name}`", event.analogue, event.resource] for name, event in listed),
+        key=lambda row: row[0],
+    )
+    used = [column for column in range(len(heads)) if any(row[column] for row in rows)]
+    return table([heads[column] for column in used], [[row[column] for column in used] for row in rows])
+
+
+# --- Pages ------------------------------------------------------------------------------------------------------------
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "keys of the experiment": keys_of_experiment,
+    **{f"keys of {name}": lambda name=name: keys_of_table(name) for name in Config.model_fields},
+    "command line": command_line,
+    "waits of PostgreSQL": lambda: waits_of(postgres),
+    "waits of MariaDB": lambda: waits_of(mariadb),
+    "waits of SQL Server": lambda: waits_of(sqlserver),
+}
+
+
+def written(text: str) -> str:
+    """A page with every table in it made anew."""
+    return _GENERATED.sub(lambda found: f"{found[1]}\n{GENERATED[found[2]]()}\n{found[3]}", text)
+
+
+def write_tables() -> list[Path]:
+    """Write what has changed; the pages that were changed."""
+    changed = []
+    for page in sorted(DOCS.rglob("*.md")):
+        before = page.read_text("utf-8")
+        after = written(before)
+        if after != before:
+            page.write_text(after, "utf-8")
+            changed.append(page)
+    return changed
+
+
+def build(site: Path) -> int:
+    """Build the site without asking any network; a warning is an error."""
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
+    return subprocess.run([*command, str(DOCS), str(site)], check=False).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tables", action="store_true", help="only write the tables")
+    options = parser.parse_args()
+    for page in write_tables():
+        print(f"written: {page.relative_to(ROOT)}")
+    if options.tables:
+        return 0
+    failed = build(SITE)
+    if not failed:
+        print(f"open {(SITE / 'index.html').relative_to(ROOT)}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

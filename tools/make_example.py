@@ -1,0 +1,75 @@
+"""Write README's example anew, from a demo that was really measured.
+
+make demo                                  on a machine that does nothing else
+python tools/make_example.py results       puts what the demo said into README.md, and its pictures into docs/pictures
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PICTURES = {"completion-time.png": "quickstart-completion-time.png", "waits.png": "quickstart-waits.png"}
+"""A chart of the report -> the picture in docs/pictures."""
+BEGIN, END = "<!-- example: begin -->\n", "<!-- example: end -->"
+_SHOWN_UNTIL = "\n\nWaits of "
+"""README has no room for the wait tables."""
+
+
+def storagelab(results: Path, *words: str) -> str:
+    """What `storagelab WORDS` prints on a terminal of 80 columns."""
+    command = [sys.executable, "-m", "storagelab", *words, "--results", str(results)]
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def example(said: str, run: Mapping[str, Any]) -> str:
+    """What stands between the marks: what the demo said, and where and when its first `run` was measured."""
+    where = run["environment"]
+    (volume,) = where["volumes"].values()
+    disk = "a virtual disk" if volume["virtual"] else volume["device_model"] or volume["device"]
+    machine = f"{where['host']['cpu_count']} CPUs ({where['host']['cpu_model']}), {volume['filesystem']} on {disk}"
+    return (
+        f"```\n$ make demo\n{said.partition(_SHOWN_UNTIL)[0].strip()}\n...\n```\n"
+        f"Measured on {run['started_at'][:10]} by storagelab {where['storagelab']['version']} on {machine}, "
+        f"PostgreSQL {where['server']['version']}. "
+        f"Load of the machine before the first run: {where['host']['load_1min']:.1f}.\n"
+    )
+
+
+def put_into(text: str, inside: str) -> str:
+    """A document with `inside` between its marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"make_example: no marks {BEGIN.strip()} and {END}")
+    return f"{before}{begin}{inside}{end}{after}"
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    results = Path(sys.argv[1]).resolve()
+    exported = json.loads(storagelab(results, "export", "quickstart"))
+    runs = sorted((run for cell in exported["cells"] for run in cell["runs"]), key=lambda run: run["sequence"])
+    if {run["status"] for run in runs} != {"ok"}:
+        raise SystemExit("make_example: not every run of this demo is ok")
+    said = storagelab(results, "run", "experiments/quickstart.toml")
+    README.write_text(put_into(README.read_text("utf-8"), example(said, runs[0])), "utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        storagelab(results, "report", "quickstart", "--format", "png", "--output", folder)
+        for chart, picture in PICTURES.items():
+            shutil.copy(Path(folder) / chart, ROOT / "docs" / "pictures" / picture)
+
+
+if __name__ == "__main__":
+    main()
