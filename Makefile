@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PIP_INSTALL := $(PIP) install --root-user-action=ignore
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 RUST_SOURCES := Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) $(shell find crates -name '*.rs')
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
@@ -23,11 +24,23 @@ help: ## say what can be made
 demo: setup ## measure data-file layouts on this machine's disk, and write a report (a minute or two)
 	@$(BIN)/storagelab run experiments/quickstart.toml
 
+# Linters and Rust's tests stand beside each other; pytest comes last, as it fills all cores by itself.
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 .PHONY: test
-test: lint test-rust test-python ## everything: linters, floors, types, Rust and Python tests
+test: setup-dev ## everything: linters, floors, types, Rust and Python tests (six minutes or less)
+	@$(SIDE_BY_SIDE) lint test-rust
+	@$(MAKE) --no-print-directory test-python
 
 .PHONY: check
-check: lint test-rust test-quick ## as test, without the slow tests
+check: setup-dev ## as test, without the slow tests (a minute)
+	@$(SIDE_BY_SIDE) lint test-rust
+	@$(MAKE) --no-print-directory test-quick
+
+.PHONY: validate
+validate: setup-dev test-tools ## what `make test` leaves to CI: figures confirmed by many drawings, kills at random moments
+	@echo 'pytest, campaigns only ...'
+	@$(PYTEST) -m campaign $(ARGS)
 
 .PHONY: bench
 bench: setup-dev ## what storagelab itself costs, as paired ratios
@@ -102,11 +115,11 @@ test-rust: setup-dev ## the simulator's own tests
 
 test-python: setup-dev test-tools ## the Python tests; ARGS="-k waits" for some of them
 	@echo 'pytest ...'
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-quick: setup-dev
 	@echo 'pytest, slow tests left out ...'
-	@$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+	@$(PYTEST) -m 'not slow and not campaign' $(ARGS)
 
 # --- Upkeep ----------------------------------------------------------------------------------------------------------
 

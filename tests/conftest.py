@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import shortcuts
 from hypothesis import settings
-from real_servers import ask, connect, running, server_folders
+from real_servers import ask, connect, open_folder, running, server_folders
 
+from storagelab import cli
+from storagelab.machine.host import usable_cpus
 from storagelab.targets.postgres.server import Server
 
 # No deadline: the machine is shared, and a slow example is not a wrong one. A failure prints the line that repeats it.
@@ -25,35 +28,66 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "scratch", "shared_server"}
+"""What tests of real servers, browsers and drawings ask for."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, as many tests wait for servers; few enough for the memory of any machine."""
+    return min(usable_cpus() + 1, 8)
+
+
 @pytest.fixture(scope="session")
 def postgres_bin_dirs() -> list[Path]:
     """The folder of server programs of every PostgreSQL at hand: first the wheels', then the system's. Never empty."""
     return server_folders()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def templates(tmp_path_factory) -> Path:
+    """The folder of databases to copy. Charts stay blank, too; tests that want neither ask for one of the fixtures below."""
+    folder = tmp_path_factory.mktemp("databases")
+    shortcuts.take(folder)
+    return folder
+
+
+@pytest.fixture
+def fresh_databases(monkeypatch) -> None:
+    """For tests in which the engine's own program must make the database: who runs it, and what it is given."""
+    for server, make in shortcuts.MAKERS.items():
+        monkeypatch.setattr(server, make.__name__, make)
+
+
+@pytest.fixture
+def drawn_charts() -> Iterator[None]:
+    """For tests of what is drawn in a report."""
+    with shortcuts.drawn():
+        yield
+
+
 @pytest.fixture
 def scratch(monkeypatch) -> Iterator[Path]:
-    """A short-named folder that a server without root's rights may enter, with the temporary folder inside it.
-
-    Short, because a socket's path may hold 107 bytes only; enterable, because pytest's own is not.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="slab-", dir="/tmp"))
-    folder.chmod(0o755)
-    (folder / "tmp").mkdir(mode=0o711)
-    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
-    monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
-    yield folder
-    shutil.rmtree(folder)
+    """A folder for servers, who can't enter pytest's own, with the temporary folder inside it."""
+    with open_folder() as folder:
+        (folder / "tmp").mkdir(mode=0o711)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+        monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
+        yield folder
 
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
     """A server that runs as long as the tests do, for those that need no server of their own."""
-    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
-    folder.chmod(0o755)
-    with running(folder, max_connections=120, fsync=False) as server:
+    with open_folder() as folder, running(folder, max_connections=120, fsync=False) as server:
         yield server
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -64,3 +98,29 @@ def attached(shared_server) -> Iterator[Server]:
         made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'"
         assert ask(connection, made) == 0
         assert ask(connection, "SELECT count(*) FROM pg_tablespace WHERE spcname LIKE 'storagelab%'") == 0
+
+
+@pytest.fixture
+def home(scratch, monkeypatch) -> Path:
+    """The folder in which commands are typed."""
+    monkeypatch.chdir(scratch)
+    monkeypatch.delenv("STORAGELAB_RESULTS", raising=False)
+    return scratch
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
+    """Types a command in this process; gives its exit code, stdout and stderr."""
+
+    def type_(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        out, err = capfd.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return type_

@@ -13,13 +13,9 @@ import pytest
 from real_servers import free_port
 
 from storagelab.errors import PreflightError
-from storagelab.model.config import Config
-from storagelab.model.measurement import Measurement
-from storagelab.model.plan import Cell, Plan
 from storagelab.targets.mariadb.binaries import find_binaries
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.server import Server
-from storagelab.targets.mariadb.target import MariaDBTarget
 
 DATABASE = "storagelab_0badcafe"
 PASSWORD = "geh'eim@/:?#[ü] 1"
@@ -85,21 +81,3 @@ def running(folder: Path, *options: str, waits: bool = True) -> Iterator[Elsewhe
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def cell_of(config: Config) -> Cell:
-    return Cell(cell_id="c01", levels={}, config=config)
-
-
-def plan_of(*configs: Config) -> Plan:
-    return Plan(
-        cells=tuple(Cell(cell_id=f"c{n}", levels={}, config=config) for n, config in enumerate(configs)), runs=()
-    )
-
-
-def run_in(target: MariaDBTarget) -> Measurement:
-    return target.run(cell_of(target.config), 1, 1, lambda _: None)
-
-
-def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:
-    return {check.name: (check.got, check.ok) for check in measurement.checks}

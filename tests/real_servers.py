@@ -11,6 +11,9 @@ import contextlib
 import importlib.util
 import os
 import socket
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -21,12 +24,13 @@ import psycopg
 
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement, Run
-from storagelab.model.plan import Cell, PlannedRun
+from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.making import make_run
 from storagelab.targets import Progress, Site, open_target
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.connecting import connect_private
 from storagelab.targets.postgres.server import Server
+from storagelab.targets.unprivileged import give_to_server
 
 CONNECTIONS = 4
 ROWS_PER_CONNECTION = 500
@@ -87,12 +91,35 @@ def site_at(scratch: Path, identity: str = "0badcafe") -> Site:
 def measure(config: Config, site: Site) -> Measurement:
     """One whole run: set up, loaded, measured, removed."""
     with open_target(config, site) as target:
-        return target.run(Cell(cell_id="c01", levels={}, config=config), 1, 1, lambda _: None)
+        return target.run(cell_of(config), 1, 1, lambda _: None)
 
 
 def make_one_run(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> Run:
     """As the loop makes it."""
     return make_run(planned, cell, 1, partial(open_target, cell.config, site), progress)
+
+
+def cell_of(config: Config) -> Cell:
+    return Cell(cell_id="c01", levels={}, config=config)
+
+
+def plan_of(*configs: Config) -> Plan:
+    cells = [Cell(cell_id=f"c{number:02d}", levels={}, config=config) for number, config in enumerate(configs, 1)]
+    return Plan(cells=tuple(cells), runs=())
+
+
+def run_in(target: Any) -> Measurement:
+    return target.run(cell_of(target.config), 1, 1, lambda _: None)
+
+
+def run_of(config: Config, scratch: Path) -> Run:
+    """The run as it would be stored."""
+    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
+    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
+
+
+def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:
+    return {check.name: (check.got, check.ok) for check in measurement.checks}
 
 
 def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:
@@ -116,6 +143,45 @@ def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterat
         yield server
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder with a short name that a server without root's rights may enter, since a socket's path holds 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has started a server below `folder` and waits."""
+    code = f"""if True:
+        import sys, time
+        from pathlib import Path
+        from storagelab.targets.{engine}.binaries import find_binaries
+        from storagelab.targets.{engine}.server import Server
+        folder = Path(sys.argv[1])
+        Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={{}}).start()
+        print("started", flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline()
+        yield starter
+
+
+def key_and_certificate(folder: Path) -> list[str]:
+    """Two files of a server that calls itself localhost."""
+    files = [str(folder / name) for name in ("key.pem", "cert.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", files[0], "-out", files[1], "-subj",
+         "/CN=localhost", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    give_to_server(*map(Path, files))
+    return files
 
 
 def free_port() -> int:

@@ -1,4 +1,7 @@
-"""Commands as a shell starts them: a process of their own, with whatever streams and environment a test gives it."""
+"""Commands as a shell starts them: a process of their own, with whatever streams and environment a test gives it.
+
+It takes the shortcuts of other tests: charts stay blank.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import shortcuts
+
 
 def typed(
     folder: Path, *words: str, before: str = "", redirect: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`storagelab WORDS` in `folder`; never with a traceback."""
     line = f'{before} "$@" {redirect}'
-    command = ["bash", "-c", line, "bash", sys.executable, "-m", "storagelab", *words]
+    command = ["bash", "-c", line, "bash", *shortcuts.command(folder), *words]
     asked = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     said = subprocess.run(command, cwd=folder, env=asked, capture_output=True, text=True, check=False, timeout=120)
     assert "Traceback" not in said.stdout + said.stderr

@@ -115,6 +115,7 @@ def test_the_order_in_which_runs_are_handed_over_changes_nothing():
     assert analyse(experiment, plan, runs) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.floats(0.001, 1e5), min_size=12, max_size=12), st.sets(st.integers(0, 11)))
 def test_any_times_and_any_failures_lead_to_consistent_findings(times, lost):
@@ -224,6 +225,7 @@ def test_simulated_blocks_are_compared_as_nothing_drifts_between_them():
     assert not any(row.across_blocks for row in findings.comparisons)
 
 
+@pytest.mark.campaign
 def test_a_drift_between_blocks_makes_no_false_verdict():
     rng, wrong = random.Random(5), 0
     for _ in range(100):
@@ -300,6 +302,7 @@ def test_an_effect_leaves_1_out_of_its_interval_if_and_only_if_it_is_distinguish
     assert any(effect.distinguishable for effect in findings.effects)
 
 
+@pytest.mark.campaign
 def test_of_many_factors_that_change_nothing_hardly_one_has_an_effect():
     factors = {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4], "x": [1, 2], "y": [1, 2]}
     experiment = make_experiment(factors, repetitions=4)
@@ -434,6 +437,7 @@ def test_where_waits_were_not_observed_nothing_is_said_of_them():
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_5000_runs_of_1000_cells_are_analysed_within_3_seconds_of_cpu():
     experiment = make_experiment({name: list(range(10)) for name in ("x", "y", "z")})
     plan = make_plan(experiment)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
+import pkgutil
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +16,12 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWait, CountedWaits
-from storagelab.report import arrange, charts, figure_data, palette, vega
+from storagelab.report import charts as charts_folder
+from storagelab.report.charts import CHARTS, completion_time, drawn_charts, waits, wide_specs
+from storagelab.report.drawing import arrange, palette, vega
+from storagelab.report.drawing.chart import Chart, Figure
+from storagelab.report.drawing.vega import to_png, to_svg
+from storagelab.report.words.compared import ends
 
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 ROWS, CONNECTIONS = "workload.rows_per_transaction", "workload.connections"
@@ -31,9 +38,26 @@ def story(
     return analyse(experiment, plan, runs), runs
 
 
+def times_of(findings: Findings) -> Figure:
+    return completion_time.CHART.rows(findings, ())
+
+
+def waits_of(findings: Findings) -> Figure:
+    return waits.CHART.rows(findings, ())
+
+
+def test_the_list_holds_every_chart_of_every_file():
+    files = {file.name for file in pkgutil.iter_modules(charts_folder.__path__)}
+    modules = [importlib.import_module(f"{charts_folder.__name__}.{name}") for name in files]
+    of_files = [[one for one in vars(module).values() if isinstance(one, Chart)] for module in modules]
+    families = [getattr(module, "CHARTS", ()) for module in modules]
+    assert all(single or family for single, family in zip(of_files, families, strict=True))
+    assert sorted(one.name for group in (*of_files, *families) for one in group) == sorted(one.name for one in CHARTS)
+
+
 def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
     findings, runs = story(FOUR)
-    specs = charts.specs(findings, runs)
+    specs = wide_specs(findings, runs)
     assert list(specs) == ["completion-time", "effects", "waits", "rows-over-time", "io-over-time"]
     for spec in specs.values():
         assert spec["$schema"].endswith("/v5.json")
@@ -42,30 +66,32 @@ def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
 
 def test_charts_become_png_and_svg_without_a_browser():
     findings, runs = story(FOUR, repetitions=2)
-    spec = charts.specs(findings, runs)["completion-time"]
-    assert charts.to_png(spec).startswith(b"\x89PNG\r\n\x1a\n")
-    svg = charts.to_svg(spec)
+    spec = wide_specs(findings, runs)["completion-time"]
+    assert to_png(spec).startswith(b"\x89PNG\r\n\x1a\n")
+    svg = to_svg(spec)
     assert svg.startswith("<svg")
     assert "completion time, s (measured)" in svg
 
 
 def test_a_chart_is_sent_the_columns_that_it_draws_alone_and_looks_the_same(monkeypatch):
     findings, runs = story({FILES: [1, 2, 4], LOG: ["a", "b"]})
-    slim = charts.specs(findings, runs)
+    slim = wide_specs(findings, runs)
     of_waits = {"x", "panel", "part", "low", "high", "share", "middle", "label", "ink", "tip"}
     assert set(slim["waits"]["data"]["values"][0]) == of_waits
     assert not any("cell_id" in row for spec in slim.values() for row in spec["data"]["values"])
-    all_columns = {name for drawn in charts.figures(findings, runs) for name in (*drawn.data.rows[0], "slot", "kind")}
+    all_columns = {
+        name for drawn in drawn_charts(findings, runs).values() for name in (*drawn.data.rows[0], "slot", "kind")
+    }
     monkeypatch.setattr(vega, "_columns", lambda _spec: {*all_columns, "elapsed_s"})
-    whole = charts.specs(findings, runs)
+    whole = wide_specs(findings, runs)
     assert any("cell_id" in row for spec in whole.values() for row in spec["data"]["values"])
     for name, spec in slim.items():
-        assert charts.to_svg(whole[name]) == charts.to_svg(spec), name
+        assert to_svg(whole[name]) == to_svg(spec), name
 
 
 def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
     findings, runs = story(FOUR)
-    data = figure_data.completion_time(findings)
+    data = times_of(findings)
     assert len(data.points) == len(runs) == 20
     for row, cell in zip(data.rows, findings.cells, strict=True):
         assert cell.elapsed_s is not None
@@ -86,7 +112,7 @@ def test_the_number_of_data_files_is_the_axis_wherever_it_is_listed():
 def test_without_data_files_the_factor_with_most_numbers_is_the_axis():
     findings, _ = story({LOG: ["a", "b"], ROWS: [10, 20], CONNECTIONS: [8, 1, 2]}, repetitions=1)
     assert arrange.arrange(findings).x_title == "connections"
-    assert figure_data.completion_time(findings).x_levels == ["1", "2", "4", "8"]
+    assert times_of(findings).x_levels == ["1", "2", "4", "8"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +127,7 @@ def test_without_data_files_the_factor_with_most_numbers_is_the_axis():
 )
 def test_powers_of_two_stand_on_an_axis_of_doublings_also_where_one_was_not_run(levels, axis, doubles):
     findings, _ = story({FILES: levels}, repetitions=1)
-    data = figure_data.completion_time(findings)
+    data = times_of(findings)
     assert data.x_levels == axis
     assert data.arrangement.doubles is doubles
 
@@ -132,13 +158,13 @@ def test_without_numbers_the_first_factor_is_the_axis():
 
 def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_same_axes():
     few, _ = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on"]}, repetitions=1)
-    assert figure_data.completion_time(few).panels == [""]
-    assert len(figure_data.completion_time(few).lines) == 4
+    assert times_of(few).panels == [""]
+    assert len(times_of(few).lines) == 4
     many, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, repetitions=1)
-    data = figure_data.completion_time(many)
+    data = times_of(many)
     assert data.panels == ["log volume = a", "log volume = b"]
     assert data.lines == ["off", "on", "lz4"]
-    spec = charts.specs(many, runs)["completion-time"]
+    spec = wide_specs(many, runs)["completion-time"]
     assert "resolve" not in spec
     assert spec["facet"]["sort"] == data.panels
 
@@ -146,27 +172,27 @@ def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_
 def test_lines_and_panels_there_is_no_room_for_are_counted_and_the_ends_are_kept():
     levels = [f"v{number}" for number in range(30)]
     findings, _ = story({FILES: [1, 2], "target.settings.x": levels}, repetitions=1)
-    data = figure_data.completion_time(findings)
+    data = times_of(findings)
     assert len(data.panels) == arrange.MAX_PANELS_OF_ONE_FACTOR
     assert data.hidden_panels == 30 - arrange.MAX_PANELS_OF_ONE_FACTOR
-    slowest = next(cell for cell in findings.cells if cell.cell_id == arrange.ends(findings)[1])
+    slowest = next(cell for cell in findings.cells if cell.cell_id == ends(findings)[1])
     assert arrange.arrange(findings).panel_of(slowest) in data.panels
-    assert figure_data.waits(findings).hidden_panels == data.hidden_panels
+    assert waits_of(findings).hidden_panels == data.hidden_panels
 
 
 def test_a_factor_of_many_levels_such_as_storage_configurations_has_a_panel_for_each():
     levels = [f"configuration {number}" for number in range(22)]
     findings, runs = story({"storage": levels, FILES: [1, 2, 4]}, repetitions=1)
-    data = figure_data.completion_time(findings)
+    data = times_of(findings)
     assert len(data.panels) == 22
     assert data.lines == [""]
-    assert "resolve" not in charts.specs(findings, runs)["completion-time"]
-    assert len(figure_data.waits(findings).panels) == 22
+    assert "resolve" not in wide_specs(findings, runs)["completion-time"]
+    assert len(waits_of(findings).panels) == 22
 
 
 def test_the_parts_of_a_bar_add_up_to_connections_times_elapsed():
     findings, _ = story(FOUR)
-    data = figure_data.waits(findings)
+    data = waits_of(findings)
     for cell in findings.cells:
         rows = [row for row in data.rows if row["cell_id"] == cell.cell_id]
         assert sum(float(row["share"] or 0) for row in rows) == pytest.approx(1.0)
@@ -176,7 +202,7 @@ def test_the_parts_of_a_bar_add_up_to_connections_times_elapsed():
 
 def test_the_wait_that_moves_most_stands_at_the_bottom():
     findings, _ = story(FOUR)
-    assert figure_data.waits(findings).lines[0] == "Lock:extend"
+    assert waits_of(findings).lines[0] == "Lock:extend"
 
 
 def test_stacks_of_different_engines_are_of_the_same_parts():
@@ -185,7 +211,7 @@ def test_stacks_of_different_engines_are_of_the_same_parts():
         return commit | {"IO:DataFileRead": 0.8 - sum(commit.values())}
 
     findings, _ = story({"target.engine": ["postgres", "mariadb"], FILES: [1, 4]}, waits=waits)
-    data = figure_data.waits(findings)
+    data = waits_of(findings)
     assert data.lines[0] == "commit"
     assert not {"IO:WALSync", "LWLock:WALWrite"} & set(data.lines)
     shares = [float(row["share"] or 0) for row in data.rows if row["part"] == "commit"]
@@ -195,9 +221,9 @@ def test_stacks_of_different_engines_are_of_the_same_parts():
 def test_waits_beyond_the_named_ones_are_gathered_and_cpu_is_apart():
     shares = {f"LWLock:Kind{number}": 0.05 for number in range(14)}
     findings, _ = story(FOUR, waits=lambda levels, repetition: shares)
-    lines = figure_data.waits(findings).lines
-    assert lines[-3:] == [figure_data.OTHER_WAITS, "ON_CPU", figure_data.REMAINDER]
-    assert len(lines) == figure_data.MAX_WAIT_TYPES + 3
+    lines = waits_of(findings).lines
+    assert lines[-3:] == [waits.OTHER_WAITS, "ON_CPU", waits.REMAINDER]
+    assert len(lines) == waits.MAX_WAIT_TYPES + 3
 
 
 def test_a_wait_type_keeps_the_hue_of_its_category_and_a_second_one_gets_another_shade():
@@ -209,20 +235,20 @@ def test_a_wait_type_keeps_the_hue_of_its_category_and_a_second_one_gets_another
 
 def test_runs_without_waits_have_no_chart_of_waits():
     findings, runs = story(FOUR, repetitions=2, waits=None)
-    assert "waits" not in charts.specs(findings, runs)
+    assert "waits" not in wide_specs(findings, runs)
 
 
 def test_an_experiment_of_one_cell_still_has_its_chart():
     findings, runs = story({}, repetitions=3)
-    specs = charts.specs(findings, runs)
+    specs = wide_specs(findings, runs)
     assert "completion-time" in specs
     assert "effects" not in specs
-    assert charts.to_svg(specs["completion-time"]).count("aria-roledescription") > 0
+    assert to_svg(specs["completion-time"]).count("aria-roledescription") > 0
 
 
 def test_nothing_measured_gives_no_chart():
     findings, runs = story(FOUR, repetitions=1, failed=lambda planned: "the server died")
-    assert charts.specs(findings, runs) == {}
+    assert wide_specs(findings, runs) == {}
 
 
 def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
@@ -230,25 +256,25 @@ def test_the_axis_starts_at_zero_unless_times_are_too_close_and_then_says_so():
     far, far_runs = story(
         FOUR, elapsed=lambda levels, repetition: float(levels[FILES]) * ten_seconds(levels, repetition)
     )  # type: ignore[arg-type]
-    assert charts.time_domain(figure_data.completion_time(far))[0][0] == 0
-    start = charts.time_domain(figure_data.completion_time(close))[0][0]
+    assert completion_time.time_domain(times_of(far))[0][0] == 0
+    start = completion_time.time_domain(times_of(close))[0][0]
     assert start > 0
-    assert f"the axis starts at {start:g} s" in charts.specs(close, close_runs)["completion-time"]["title"]["subtitle"]
-    assert "starts at" not in charts.specs(far, far_runs)["completion-time"]["title"]["subtitle"]
+    assert f"the axis starts at {start:g} s" in wide_specs(close, close_runs)["completion-time"]["title"]["subtitle"]
+    assert "starts at" not in wide_specs(far, far_runs)["completion-time"]["title"]["subtitle"]
 
 
 def test_labels_on_time_unexplained_are_in_the_pages_ink_which_turns_light_in_the_dark():
     findings, _ = story(FOUR)
-    inks = {row["part"]: row["ink"] for row in figure_data.waits(findings).rows}
-    assert inks[figure_data.REMAINDER] == palette.INK
+    inks = {row["part"]: row["ink"] for row in waits_of(findings).rows}
+    assert inks[waits.REMAINDER] == palette.INK
     assert set(inks.values()) - {palette.INK} <= {"#000000", "#ffffff"}
 
 
 def test_names_with_quotes_backslashes_and_markup_are_drawn_as_they_are():
     nasty = ["</script><b>", "it's", 'a "quoted" \\ one', "${x}", "line\nbreak", "very long " * 12]
     findings, runs = story({FILES: [1, 2], "odd ' name": nasty, LOG: ["a", "b"]}, repetitions=2)
-    for spec in charts.specs(findings, runs).values():
-        svg = charts.to_svg(spec)
+    for spec in wide_specs(findings, runs).values():
+        svg = to_svg(spec)
         assert "<b>" not in svg
         assert "</script>" not in svg
 
@@ -265,8 +291,8 @@ def test_counted_waits_are_drawn_like_sampled_ones():
         for run in make_runs(experiment, plan)
         if run.measurement is not None
     )
-    data = figure_data.waits(analyse(experiment, plan, runs))
-    assert data.lines == ["WRITELOG", "ON_CPU", figure_data.REMAINDER]
+    data = waits_of(analyse(experiment, plan, runs))
+    assert data.lines == ["WRITELOG", "ON_CPU", waits.REMAINDER]
 
 
 def test_text_in_a_bar_can_be_read_on_every_colour():

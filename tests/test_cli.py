@@ -45,32 +45,6 @@ def write_spec(folder: Path, *, repetitions=1, rows=500, setting="", name="files
 
 
 @pytest.fixture
-def typed(monkeypatch, capfd):
-    """Types a command in this process; gives its exit code, stdout and stderr."""
-
-    def type_(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return type_
-
-
-@pytest.fixture
-def home(scratch, monkeypatch):
-    """Where it is typed."""
-    monkeypatch.chdir(scratch)
-    monkeypatch.delenv("STORAGELAB_RESULTS", raising=False)
-    return scratch
-
-
-@pytest.fixture
 def results(home):
     """Results as a campaign would have left them; FABRICATED, as is all of builders."""
     experiment = reading.load(write_spec(home, repetitions=3))
@@ -84,7 +58,7 @@ def results(home):
 # --- the whole of it -------------------------------------------------------------------------------------------------
 
 
-def test_an_experiment_is_run_told_and_reported_and_run_again_does_nothing(typed, home):
+def test_an_experiment_is_run_told_and_reported_and_run_again_does_nothing(typed, home, drawn_charts):
     file = write_spec(home)
     code, out, err = typed("run", file)
     assert code == 0, err

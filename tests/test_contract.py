@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import psycopg
@@ -16,7 +15,6 @@ from recorded_sqlserver import PASSWORD as SQL_PASSWORD
 from recorded_sqlserver import recorded
 from tds_server import ServerError
 
-from storagelab import cli
 from storagelab.errors import SpecError
 from storagelab.model.config import VolumeConfig
 from storagelab.model.measurement import Check
@@ -313,22 +311,6 @@ def test_a_server_that_can_not_tell_leaves_a_promise_open(outcome):
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def typed(monkeypatch, capfd):
-    def type_(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return type_
 
 
 def test_the_doctor_prints_a_line_a_promise_and_ends_with_0_when_all_are_kept(monkeypatch, typed):

@@ -17,6 +17,8 @@ from some_work import refuse, tell_who
 
 from storagelab.run.executors import Executor, Here, Processes
 
+pytestmark = pytest.mark.slow
+
 NAMES = list("abcdefgh")
 
 

@@ -18,11 +18,11 @@ from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, TimeSeries
 from storagelab.model.plan import Experiment, Factor, Level
 from storagelab.model.waits import CountedWait, CountedWaits
-from storagelab.report.export import export, plain, to_json
-from storagelab.report.secrets import masked
+from storagelab.report.export.as_json import export, plain, to_json
+from storagelab.report.words.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
-SCHEMA = json.loads((resources.files("storagelab.report") / "export.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((resources.files("storagelab.report.export") / "export.schema.json").read_text("utf-8"))
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "export.md"
 
 
@@ -273,6 +273,7 @@ def test_schema_and_docs_name_every_order_that_an_experiment_can_have():
     assert [order for order in orders if f"`{order}`" not in row] == []
 
 
+@pytest.mark.slow
 def test_five_thousand_runs_are_exported_within_four_seconds_of_cpu_time():
     experiment = make_experiment({FILES: [1, 2, 4, 8, 16]}, repetitions=10)
     plan = make_plan(experiment)

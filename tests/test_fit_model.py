@@ -15,6 +15,8 @@ import pytest
 
 from storagelab import profiles
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools/fit_model.py"
 

@@ -14,11 +14,13 @@ from bench import fuzz
 from bench.fuzz import Said
 from bench.mutations import ODD, toml, wrong_spec
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_a_small_campaign_breaks_no_promise():
-    words = ["--seed", "5", "--typed", "1", "--forked", "30", "--stores", "2"]
+    words = ["--seed", "5", "--typed", "1", "--forked", "10", "--stores", "1"]
     said = subprocess.run(
         [sys.executable, "-m", "bench.fuzz", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )

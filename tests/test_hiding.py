@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from test_cli import home, typed  # noqa: F401 - fixtures
 
 from storagelab import cli
 from storagelab.model.config import TargetConfig
@@ -76,7 +75,7 @@ def dsn(engine: str, text: str) -> str:
 
 
 @pytest.mark.parametrize(("engine", "text"), CASES)
-def test_no_verb_shows_a_piece_of_it(typed, home, monkeypatch, engine, text):  # noqa: F811
+def test_no_verb_shows_a_piece_of_it(typed, home, monkeypatch, engine, text):
     monkeypatch.setenv("LAB", dsn(engine, text))
     (home / "lab.toml").write_text(SPEC.format(engine=engine, target='dsn_env = "LAB"'))
     for words in (["plan", "lab.toml"], ["run", "lab.toml"], ["doctor", "--target", "LAB"]):
@@ -87,7 +86,7 @@ def test_no_verb_shows_a_piece_of_it(typed, home, monkeypatch, engine, text):  #
 
 
 @pytest.mark.parametrize(("engine", "text"), CASES)
-def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, engine, text):  # noqa: F811
+def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, engine, text):
     given = dsn(engine, text)
     written = "".join(letter if letter.isprintable() else "" for letter in given)
     lines = [f'dsn = "{written}"', f'dsn = ["{written}"]']
@@ -105,7 +104,7 @@ def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, 
 
 
 @pytest.mark.parametrize("engine", ["postgres", "mariadb", pytest.param("sqlserver", marks=needs_pymssql)])
-def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):  # noqa: F811
+def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):
     """As if the variables had changed after the checks before the run: what the driver says becomes the run's reason."""
     texts = [*URIS.values(), *(CONNINFOS.values() if engine == "postgres" else [])]
     for number, text in enumerate(texts):

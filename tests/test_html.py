@@ -15,14 +15,18 @@ import pytest
 from builders import make_environment, make_experiment, make_measurement, make_plan, make_run, make_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Check, Run, WaitingTask
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.report import arrange, cell_sections, html, markup, page_sections
-from storagelab.report.export import to_json
-from storagelab.report.tables import NINE_COLUMNS
+from storagelab.report.drawing import arrange
+from storagelab.report.export.as_json import to_json
+from storagelab.report.page import cells, html
+from storagelab.report.page.opening import verdict_view
+from storagelab.report.text.tables import NINE_COLUMNS
+from storagelab.report.words.secrets import masked
 
 FILES, LOG = "layout.data_files", "layout.log"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes\" 'single' ${x} $title \\"
@@ -36,14 +40,13 @@ def page_of(
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan, **given)
     findings = analyse(experiment, plan, runs)
-    return html.render(
-        experiment, plan, runs, findings, to_json(experiment, plan, runs, findings), {"made by": "a test"}
-    )
+    return html.page(experiment, plan, runs, findings, to_json(experiment, plan, runs, findings), {"made by": "a test"})
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
+    with drawn():
+        return page_of({FILES: [1, 2, 4], LOG: ["a", "b"]})
 
 
 def payload_of(page: str, *, packed: bool = True) -> str:
@@ -90,7 +93,7 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
     assert places == sorted(places)
 
 
-def test_the_same_input_gives_the_same_page():
+def test_the_same_input_gives_the_same_page(drawn_charts):
     factors: dict[str, Sequence[JsonValue]] = {FILES: [1, 2]}
     assert page_of(factors, repetitions=1) == page_of(factors, repetitions=1)
 
@@ -101,7 +104,7 @@ def test_the_page_carries_the_export_byte_for_byte():
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
-    assert payload_of(html.render(experiment, plan, runs, findings, exported)) == exported
+    assert payload_of(html.page(experiment, plan, runs, findings, exported)) == exported
 
 
 def test_nothing_in_the_page_points_outside(page):
@@ -176,14 +179,14 @@ def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said
     experiment = make_experiment({FILES: [1, 2]}, 2)
     plan = make_plan(experiment)
     runs = tuple(map(without_split, make_runs(experiment, plan)))
-    page = html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}")
+    page = html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}")
     row = re.search(
         r"<tr><th scope=\"row\">(?:(?!</tr>).)*Lock:extend</th>(?P<cells>.*?)</tr>", page[page.index("AvgSig_S") :]
     )
     assert row is not None
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", row["cells"])
-    assert float(cells[0]) > 0
-    assert cells[1:4] == ["", "", ""]
+    figures = re.findall(r"<td[^>]*>(.*?)</td>", row["cells"])
+    assert float(figures[0]) > 0
+    assert figures[1:4] == ["", "", ""]
     assert "the server runs on another machine" in words_of(page)
 
 
@@ -204,7 +207,7 @@ def test_counted_waits_are_marked_as_counted():
         )
         for planned in plan.runs
     )
-    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
     assert "WRITELOGcounted" in text.replace(" ", "")
     assert "~ sampled" not in text
 
@@ -217,7 +220,7 @@ def test_who_waited_for_what_is_told_with_the_data_file():
     )
     measured = make_measurement(plan.cells[0].config, 10.0, {"Lock:extend": 0.5}, waiting_tasks=(task,))
     runs = (make_run(plan.runs[0], plan.cells[0], measured),)
-    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
     assert "12 sessions wait for Lock:extend on extension of my_big_table_p1 (data file 1)" in text
 
 
@@ -237,14 +240,12 @@ def test_pages_are_gathered_by_their_kind_and_the_moments_they_were_waited_for_a
     )
     measured = make_measurement(plan.cells[0].config, 10.0, {"WRITELOG": 0.5}, waiting_tasks=seen)
     runs = (make_run(plan.runs[0], plan.cells[0], measured),)
-    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
     assert "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page (data file 1), 2.00 s after the start" in text
     assert "Of 3 moments sampled in which anyone waited, 2 had sessions in PAGELATCH_UP on a PFS page" in text
-    assert cell_sections.kind_of("end of transaction 7291") == "end of transaction"
-    assert cell_sections.kind_of("index level 1 no. 87") == "index level 1"
-    assert (
-        cell_sections.kind_of("row 3/4 of my_big_table_p1 (data file 1)") == "row 3/4 of my_big_table_p1 (data file 1)"
-    )
+    assert cells.kind_of("end of transaction 7291") == "end of transaction"
+    assert cells.kind_of("index level 1 no. 87") == "index level 1"
+    assert cells.kind_of("row 3/4 of my_big_table_p1 (data file 1)") == "row 3/4 of my_big_table_p1 (data file 1)"
 
 
 def test_failed_and_unverified_runs_are_listed_with_their_reasons():
@@ -254,7 +255,7 @@ def test_failed_and_unverified_runs_are_listed_with_their_reasons():
     plan = make_plan(experiment)
     check = Check(name="shared_buffers", asked="64MB", got="128MB", ok=False, read_from="pg_settings")
     runs = (make_run(plan.runs[0], plan.cells[0], make_measurement(plan.cells[0].config, 10.0, None, checks=(check,))),)
-    text = words_of(html.render(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
+    text = words_of(html.page(experiment, plan, runs, analyse(experiment, plan, runs), "{}"))
     assert "shared_buffers" in text
     assert "DIFFERENT" in text
 
@@ -315,7 +316,7 @@ def test_a_single_run_has_no_interval_and_the_page_says_none():
     assert "nan" not in words_of(page).split()
 
 
-def test_nothing_that_a_person_wrote_becomes_markup():
+def test_nothing_that_a_person_wrote_becomes_markup(drawn_charts):
     fields: dict[str, object] = {"name": NASTY, "question": NASTY, "text": NASTY, "source": NASTY}
     environment = make_environment() | {NASTY: {NASTY: NASTY}, "settings": {"x": NASTY}}
     page = page_of({FILES: [1, 2], NASTY: [NASTY, "b"]}, fields=fields, environment=environment)
@@ -336,46 +337,46 @@ def test_a_password_in_a_message_does_not_leave_with_the_page():
 
 @settings(max_examples=200)
 @given(st.text())
-def test_any_text_comes_back_from_the_markup_as_it_went_in(words):
-    element = markup.tag("p", words, title=words)
-    parsed = Elements(str(element))
+def test_any_text_comes_back_from_a_template_as_it_went_in(words):
+    element = html._templates().from_string('<p title="{{ words }}">{{ words }}</p>').render(words=words)
+    parsed = Elements(element)
     (attributes,) = parsed.named("p")
     plain = words.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�")
     assert "".join(parsed.text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�") in (
         plain,
-        markup.masked(plain),
+        masked(plain),
     )
     assert len(parsed.tags) == 1
     assert set(attributes) == {"title"}
 
 
-def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted():
+def test_many_cells_are_shown_by_the_best_the_worst_and_a_spread_and_the_rest_is_counted(drawn_charts):
     levels = [f"v{number}" for number in range(60)]
     experiment = make_experiment({FILES: [1, 2], "target.settings.x": levels}, 2)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
-    shown = cell_sections.cells_shown(findings)
-    assert len(shown) == cell_sections.CELLS_OF_A_LARGE_EXPERIMENT
+    shown = cells.cells_with_parts(findings)
+    assert len(shown) == cells.CELLS_OF_A_LARGE_EXPERIMENT
     assert {findings.fastest, findings.worst} <= {cell.cell_id for cell in shown}
-    page = html.render(experiment, plan, runs, findings, "{}")
+    page = html.page(experiment, plan, runs, findings, "{}")
     there = {cell.cell_id for cell in (*shown, *arrange.chosen_cells(findings))}
     assert f"the other {120 - len(there)} are in the raw data" in words_of(page)
     assert len(page) < 3_000_000
 
 
-def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request():
+def test_a_page_that_would_be_too_large_with_its_raw_data_says_where_they_are_and_carries_them_on_request(drawn_charts):
     experiment = make_experiment({FILES: [1]}, 1)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
     findings = analyse(experiment, plan, runs)
     exported = random.Random(1).randbytes(2_400_000).hex()
-    page = html.render(experiment, plan, runs, findings, exported)
+    page = html.page(experiment, plan, runs, findings, exported)
     assert len(page) < html.LARGEST_PAGE
     assert payload_of(page, packed=False) == ""
     assert "storagelab export files-and-log-place --output" in words_of(page)
     assert not any(button.get("id") == "download" for button in Elements(page).named("button"))
-    larger = html.render(experiment, plan, runs, findings, exported, embed_data=True)
+    larger = html.page(experiment, plan, runs, findings, exported, embed_data=True)
     assert payload_of(larger) == exported
     assert len(larger) > html.LARGEST_PAGE
 
@@ -390,8 +391,8 @@ def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
     experiment = make_experiment({FILES: [1, 4, 8]}, 5)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan, elapsed=elapsed)
-    tiles = words_of(str(page_sections.verdict(analyse(experiment, plan, runs)))).partition("1 run of 5")
-    assert "4 data files" in tiles[0]
-    assert tiles[2].startswith(" stands apart: repetition 3 took 14,274 s; median 2,0")
-    steady = make_runs(experiment, plan)
-    assert "stands apart" not in words_of(str(page_sections.verdict(analyse(experiment, plan, steady))))
+    (odd,) = [tile for tile in verdict_view(analyse(experiment, plan, runs))["tiles"] if tile["odd"]]
+    assert odd["what"] == "4 data files"
+    assert odd["odd"].startswith("1 run of 5 stands apart: repetition 3 took 14,274 s; median 2,0")
+    steady = verdict_view(analyse(experiment, plan, make_runs(experiment, plan)))
+    assert [tile["odd"] for tile in steady["tiles"]] == ["", ""]

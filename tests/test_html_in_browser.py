@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
+from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
-from storagelab.report import html
-from storagelab.report.export import to_json
+from storagelab.report.export.as_json import to_json
+from storagelab.report.page import html
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -84,7 +85,8 @@ def written(experiment, folder: Path, **given) -> Report:
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
     file = folder / "report.html"
-    file.write_text(html.render(experiment, plan, runs, findings, exported), encoding="utf-8")
+    with drawn():
+        file.write_text(html.page(experiment, plan, runs, findings, exported), encoding="utf-8")
     return Report(file, exported)
 
 

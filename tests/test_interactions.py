@@ -84,6 +84,7 @@ def test_a_best_level_that_is_the_same_everywhere_is_held_in_common():
     assert found.change is None
 
 
+@pytest.mark.slow
 def test_an_effect_that_holds_at_one_level_only_is_found_and_its_intervals_cover_the_truth():
     experiments = 40
     missed = 0
@@ -111,6 +112,7 @@ def test_all_other_factors_are_averaged_and_named():
     assert only(findings, FILES, COMPRESSION).change is None
 
 
+@pytest.mark.campaign
 def test_experiments_in_which_nothing_depends_on_anything_seldom_say_that_something_does():
     factors = {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]}
     experiments = 60

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import shortcuts
 from real_servers import left_behind, postgres_processes, until
 from simulated_specs import SMALL
 
@@ -32,6 +33,10 @@ connections = 4
 rows_per_connection = {rows}
 rows_per_transaction = 1000
 """
+campaign = pytest.mark.campaign
+as_users_have_it = pytest.mark.parametrize(
+    "storagelab", [[sys.executable, "-m", "storagelab"]], ids=["as users have it"]
+)
 TOO_LONG = 10_000_000
 LOADING = "storagelab: storagelab postgres"
 """How a session at work shows in the list of processes: cluster, user, database."""
@@ -40,10 +45,10 @@ LOADING = "storagelab: storagelab postgres"
 class Running:
     """A `storagelab run` in a process group of its own, as a shell would start it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, storagelab: list[str]) -> None:
         self.home = home
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "storagelab", "run", "long.toml"],
+            [*storagelab, "run", "long.toml"],
             cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
             # Under nohup, as CI may run, a hang-up would be ignored from the start, and rightly stay so.
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
@@ -75,14 +80,20 @@ class Running:
 
 
 @pytest.fixture
-def start(scratch) -> Iterator:
+def storagelab(templates) -> list[str]:
+    """Its databases are copied, but for tests of what comes in the set-up."""
+    return shortcuts.command(templates)
+
+
+@pytest.fixture
+def start(scratch, storagelab) -> Iterator:
     """Starts a run of so many runs; what still runs at the end of the test is killed."""
     (scratch / "a").mkdir()
     started: list[Running] = []
 
     def start_(*, rows: int = TOO_LONG, repetitions: int = 1) -> Running:
         (scratch / "long.toml").write_text(SPEC.format(rows=rows, repetitions=repetitions))
-        started.append(Running(scratch))
+        started.append(Running(scratch, storagelab))
         return started[-1]
 
     yield start_
@@ -114,7 +125,7 @@ def nothing_is_left(home: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "hang-up"])
-@pytest.mark.parametrize("whom", ["the process alone", "its whole group"])
+@pytest.mark.parametrize("whom", ["its whole group", pytest.param("the process alone", marks=campaign)])
 def test_a_signal_amid_a_run_stops_it_cleanly_and_says_how_to_go_on(start, scratch, number, whom):
     running = start()
     running.until(running.loading)
@@ -143,7 +154,8 @@ def test_impatience_can_not_break_the_cleaning_up(start, scratch):
     nothing_is_left(scratch)
 
 
-@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])
+@as_users_have_it
+@pytest.mark.parametrize("after_s", [0.3, *(pytest.param(at_s, marks=campaign) for at_s in (0.05, 0.6))])
 def test_a_signal_amid_the_set_up_leaves_nothing_behind(start, scratch, after_s):
     running = start()
     running.until(lambda: list((scratch / "a").iterdir()))
@@ -214,32 +226,29 @@ def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, 
     nothing_is_left(scratch)
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5])
-def test_after_kill_9_amid_the_set_up_the_next_run_is_well(start, scratch, after_s):
-    running = start(rows=1_000)
-    running.until(lambda: list((scratch / "a").iterdir()))
-    time.sleep(after_s)
-    running.process.kill()
-    running.process.wait()
-    until(lambda: postgres_processes(scratch) == [])
-    code, err = start(rows=1_000).ended()
-    assert code == 0, err
-    assert [run.status for run in stored(scratch)] == ["ok"]
-    nothing_is_left(scratch)
+AMID_THE_SET_UP = [("a", "long.toml", 0.2), ("tmp", "other.toml", 0.1)]
+"""Folder in which the first thing shows, spec that is run next, seconds until the kill."""
+MORE_OF_THEM = [(*which, at_s) for *which, _ in AMID_THE_SET_UP for at_s in (0.0, 0.4)]
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
-def test_after_kill_9_amid_the_trial_start_the_next_run_of_any_experiment_sweeps(start, scratch, after_s):
+@as_users_have_it
+@pytest.mark.parametrize(
+    ("where", "following", "after_s"),
+    [*AMID_THE_SET_UP, *(pytest.param(*each, marks=campaign) for each in MORE_OF_THEM)],
+)
+def test_after_kill_9_amid_the_set_up_or_the_trial_start_the_next_run_sweeps_and_is_well(
+    start, scratch, storagelab, where, following, after_s
+):
     running = start(rows=1_000)
-    running.until(lambda: list((scratch / "tmp").iterdir()))
-    time.sleep(after_s)
-    running.process.kill()
-    running.process.wait()
-    until(lambda: postgres_processes(scratch) == [])
     (scratch / "other.toml").write_text(SMALL)
-    command = [sys.executable, "-m", "storagelab", "run", "other.toml"]
-    said = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    running.until(lambda: list((scratch / where).iterdir()))
+    time.sleep(after_s)
+    running.process.kill()
+    running.process.wait()
+    until(lambda: postgres_processes(scratch) == [])
+    said = subprocess.run([*storagelab, "run", following], cwd=scratch, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
+    assert following != "long.toml" or [run.status for run in stored(scratch)] == ["ok"]
     nothing_is_left(scratch)
 
 
@@ -262,14 +271,14 @@ def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, sc
 # --- at random moments: `make bench ARGS="--only faults"` does a hundred of each -------------------------------------
 
 
-@pytest.mark.slow
+@campaign
 @pytest.mark.parametrize("kind", faults.KINDS)
 def test_a_campaign_that_is_killed_at_random_moments_loses_repeats_and_leaves_nothing(scratch, kind):
     found = faults.kills(scratch / "faults", kind, count=3, seed=7)
     assert found == faults.Found(kills=3)
 
 
-@pytest.mark.slow
+@campaign
 @pytest.mark.parametrize("kind", faults.KINDS)
 def test_a_campaign_that_is_asked_to_stop_at_random_moments_ends_soon_and_leaves_nothing(scratch, kind):
     took_s, troubles = faults.signals(scratch / "faults", kind, count=3, seed=7)

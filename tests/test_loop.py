@@ -22,6 +22,8 @@ from storagelab.run.loop import STATE_FOLDER
 from storagelab.run.store import Store
 from storagelab.targets.simulated.block import SimulatedBlock
 
+pytestmark = pytest.mark.slow
+
 PLAN = planned()
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
 """More than there are processes: they are handed around."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pymysql
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from real_mariadb import DATABASE, PASSWORD, Elsewhere, got, needs_mariadb, plan_of, run_in, running
-from real_servers import ROWS, left_behind, measure, site_at, small
+from real_mariadb import DATABASE, PASSWORD, Elsewhere, needs_mariadb, running
+from real_servers import (
+    ROWS,
+    got,
+    key_and_certificate,
+    left_behind,
+    measure,
+    open_folder,
+    plan_of,
+    run_in,
+    site_at,
+    small,
+)
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -23,9 +31,8 @@ from storagelab.targets.mariadb import attached
 from storagelab.targets.mariadb.connecting import address_of, ask, attach, parse_dsn
 from storagelab.targets.mariadb.preflight import check
 from storagelab.targets.mariadb.target import MariaDBTarget
-from storagelab.targets.unprivileged import give_to_server
 
-pytestmark = needs_mariadb
+pytestmark = [needs_mariadb, pytest.mark.slow]
 
 IN_DATABASE = "CREATE, DROP, INSERT, SELECT, CREATE ROUTINE, EXECUTE, LOCK TABLES"
 ON_ALL = ("PROCESS", "FILE", "RELOAD")
@@ -33,11 +40,8 @@ ON_ALL = ("PROCESS", "FILE", "RELOAD")
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Elsewhere]:
-    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
-    folder.chmod(0o755)
-    with running(folder / "s", "--sql-mode=ANSI_QUOTES,STRICT_ALL_TABLES") as server:
+    with open_folder() as folder, running(folder / "s", "--sql-mode=ANSI_QUOTES,STRICT_ALL_TABLES") as server:
         yield server
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -217,13 +221,7 @@ def test_a_server_that_times_no_waits_is_refused_with_the_operators_step(scratch
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
 def test_a_server_that_demands_tls_is_given_it(scratch):
-    keys = [str(scratch / name) for name in ("key.pem", "cert.pem")]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", keys[0], "-out", keys[1], "-subj",
-         "/CN=localhost", "-days", "2"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    give_to_server(*map(Path, keys))
+    keys = key_and_certificate(scratch)
     options = ("--ssl=ON", f"--ssl-key={keys[0]}", f"--ssl-cert={keys[1]}", "--require-secure-transport=ON")
     with running(scratch / "tls", *options) as server:
         server.said("CREATE USER far IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far")

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 
 import pytest
-from real_mariadb import DATABASE, cell_of, needs_mariadb, plan_of, running
-from real_servers import left_behind, measure, server_processes, site_at, small, until
+from real_mariadb import DATABASE, needs_mariadb, running
+from real_servers import (
+    cell_of,
+    left_behind,
+    measure,
+    plan_of,
+    server_processes,
+    site_at,
+    small,
+    started_elsewhere,
+    until,
+)
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import preflight, sweep, temporary, try_starting
@@ -124,23 +131,8 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     assert [place for place in left_behind(scratch) if place != str(own)] == []
 
 
-STARTS_A_SERVER_AND_WAITS = """
-    import sys, time
-    from pathlib import Path
-    from storagelab.targets.mariadb.binaries import find_binaries
-    from storagelab.targets.mariadb.server import Server
-    folder = Path(sys.argv[1])
-    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
-    server.start()
-    print(server.pid, flush=True)
-    time.sleep(600)
-"""
-
-
 def test_a_server_dies_with_the_process_that_started_it(scratch):
-    code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
-    with subprocess.Popen([sys.executable, "-c", code, str(scratch)], stdout=subprocess.PIPE) as starter:
-        starter.stdout.readline()
+    with started_elsewhere("mariadb", scratch) as starter:
         assert server_processes(scratch) != []
         starter.kill()
     until(lambda: server_processes(scratch) == [])

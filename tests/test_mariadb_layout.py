@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from real_mariadb import DATABASE, Elsewhere, needs_mariadb, running
-from real_servers import site_at, small
+from real_servers import open_folder, site_at, small
 
 from storagelab.model.config import VolumeConfig
 from storagelab.targets.folders import Folders
@@ -31,19 +29,14 @@ NAMES = st.text(
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Elsewhere]:
-    folder = Path(tempfile.mkdtemp(prefix="slab-shared-", dir="/tmp"))
-    folder.chmod(0o755)
-    with running(folder / "s") as one:
+    with open_folder() as folder, running(folder / "s") as one:
         yield one
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
 def volumes() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="slab-names-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 @hypothesis_settings(max_examples=25)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from real_mariadb import needs_mariadb, plan_of, running
-from real_servers import site_at, small
+from real_mariadb import needs_mariadb, running
+from real_servers import plan_of, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets import preflight

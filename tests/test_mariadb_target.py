@@ -8,13 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from real_mariadb import DATABASE, cell_of, got, needs_mariadb, run_in
-from real_servers import ROWS, left_behind, make_one_run, measure, site_at, small
+from real_mariadb import DATABASE, needs_mariadb
+from real_servers import ROWS, cell_of, got, left_behind, measure, run_in, run_of, site_at, small
 
 from storagelab.errors import RunFailed
 from storagelab.findings.cautions import UNSAFE_SETTINGS
-from storagelab.model.measurement import Run
-from storagelab.model.plan import PlannedRun
 from storagelab.model.waits import UNINSTRUMENTED, CountedWaits, conservation, normalise, wait_table
 from storagelab.targets.mariadb.connecting import ask
 from storagelab.targets.mariadb.events import GATE
@@ -22,12 +20,6 @@ from storagelab.targets.mariadb.settings import DECIDE_DURABILITY
 from storagelab.targets.mariadb.target import MariaDBTarget
 
 pytestmark = needs_mariadb
-
-
-def run_of(config, scratch) -> Run:
-    """The run as it would be stored."""
-    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
 
 
 def mariadb(scratch: Path, **changes):

@@ -223,7 +223,6 @@ def made(draw: st.DrawFn) -> Made:
     return result
 
 
-@settings(max_examples=150, deadline=None)
 @given(made())
 def test_every_combination_not_excluded_is_run_once_per_repetition_and_no_other(one: Made) -> None:
     if not one.wanted:
@@ -239,7 +238,6 @@ def test_every_combination_not_excluded_is_run_once_per_repetition_and_no_other(
     assert all(0 <= run.seed < 2**63 for run in plan.runs)
 
 
-@settings(max_examples=150, deadline=None)
 @given(made().filter(lambda one: bool(one.wanted)))
 def test_blocks_come_one_after_the_other_each_in_complete_rounds(one: Made) -> None:
     plan = expand(one.experiment)
@@ -259,13 +257,13 @@ def test_blocks_come_one_after_the_other_each_in_complete_rounds(one: Made) -> N
         assert all(cells == rounds[0][1] for _, cells in rounds)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(made().filter(lambda one: bool(one.wanted)))
 def test_the_same_experiment_has_the_same_plan(one: Made) -> None:
     assert expand(one.experiment) == expand(one.experiment)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**62), st.integers(1, 2**61))
 def test_another_seed_gives_another_order(seed: int, further: int) -> None:
     def order(seed: int) -> list[tuple[int, str]]:
@@ -275,7 +273,6 @@ def test_another_seed_gives_another_order(seed: int, further: int) -> None:
     assert order(seed) != order(seed + further)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers()), st.integers(0, 2**63 - 1), st.text())
 def test_a_shuffle_keeps_all_it_was_given(items: list[int], seed: int, stream: str) -> None:
     before = list(items)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storagelab.findings.model import Estimate
-from storagelab.report import numbers as n
+from storagelab.report.words import numbers as n
 
 
 def estimate(low, value, high):

@@ -10,6 +10,8 @@ from simulated_specs import SMALL
 
 from storagelab.run.store import Store
 
+pytestmark = pytest.mark.slow
+
 FEW = SMALL.replace("repetitions = 2", "repetitions = 1").replace("500_000", "5_000").replace("[1, 4]", "[1]")
 READ_ONLY_SHM = "unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec \"$@\"' sh"
 MAY_MOUNT = subprocess.run(["bash", "-c", f"{READ_ONLY_SHM} true"], capture_output=True, check=False).returncode == 0

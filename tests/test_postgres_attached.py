@@ -10,11 +10,13 @@ import pytest
 from real_servers import (
     ROWS,
     ask,
+    cell_of,
     connect,
     free_port,
     left_behind,
-    make_one_run,
     measure,
+    plan_of,
+    run_of,
     running,
     site_at,
     small,
@@ -22,8 +24,6 @@ from real_servers import (
 )
 
 from storagelab.errors import PreflightError
-from storagelab.model.measurement import Run
-from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.waits import normalise
 from storagelab.targets import private, sweep
 from storagelab.targets.postgres import attached as attaching
@@ -33,19 +33,6 @@ from storagelab.targets.postgres.target import PostgresTarget
 
 PASSWORD = "tr0ub4dor-and-3"
 SCHEMA = "storagelab_0badcafe"
-
-
-def cell_of(config) -> Cell:
-    return Cell(cell_id="c01", levels={}, config=config)
-
-
-def plan_of(*configs) -> Plan:
-    return Plan(cells=tuple(cell_of(config) for config in configs), runs=())
-
-
-def run_of(config, scratch) -> Run:
-    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
 
 
 def refused(config, scratch) -> PreflightError:

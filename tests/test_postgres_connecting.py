@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,8 +12,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from real_mariadb import plan_of
-from real_servers import ask, connect, free_port, running, server_folders, site_at, small, until
+from real_servers import (
+    ask,
+    connect,
+    free_port,
+    key_and_certificate,
+    plan_of,
+    running,
+    server_folders,
+    site_at,
+    small,
+    until,
+)
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import TargetConfig
@@ -22,7 +31,6 @@ from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.preflight import check
 from storagelab.targets.postgres.server import USER
-from storagelab.targets.unprivileged import give_to_server
 
 
 def built_with_tls(folder) -> bool:
@@ -63,13 +71,7 @@ def test_a_server_that_is_too_old_is_refused_with_its_version(attached, scratch,
     not WITH_TLS, reason="no PostgreSQL here is built with TLS (Debian's is: apt-get install postgresql)"
 )
 def test_a_server_that_demands_tls_is_given_it(scratch):
-    keys = [str(scratch / name) for name in ("key.pem", "cert.pem")]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", keys[0], "-out", keys[1], "-subj",
-         "/CN=localhost", "-days", "2"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    give_to_server(*map(Path, keys))
+    keys = key_and_certificate(scratch)
     port = free_port()
     settings = {"ssl": "on", "ssl_key_file": keys[0], "ssl_cert_file": keys[1], "listen_addresses": "127.0.0.1"}
     with running(scratch / "tls", bin_dir=str(WITH_TLS[0]), port=port, **settings) as server:

@@ -8,23 +8,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from real_servers import ROWS, ask, connect, left_behind, make_one_run, measure, site_at, small
+from real_servers import ROWS, ask, connect, left_behind, measure, run_of, site_at, small
 from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import Run
-from storagelab.model.plan import Cell, PlannedRun
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.target import PostgresTarget
 
 SCHEMA = "storagelab_0badcafe"
 LONG = {"rows_per_connection": 200_000, "rows_per_transaction": 1_000}
-
-
-def run_of(config, scratch) -> Run:
-    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    cell = Cell(cell_id="c01", levels={}, config=config)
-    return make_one_run(planned, cell, site_at(scratch), lambda _: None)
 
 
 @pytest.fixture
@@ -95,7 +87,7 @@ def test_a_server_shut_down_amid_a_run_says_so(scratch, during):
 
 @needs_root
 @pytest.mark.parametrize("full", ["data", "log"])
-def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, full):
+def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, full, fresh_databases):
     sizes = {"data": "size=110m", "log": "size=36m"}
     with mounted(scratch / ("a" if full == "data" else "b"), "-o", sizes[full]) as drive:
         os.chmod(drive, 0o755)
@@ -110,7 +102,7 @@ def test_a_disk_that_fills_up_fails_that_run_and_is_empty_afterwards(scratch, fu
 
 
 @needs_root
-def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch):
+def test_a_disk_too_full_to_set_up_fails_the_run_and_is_empty_afterwards(scratch, fresh_databases):
     with mounted(scratch / "a", "-o", "size=8m") as drive:
         os.chmod(drive, 0o755)
         run = run_of(small(scratch), scratch)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from real_mariadb import plan_of
-from real_servers import ask, connect, running, site_at, small
+from real_servers import ask, connect, open_folder, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import VolumeConfig
@@ -258,10 +255,8 @@ def _wide(config):
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="slab-names-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 NAMES = st.text(

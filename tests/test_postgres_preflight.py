@@ -9,23 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_servers import left_behind, site_at, small
+from real_servers import left_behind, plan_of, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
-from storagelab.model.plan import Cell, Plan
+from storagelab.model.plan import Cell
 from storagelab.targets import Preflight, unprivileged
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres import preflight
 from storagelab.targets.postgres.preflight import check
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount file systems and give folders away")
-
-
-def plan_of(*configs: Config) -> Plan:
-    return Plan(
-        cells=tuple(Cell(cell_id=f"c{n:02d}", levels={}, config=config) for n, config in enumerate(configs)), runs=()
-    )
 
 
 def found(scratch: Path, *configs: Config) -> Preflight:

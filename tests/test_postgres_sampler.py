@@ -22,6 +22,8 @@ from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.sampler import Sampled, Sampler
 from storagelab.targets.postgres.server import Server
 
+pytestmark = pytest.mark.slow
+
 Connection = psycopg.Connection[Any]
 GATE = 42
 KERNEL = keeps_schedstat()

@@ -7,13 +7,11 @@ import os
 import signal
 import stat
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, until
+from real_servers import ask, connect, free_port, left_behind, postgres_processes, running, started_elsewhere, until
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.targets import temporary
@@ -57,7 +55,7 @@ def test_durability_is_on_unless_it_is_turned_off(scratch):
     assert shown == {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 
-def test_the_log_lies_where_it_was_asked_for(scratch):
+def test_the_log_lies_where_it_was_asked_for(scratch, fresh_databases):
     with running(scratch) as private:
         assert Path(os.path.realpath(private.data_folder / "pg_wal")) == private.log_folder
         assert len(list(private.log_folder.glob("0000*"))) > 0
@@ -82,14 +80,14 @@ def test_a_long_temporary_folder_does_not_make_the_sockets_path_too_long(scratch
     assert not place.exists()
 
 
-def test_a_volume_of_an_odd_name_is_no_trouble(scratch):
+def test_a_volume_of_an_odd_name_is_no_trouble(scratch, fresh_databases):
     odd = scratch / 'it\'s \\ a 100 % "odd" näme'
     odd.mkdir(mode=0o711)
     with running(odd) as private, connect(private) as connection:
         assert ask(connection, "SELECT 1") == 1
 
 
-def test_modes_of_the_folders_above_stay_as_they_are(scratch):
+def test_modes_of_the_folders_above_stay_as_they_are(scratch, fresh_databases):
     volume = scratch / "a" / "b"
     volume.mkdir(parents=True)
     above = [scratch, scratch / "a", volume, scratch / "tmp"]
@@ -100,7 +98,7 @@ def test_modes_of_the_folders_above_stay_as_they_are(scratch):
 
 
 @needs_root
-def test_root_starts_it_as_another_user_and_only_its_own_folders_change_hands(scratch):
+def test_root_starts_it_as_another_user_and_only_its_own_folders_change_hands(scratch, fresh_databases):
     with running(scratch) as private, connect(private) as connection:
         status = Path(f"/proc/{private.pid}/status").read_text()
         uids = next(line.split()[1:] for line in status.splitlines() if line.startswith("Uid:"))
@@ -142,23 +140,8 @@ def test_sessions_of_a_server_that_was_killed_do_not_outlive_it(scratch):
         assert postgres_processes(scratch) == []
 
 
-STARTS_A_SERVER_AND_WAITS = """
-    import sys, time
-    from pathlib import Path
-    from storagelab.targets.postgres.binaries import find_binaries
-    from storagelab.targets.postgres.server import Server
-    folder = Path(sys.argv[1])
-    server = Server(find_binaries(None), data_folder=folder / "server", log_folder=folder / "log", settings={})
-    server.start()
-    print(server.pid, flush=True)
-    time.sleep(600)
-"""
-
-
 def test_a_server_dies_with_the_process_that_started_it_however_that_dies(scratch):
-    code = textwrap.dedent(STARTS_A_SERVER_AND_WAITS)
-    with subprocess.Popen([sys.executable, "-c", code, str(scratch)], stdout=subprocess.PIPE) as starter:
-        starter.stdout.readline()
+    with started_elsewhere("postgres", scratch) as starter:
         assert postgres_processes(scratch) != []
         starter.kill()
     until(lambda: postgres_processes(scratch) == [], timeout_s=10)

@@ -10,35 +10,27 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from real_servers import ROWS, ask, connect, left_behind, make_one_run, measure, server_folders, site_at, small
+from real_servers import (
+    ROWS,
+    ask,
+    cell_of,
+    connect,
+    got,
+    left_behind,
+    measure,
+    run_of,
+    server_folders,
+    site_at,
+    small,
+)
 
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import Measurement, Run
-from storagelab.model.plan import Cell, PlannedRun
 from storagelab.model.waits import conservation, normalise, wait_table
 from storagelab.targets.folders import Folders
 from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.target import PostgresTarget
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may drop the page cache")
-
-
-def cell_of(config) -> Cell:
-    return Cell(cell_id="c01", levels={}, config=config)
-
-
-def run_in(target: PostgresTarget) -> Measurement:
-    return target.run(cell_of(target.config), 1, 1, lambda _: None)
-
-
-def run_of(config, scratch) -> Run:
-    """The run as it would be stored."""
-    planned = PlannedRun(sequence=0, block=0, cell_id="c01", repetition=1, seed=1)
-    return make_one_run(planned, cell_of(config), site_at(scratch), lambda _: None)
-
-
-def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:
-    return {check.name: (check.got, check.ok) for check in measurement.checks}
 
 
 # --- the whole of it, on every server --------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from real_mariadb import needs_mariadb, plan_of
-from real_servers import site_at, small
-from test_cli import home, typed, write_spec  # noqa: F401 - fixtures
+from real_mariadb import needs_mariadb
+from real_servers import plan_of, site_at, small
+from test_cli import write_spec
 
 from storagelab.errors import PreflightError
 from storagelab.targets import preflight
@@ -87,7 +87,7 @@ SETTINGS = 'archive_mode = "on"\narchive_command = "touch {told}"\nlog_directory
 
 
 @pytest.mark.parametrize("verb", ["plan", "run"])
-def test_the_verbs_refuse_them_naming_file_and_key_and_list_them_all(typed, home, verb):  # noqa: F811
+def test_the_verbs_refuse_them_naming_file_and_key_and_list_them_all(typed, home, verb):
     told = home / "told"
     file = write_spec(home, setting=SETTINGS.format(told=told))
     code, out, err = typed(verb, file)
@@ -99,7 +99,7 @@ def test_the_verbs_refuse_them_naming_file_and_key_and_list_them_all(typed, home
     assert not told.exists()
 
 
-def test_allowed_they_are_listed_by_plan_and_done_by_run(typed, home):  # noqa: F811
+def test_allowed_they_are_listed_by_plan_and_done_by_run(typed, home):
     elsewhere = home / "open"
     elsewhere.mkdir()
     elsewhere.chmod(0o777)

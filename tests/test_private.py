@@ -17,6 +17,8 @@ from storagelab.targets.postgres import connecting
 from storagelab.targets.postgres.binaries import find_binaries
 from storagelab.targets.postgres.server import Server
 
+pytestmark = pytest.mark.usefixtures("fresh_databases")
+
 ODD_VALUES = {
     "PGAPPNAME": "mine", "PGCHANNELBINDING": "require", "PGCLIENTENCODING": "nonsense", "PGCONNECT_TIMEOUT": "nonsense",
     "PGDATA": "/nowhere", "PGDATABASE": "nowhere", "PGDATESTYLE": "nonsense", "PGGEQO": "nonsense", "PGGSSDELEGATION": "1",

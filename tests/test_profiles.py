@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from storagelab import profiles
 from storagelab.cli import app
 from storagelab.errors import PreflightError
-from storagelab.report.profile_text import print_profile
+from storagelab.report.text.profiles import print_profile
 
 TEXT = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
 

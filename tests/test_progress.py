@@ -11,7 +11,7 @@ from rich.console import Console
 from simulated_specs import planned as planned_of_small
 
 from storagelab.model.measurement import Check
-from storagelab.report import wording
+from storagelab.report.words.numbers import duration
 from storagelab.run.progress import LOG_FILE, RunProgress, result_text
 
 PLAN = make_plan(make_experiment({"layout.data_files": [1, 2]}, repetitions=2))
@@ -124,15 +124,15 @@ def left(tmp_path, pending, *, at_once: int, half_done=()) -> str:
 
 
 def test_two_processes_need_half_the_time(tmp_path):
-    assert left(tmp_path, BLOCKS.runs, at_once=1) == wording.duration(80)
-    assert left(tmp_path, BLOCKS.runs, at_once=2) == wording.duration(40)
-    assert left(tmp_path, BLOCKS.runs, at_once=2, half_done=[BLOCKS.runs[0], BLOCKS.runs[4]]) == wording.duration(35)
+    assert left(tmp_path, BLOCKS.runs, at_once=1) == duration(80)
+    assert left(tmp_path, BLOCKS.runs, at_once=2) == duration(40)
+    assert left(tmp_path, BLOCKS.runs, at_once=2, half_done=[BLOCKS.runs[0], BLOCKS.runs[4]]) == duration(35)
 
 
 def test_but_no_less_than_the_longest_block_as_its_runs_are_made_in_order(tmp_path):
-    assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == wording.duration(40)
-    assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == wording.duration(35)
-    assert left(tmp_path, [], at_once=2) == wording.duration(0)
+    assert left(tmp_path, BLOCKS.runs[:5], at_once=2) == duration(40)
+    assert left(tmp_path, BLOCKS.runs[:4], at_once=2, half_done=BLOCKS.runs[:1]) == duration(35)
+    assert left(tmp_path, [], at_once=2) == duration(0)
 
 
 def test_a_stored_run_that_is_made_again_for_its_drives_does_not_move_the_bar(tmp_path):

@@ -10,8 +10,10 @@ import pytest
 from storagelab import cli
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
-from storagelab.report import charts, render
-from storagelab.report.wording import headline, sentences
+from storagelab.report.charts import drawn_charts
+from storagelab.report.words.headline import headline
+from storagelab.report.words.sentences import sentences
+from storagelab.report.writing import render
 from storagelab.run.loop import run_all
 from storagelab.run.store import Store
 from storagelab.spec.matrix import expand
@@ -94,7 +96,7 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
     page, table = render("html", experiment, plan, runs, findings), render("md", experiment, plan, runs, findings)
     assert "Requests a second" in page
     assert "Requests and their latency" in page
-    assert list(charts.specs(findings, runs))[:2] == ["requests", "megabytes"]
+    assert list(drawn_charts(findings, runs))[:2] == ["requests", "megabytes"]
     assert "| IO/s (95 % CI) | MB/s | mean ms | p50 ms |" in table
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import real_mariadb
-from real_mariadb import needs_mariadb, plan_of
-from real_servers import ROWS, left_behind, measure, running, site_at, small
+from real_mariadb import needs_mariadb
+from real_servers import ROWS, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config

@@ -15,6 +15,8 @@ from storagelab.run.store import Store
 from storagelab.screen import Screen
 from storagelab.spec.matrix import expand
 
+pytestmark = pytest.mark.slow
+
 ODD = "1.2.7 \x1b[31mred\x07 \x9b2J \u202eturned \ufffe"
 SPEC = '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n'
 FEW = SMALL.replace("repetitions = 2", "repetitions = 1").replace("500_000", "5_000").replace("[1, 4]", "[1]")

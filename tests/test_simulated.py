@@ -14,8 +14,9 @@ from storagelab.errors import PreflightError, SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.model.measurement import Run
 from storagelab.model.waits import conservation
-from storagelab.report import render, wording
-from storagelab.report.export import export
+from storagelab.report.export.as_json import export
+from storagelab.report.words.headline import headline
+from storagelab.report.writing import render
 from storagelab.run.loop import make_slice, slices
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
@@ -121,7 +122,7 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
     runs = run_once(tmp_path, repetitions=2)
     findings = analyse(experiment, plan, runs)
     assert findings.provenance == "simulated"
-    assert wording.headline(findings).startswith("In simulation, ")
+    assert headline(findings).startswith("In simulation, ")
     for form in ("html", "md", "csv", "json"):
         text = render(form, experiment, plan, runs, findings)
         assert "simulated" in text

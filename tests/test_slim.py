@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 from builders import make_experiment, make_plan, make_runs
 
 from storagelab.findings.analysis import analyse
-from storagelab.report import charts
-from storagelab.report.slim import NUMBER, said_once, slimmed
+from storagelab.report.charts import drawn_charts
+from storagelab.report.drawing.slim import NUMBER, said_once, slimmed
+from storagelab.report.drawing.vega import to_svg
 
 NASTY = ' role="img" aria-label="no" d="M1.23456,0" <&>'
 
@@ -19,8 +20,8 @@ def drawings() -> tuple[str, str]:
     experiment = make_experiment({"layout.data_files": [1, 2, 4], "layout.log": ["a", NASTY]}, 2)
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan)
-    chart = next(one for one in charts.figures(analyse(experiment, plan, runs), runs) if one.name == "completion-time")
-    return charts.to_svg(chart.wide), charts.to_svg(chart.narrow)
+    specs = drawn_charts(analyse(experiment, plan, runs), runs)["completion-time"].specs()
+    return to_svg(specs["wide"]), to_svg(specs["narrow"])
 
 
 def said(svg: str) -> list[str]:

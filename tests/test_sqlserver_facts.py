@@ -4,8 +4,8 @@ from fabricated_findings import make_findings
 
 from storagelab.findings.model import CellSummary
 from storagelab.model.waits import CountedWait, CountedWaits, normalise
-from storagelab.report import wording as w
-from storagelab.report.tables import waits_of
+from storagelab.report.text.tables import waits_of
+from storagelab.report.words.waiting import audit_sentences
 from storagelab.targets.sqlserver.facts import BENIGN, SHOWN_ALL_THE_SAME
 
 
@@ -23,13 +23,13 @@ def test_benign_waits_are_left_out_of_the_table_and_told_and_kept_uncut():
     cell = cell_waiting_for(WRITELOG=5, LAZYWRITER_SLEEP=90, CHKPT=2)
     assert [row.wait_type for row in waits_of(cell, uncut=False)] == ["WRITELOG", "CHKPT"]
     assert [row.wait_type for row in waits_of(cell, uncut=True)] == ["LAZYWRITER_SLEEP", "WRITELOG", "CHKPT"]
-    (told,) = [line for line in w.audit_sentences(cell) if line.startswith("Benign")]
+    (told,) = [line for line in audit_sentences(cell) if line.startswith("Benign")]
     assert "LAZYWRITER_SLEEP 90" in told
     assert f"list of {BENIGN.date}: sqlskills.com's list as in public copies of 2021, without CHKPT" in told
 
 
 def test_nothing_is_told_of_benign_waits_where_there_are_none():
-    assert not [line for line in w.audit_sentences(cell_waiting_for(WRITELOG=5)) if "Benign" in line]
+    assert not [line for line in audit_sentences(cell_waiting_for(WRITELOG=5)) if "Benign" in line]
 
 
 def test_the_list_hides_nothing_of_the_storage():

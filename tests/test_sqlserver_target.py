@@ -284,6 +284,7 @@ rows_per_transaction = 100
 """
 
 
+@pytest.mark.slow
 def test_a_whole_experiment_goes_from_spec_to_report_like_any_engines(server, tmp_path, monkeypatch, capfd):
     (tmp_path / "on-record.toml").write_text(SPEC)
     monkeypatch.chdir(tmp_path)
@@ -322,6 +323,7 @@ YOUNGER_THAN_THE_PARSER = (
 of index options have them. They are taken out of what it reads."""
 
 
+@pytest.mark.slow
 @needs_parser
 @pytest.mark.parametrize("kind", ["random-insert", "sequential-insert", "mixed"])
 def test_every_statement_that_is_sent_is_t_sql(monkeypatch, kind):

@@ -14,7 +14,9 @@ from storagelab.findings import stats
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.statements import SHARES
 
-DRAWS = [(2, 5, 200), (5, 5, 80), (8, 5, 50)]
+pytestmark = pytest.mark.slow
+
+DRAWS = [(8, 5, 50), *(pytest.param(*each, marks=pytest.mark.campaign) for each in [(2, 5, 200), (5, 5, 80)])]
 
 
 def most(experiments: int, rate: float) -> int:

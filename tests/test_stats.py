@@ -28,6 +28,8 @@ from scipy import stats as scipy_stats
 
 from storagelab.findings import stats
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["normal", "lognormal", "outliers", "drift", "one noisy", "half noisy"]
 NOISE = 0.03
 """Run-to-run sd of log elapsed: 3 %."""
@@ -75,7 +77,10 @@ def most(experiments: int, rate: float) -> int:
 # The best set
 # ---------------------------------------------------------------------------------------------------------------------
 
-DESIGNS = [(2, 5, 600), (4, 3, 600), (8, 3, 400), (8, 5, 400), (16, 4, 200), (64, 3, 60)]
+DESIGNS = [
+    pytest.param(2, 5, 600, marks=pytest.mark.campaign), (4, 3, 600), (8, 5, 400),
+    *(pytest.param(*each, marks=pytest.mark.campaign) for each in [(8, 3, 400), (16, 4, 200), (64, 3, 60)]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("cells", "repetitions", "experiments"), DESIGNS)

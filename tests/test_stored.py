@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
 from builders import make_runs
 
-from storagelab import cli
 from storagelab.run.store import FILE_NAME, Store
 from storagelab.spec import matrix, reading
 
@@ -27,34 +25,14 @@ READING = (["report"], ["report", "--format", "md"], ["waits"], ["export"])
 
 
 @pytest.fixture
-def typed(monkeypatch, capfd, tmp_path):
-    """Types a command; gives exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("STORAGELAB_RESULTS", raising=False)
-
-    def type_(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["storagelab", *words])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return type_
-
-
-@pytest.fixture
-def store(tmp_path) -> Path:
+def store(home) -> Path:
     """A store of six runs; FABRICATED, as is all of builders."""
-    (tmp_path / "files.toml").write_text(SPEC)
-    experiment = reading.load(tmp_path / "files.toml")
-    with Store.writing(tmp_path / "results" / "files", experiment) as opened:
+    (home / "files.toml").write_text(SPEC)
+    experiment = reading.load(home / "files.toml")
+    with Store.writing(home / "results" / "files", experiment) as opened:
         for run in make_runs(experiment, matrix.expand(experiment)):
             opened.append(run)
-    return tmp_path / "results" / "files" / FILE_NAME
+    return home / "results" / "files" / FILE_NAME
 
 
 def change(store: Path, statement: str, *values: object) -> None:

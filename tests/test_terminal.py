@@ -12,9 +12,9 @@ from rich.console import Console
 from storagelab.errors import StoragelabError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Caution
-from storagelab.report.plan_text import PlanFacts, VolumeFacts
-from storagelab.report.tables import NINE_COLUMNS
-from storagelab.report.terminal import print_findings, print_plan, print_waits
+from storagelab.report.text.plan_facts import PlanFacts, VolumeFacts
+from storagelab.report.text.tables import NINE_COLUMNS
+from storagelab.report.text.terminal import print_findings, print_plan, print_waits
 
 FIVE = {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}
 GB = 2**30
@@ -47,15 +47,14 @@ EIGHTY = """\
 No layout can be told apart from the fastest: all 5 took 2.41 to 2.50 s on
 average (95 % CIs within 2.36 to 2.55 s).
 
-- Nominally fastest is 4 data files: 2.41 s (95 % CI 2.36 to 2.46 s), or
+- 4 data files were nominally fastest: 2.41 s (95 % CI 2.36 to 2.46 s), or
   133,000 rows/s (95 % CI 130,000 to 135,000), over 5 runs.
-- That does not make them equal: these runs leave room for up to 10 % more time
-  with 1 data file than with 4 data files (upper end of the joint 95 % CI); more
-  repetitions narrow it.
+- That does not make them equal: 1 data file may take up to 10 % more time than
+  4 data files (upper end of the joint 95 % CI). More repetitions narrow this.
 - Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from
   25 % of connection time at 1 data file to 2 % at 16, while the completion time
-  can't be told apart (joint 95 % CI 4 % less to 2 % more): the wait moved, it
-  did not cost time that shows.
+  can't be told apart (joint 95 % CI 4 % less to 2 % more): the wait changed, at
+  no cost in time that shows.
 
   data files  median s     mean s (95 % CI)   rows/s   sd  runs  verdict
            1      2.50  2.50 (2.45 to 2.55)  128,000  1 %     5  tied

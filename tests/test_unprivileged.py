@@ -9,15 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from real_mariadb import needs_mariadb, plan_of
+from real_mariadb import needs_mariadb
 from real_mariadb import running as running_mariadb
-from real_servers import ask, connect, left_behind, measure, running, site_at, small
+from real_servers import ask, connect, left_behind, measure, plan_of, running, site_at, small
 
 from storagelab.errors import PreflightError
 from storagelab.targets import passage, preflight
 from storagelab.targets import unprivileged as module
 from storagelab.targets.unprivileged import Unprivileged, as_server, check_may_enter, give_to_server, unprivileged
 
+pytestmark = pytest.mark.usefixtures("fresh_databases")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's rights can be given up by root only")
 
 

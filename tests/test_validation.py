@@ -6,14 +6,14 @@ import csv
 import io
 import json
 import shutil
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 from simulated_specs import SMALL
 
-from storagelab import cli, profiles
+from storagelab import profiles
 from storagelab.errors import SpecError, StoragelabError
 from storagelab.model.measurement import Measurement, WaitingTask
 from storagelab.model.plan import Cell
@@ -352,27 +352,17 @@ def experiments(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def typed(monkeypatch, capfd):
-    def type_(*words_: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["storagelab", "validate", *map(str, words_)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return code, out, err
-
-    return type_
+def validated(typed):
+    """Types `storagelab validate` with these words."""
+    return partial(typed, "validate")
 
 
 SMALL_WORLD = ("--scale", "256", "--jobs", "1")
 
 
-def test_it_prints_published_simulated_and_error_and_never_fails_for_a_miss(typed, experiments):
+def test_it_prints_published_simulated_and_error_and_never_fails_for_a_miss(validated, experiments):
     only = ("--only", "A1", "--only", "A2", "--only", "A34", "--only", "B")
-    code, out, err = typed(*SMALL_WORLD, "--repetitions", 1, "--experiments", experiments, *only)
+    code, out, err = validated(*SMALL_WORLD, "--repetitions", 1, "--experiments", experiments, *only)
     assert code == 0
     assert "Article A: Benchmarking: Multiple data files on SSDs" in out
     (line,) = [line for line in out.splitlines() if line.startswith("  A1 ")]
@@ -385,15 +375,15 @@ def test_it_prints_published_simulated_and_error_and_never_fails_for_a_miss(type
     assert "[8/8]" in err
 
 
-def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(typed, experiments, tmp_path):
+def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(validated, experiments, tmp_path):
     asked = (*SMALL_WORLD, "--repetitions", 3, "--experiments", experiments, "--only", "A1", "--only", "D1")
-    code, out, err = typed(*asked, "--format", "csv", "--results", tmp_path)
+    code, out, err = validated(*asked, "--format", "csv", "--results", tmp_path)
     first, second = csv.DictReader(io.StringIO(out))
     assert (code, first["id"], second["verdict"]) == (0, "A1", "not simulated yet")
     assert float(first["simulated_low"]) < float(first["simulated"]) < float(first["simulated_high"])
     assert "12 runs to make, 0 stored already" in err
 
-    code, out, err = typed(*asked, "--format", "json", "--results", tmp_path)
+    code, out, err = validated(*asked, "--format", "json", "--results", tmp_path)
     content = json.loads(out)
     assert "0 runs to make, 12 stored already" in err
     assert content["figures"][0]["simulated"] == float(first["simulated"])
@@ -401,24 +391,24 @@ def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(typed, experimen
     assert {"label", "source", "bounds"} <= set(content["parameters"][0])
 
 
-def test_it_writes_a_document_and_later_only_between_its_marks(typed, experiments, tmp_path):
+def test_it_writes_a_document_and_later_only_between_its_marks(validated, experiments, tmp_path):
     file = tmp_path / "validation.md"
     asked = (*SMALL_WORLD, "--repetitions", 1, "--experiments", experiments, "--only", "A1", "--write", file)
-    assert typed(*asked)[0] == 0
+    assert validated(*asked)[0] == 0
     first = file.read_text()
     assert first.count("| A1 | elapsed") == 1
     file.write_text(first.replace("# The model", "Words of a person.\n\n# The model") + "\nMore words.\n")
-    assert typed(*asked)[0] == 0
+    assert validated(*asked)[0] == 0
     again = file.read_text()
     assert again.startswith("Words of a person.")
     assert again.endswith("More words.\n")
     assert again.count("| A1 | elapsed") == 1
 
 
-def test_a_document_without_the_marks_is_refused_before_anything_runs(typed, experiments, tmp_path):
+def test_a_document_without_the_marks_is_refused_before_anything_runs(validated, experiments, tmp_path):
     file = tmp_path / "notes.md"
     file.write_text("mine")
-    code, _, err = typed("--experiments", experiments, "--write", file)
+    code, _, err = validated("--experiments", experiments, "--write", file)
     assert (code, file.read_text()) == (2, "mine")
     assert "has no lines" in err
     assert "runs to make" not in err
@@ -426,36 +416,24 @@ def test_a_document_without_the_marks_is_refused_before_anything_runs(typed, exp
         table.existing(file)
 
 
-def test_a_folder_of_specs_that_there_is_not_is_the_users_mistake(typed, tmp_path):
-    code, _, err = typed("--experiments", tmp_path / "none")
+def test_a_folder_of_specs_that_there_is_not_is_the_users_mistake(validated, tmp_path):
+    code, _, err = validated("--experiments", tmp_path / "none")
     assert code == 2
     assert "--experiments" in err
 
 
-def test_two_processes_give_the_same_figures_as_one(typed, experiments):
-    asked = (
-        "--scale",
-        256,
-        "--repetitions",
-        1,
-        "--experiments",
-        experiments,
-        "--only",
-        "A1",
-        "--only",
-        "A4",
-        "--format",
-        "csv",
-    )
-    assert typed(*asked, "--jobs", 1)[1] == typed(*asked, "--jobs", 2)[1]
+def test_two_processes_give_the_same_figures_as_one(validated, experiments):
+    only = ("--only", "A1", "--only", "A4")
+    asked = ("--scale", 256, "--repetitions", 1, "--experiments", experiments, *only, "--format", "csv")
+    assert validated(*asked, "--jobs", 1)[1] == validated(*asked, "--jobs", 2)[1]
 
 
-def test_a_spec_that_lacks_a_cell_makes_rows_that_say_so(typed, experiments, tmp_path):
+def test_a_spec_that_lacks_a_cell_makes_rows_that_say_so(validated, experiments, tmp_path):
     shutil.copytree(experiments, tmp_path / "specs")
     spec = tmp_path / "specs" / SPEC.name
     spec.write_text(spec.read_text().replace("8, 16, 32, 64, 128]", "16]"))
     only = ("--only", "A1", "--only", "A6")
-    code, out, _ = typed(*SMALL_WORLD, "--repetitions", 1, "--experiments", tmp_path / "specs", *only)
+    code, out, _ = validated(*SMALL_WORLD, "--repetitions", 1, "--experiments", tmp_path / "specs", *only)
     assert code == 0
     assert "the spec has no cell with" in out
     assert any(line.startswith("  A6 ") and line.rstrip().endswith(("within", "outside")) for line in out.splitlines())

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import typer
 
 import storagelab
-from storagelab import profiles, report, screen
+from storagelab import profiles, screen
 from storagelab.errors import PreflightError, SpecError, StoragelabError, StoreError
 from storagelab.findings.model import Findings, FitKind
 from storagelab.machine import doctor, host
@@ -35,11 +35,12 @@ from storagelab.options import (
     ResultsOption,
     SpecArgument,
 )
-from storagelab.report import terminal
-from storagelab.report.abilities import print_abilities
-from storagelab.report.contract_text import print_promises
-from storagelab.report.plan_text import PlanFacts, VolumeFacts
-from storagelab.report.profile_text import print_profile, print_profiles, print_sizing
+from storagelab.report import writing
+from storagelab.report.text import terminal
+from storagelab.report.text.abilities import print_abilities
+from storagelab.report.text.plan_facts import PlanFacts, VolumeFacts
+from storagelab.report.text.profiles import print_profile, print_profiles, print_sizing
+from storagelab.report.text.promises import print_promises
 from storagelab.run import dealing, loop, stored
 from storagelab.run.estimate import estimate
 from storagelab.run.progress import LOG_FILE, RunProgress
@@ -128,14 +129,14 @@ def report_(
     """
     folder, experiment, expanded, runs, findings = _stored(name, results, fit)
     if format_ in ("png", "svg"):
-        files = report.write_charts(output or folder / "charts", format_, findings, runs)
+        files = writing.write_charts(output or folder / "charts", format_, findings, runs)
         for file in files:
             screen.say(str(file), stdout=True)
     elif format_ == "html" and output is None:
-        file = report.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
+        file = writing.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
         screen.say(str(file), stdout=True)
     else:
-        _write(report.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
+        _write(writing.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
 
 
 @app.command()
@@ -167,7 +168,7 @@ def export(
 ) -> None:
     """Everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
     _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
-    _write(report.render(format_, experiment, expanded, runs, findings), output)
+    _write(writing.render(format_, experiment, expanded, runs, findings), output)
 
 
 @app.command("doctor")
@@ -404,7 +405,7 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
 def _conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:
     findings = _judged(experiment, expanded, runs)
     terminal.print_findings(screen.out(), findings)
-    file = report.write_report(folder, experiment, expanded, runs, findings)
+    file = writing.write_report(folder, experiment, expanded, runs, findings)
     screen.say(f"report: {file}")
 
 
@@ -436,7 +437,7 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         screen.write(text)
     else:
-        report.write_atomically(output, text)
+        writing.write_atomically(output, text)
         screen.say(f"written: {output}")
 
 

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -133,6 +133,7 @@ class Processes(Generic[Task, News]):
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
         with uninterrupted(), large_pages(), theirs:
             # Ctrl-C in a terminal reaches all processes, also one that is not yet up; it is ours alone to act on.
+            resource_tracker.ensure_running()  # of multiprocessing: as it starts, it unblocks what is blocked here
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             try:
                 process.start()

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
-from storagelab.report import wording
-from storagelab.report.names import repetition_text
+from storagelab.report.words.names import level_text, repetition_text
+from storagelab.report.words.numbers import duration, rows_per_s, seconds
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
 
@@ -143,11 +143,11 @@ class RunProgress:
         for planned in self._left:
             share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
             left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
-        return wording.duration(max(sum(left_s.values()) / self.at_once, *left_s.values(), 0.0))
+        return duration(max(sum(left_s.values()) / self.at_once, *left_s.values(), 0.0))
 
 
 def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:
-    return f"{wording.level_text(levels) or cell_id}, {repetition_text(repetition)}"
+    return f"{level_text(levels) or cell_id}, {repetition_text(repetition)}"
 
 
 def result_text(run: Run) -> str:
@@ -157,8 +157,8 @@ def result_text(run: Run) -> str:
         return f"FAILED: {reason}"
     measured = run.measurement
     unit = "IO/s" if run.config.target.raw_io else "rows/s"
-    rate = wording.rows_per_s(measured.rows / measured.elapsed_s, unit) if measured.elapsed_s > 0 else "no time"
-    text = f"{wording.seconds(measured.elapsed_s)}, {rate}"
+    rate = rows_per_s(measured.rows / measured.elapsed_s, unit) if measured.elapsed_s > 0 else "no time"
+    text = f"{seconds(measured.elapsed_s)}, {rate}"
     return text if run.status == "ok" else f"{text}, UNVERIFIED: {reason}"
 
 

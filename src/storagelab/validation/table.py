@@ -13,7 +13,7 @@ from rich.console import Console
 import storagelab
 from storagelab.errors import StoragelabError
 from storagelab.model.values import Frozen
-from storagelab.report.columns import Column, print_paragraph, print_table
+from storagelab.report.text.columns import Column, print_paragraph, print_table
 from storagelab.validation import words
 from storagelab.validation.articles import Article, spans
 from storagelab.validation.judging import Row, Summary, summaries

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storagelab.findings.model import Estimate
 from storagelab.model.values import JsonValue
-from storagelab.report import numbers
+from storagelab.report.words import numbers
 from storagelab.validation.articles import Published
 from storagelab.validation.judging import Row
 

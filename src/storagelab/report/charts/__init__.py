@@ -1,0 +1,46 @@
+"""The charts of a report, a file each. The page, the files and the Markdown report all go through this list.
+
+A new chart is a new file with its `Chart`, and its line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
+from storagelab.report.charts import (
+    best_case,
+    completion_time,
+    effects,
+    over_time,
+    raw_io,
+    speed_ups,
+    waits,
+    write_amplification,
+)
+from storagelab.report.drawing.chart import Chart, Drawn
+from storagelab.report.drawing.vega import Spec
+
+CHARTS: tuple[Chart, ...] = (
+    completion_time.CHART,
+    best_case.CHART,
+    *raw_io.CHARTS,
+    write_amplification.CHART,
+    effects.CHART,
+    *speed_ups.CHARTS,
+    waits.CHART,
+    *over_time.CHARTS,
+)
+"""In reading order."""
+
+
+def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
+    """All charts that there are data for, by name."""
+    found = ((chart.name, chart.of(findings, runs)) for chart in CHARTS)
+    return {name: drawn for name, drawn in found if drawn is not None}
+
+
+def wide_specs(findings: Findings, runs: Sequence[Run]) -> dict[str, Spec]:
+    """The charts for files: name -> Vega-Lite."""
+    return {name: drawn.specs()["wide"] for name, drawn in drawn_charts(findings, runs).items()}

@@ -1,0 +1,149 @@
+"""Effects: what each level of a factor does to the completion time, all else the same."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from storagelab.findings.model import Effect, Findings
+from storagelab.model.measurement import Run
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.arrange import arrange
+from storagelab.report.drawing.chart import Chart, Figure, Row
+from storagelab.report.drawing.layers import TIP
+from storagelab.report.drawing.vega import NARROW, WIDE, Form, Sheet, Spec, finished, in_lines
+from storagelab.report.words import compared, numbers
+from storagelab.report.words.names import factor_text, level_text, value_text
+from storagelab.report.words.table import Heading, Table
+
+MAX_EFFECTS = 32
+LONGEST_EFFECT = 60
+"""Characters of a comparison; where one is longer, none names its baseline, which the chart then says once."""
+FASTER, SLOWER, UNDECIDED = "less time", "more time", "can't be told apart"
+_CHARACTERS_OF_A_NARROW_LABEL = 26
+
+
+def effect_text(effect: Effect) -> str:
+    """ "data files: 4 against 1"."""
+    where = f" ({level_text(effect.at)})" if effect.at else ""
+    return f"{factor_text(effect.factor)}: {value_text(effect.level)} against {value_text(effect.baseline)}{where}"
+
+
+def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
+    """One row per level against its factor's baseline, over all cells: change of completion time in per cent."""
+    overall = [effect for effect in findings.effects if not effect.at]
+    shown = overall[:MAX_EFFECTS]
+    short = any(len(effect_text(effect)) > LONGEST_EFFECT for effect in shown)
+    rows: list[Row] = [
+        {
+            "effect": f"{factor_text(effect.factor)}: {value_text(effect.level)}" if short else effect_text(effect),
+            "change_percent": 100 * (effect.ratio.value - 1),
+            "low_percent": None if effect.ratio.low is None else 100 * (effect.ratio.low - 1),
+            "high_percent": None if effect.ratio.high is None else 100 * (effect.ratio.high - 1),
+            "judged": judged(effect),
+            "tip": f"{effect_text(effect)}: {_changed(findings, effect)}; {judged(effect)}",
+        }
+        for effect in shown
+    ]
+    return Figure(rows=rows, arrangement=arrange(findings), hidden_lines=len(overall) - len(shown))
+
+
+def _changed(findings: Findings, effect: Effect) -> str:
+    per = compared.per(findings)
+    if effect.across_blocks:
+        return f"{numbers.change(effect.ratio.value, per=per)} (not tested: in another block)"
+    return numbers.change_estimate(effect.ratio, per)
+
+
+def judged(effect: Effect) -> str:
+    if not effect.distinguishable:
+        return UNDECIDED
+    return FASTER if effect.ratio.value < 1 else SLOWER
+
+
+def _draw(data: Figure, sheet: Sheet) -> Spec:
+    form, where = sheet.form, sheet.where
+    names = [str(row["effect"]) for row in data.rows]
+    lines = {name: _effect_lines(name, form) for name in names}
+    label_px = min(form.width_px * 45 // 100, 8 * max(len(line) for of_name in lines.values() for line in of_name))
+    axis: Spec = {"labelLimit": label_px, "minExtent": label_px, "labelColor": palette.INK, "grid": True}
+    if form is NARROW:
+        axis["labelExpr"] = in_lines(lines)
+    y = {"field": "effect", "type": "nominal", "sort": names, "title": None, "axis": axis}
+    kinds = {
+        FASTER: palette.FASTER,
+        SLOWER: palette.SLOWER,
+        UNDECIDED: palette.NEUTRAL,
+    }
+    legend = {"title": f"95 % interval against no change ({where})", "columns": 3 if form is WIDE else 1}
+    colour = {"field": "judged", "type": "nominal", "scale": {"domain": list(kinds), "range": list(kinds.values())},
+              "legend": legend}  # fmt: skip
+    x = {
+        "type": "quantitative",
+        "title": f"change of time, % ({where})",
+        "axis": {"tickCount": 8 if form is WIDE else 4},
+    }
+    layers: list[Spec] = [
+        {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]},
+         "encoding": {"x": {"field": "zero", "type": "quantitative"}}},
+        {"mark": {"type": "rule", "strokeWidth": 3, "strokeCap": "round"},
+         "encoding": TIP | {"y": y, "x": x | {"field": "low_percent"}, "x2": {"field": "high_percent"},
+                             "color": colour}},
+        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+         "encoding": TIP | {"y": y, "x": x | {"field": "change_percent"}, "color": colour}},
+    ]  # fmt: skip
+    height_px = (30 if form is WIDE else 10 + 14 * max(map(len, lines.values()))) * len(names)
+    spec = finished(sheet, "; left of the dashed line is faster", layers, data.rows, [], height_px)
+    return spec | {"width": form.width_px - label_px - 30}
+
+
+def _effect_lines(name: str, form: Form) -> list[str]:
+    """A comparison as the lines of its label: one where there is room, else the factor's name and its levels below it."""
+    if form is WIDE:
+        return [name]
+    return [line for part in name.split(": ") for line in textwrap.wrap(part, _CHARACTERS_OF_A_NARROW_LABEL) or [""]]
+
+
+def _caption(data: Figure, findings: Findings) -> str:
+    words = (
+        f"Each level against the first of its factor{_baselines(findings)}, all else the same. Points left of the dashed "
+        "line are faster; an interval that crosses it leaves the direction open."
+    )
+    hidden = data.hidden_lines
+    more = f" {numbers.plural(hidden, 'more comparison is', 'more comparisons are')} in the raw data alone."
+    return words + more if hidden else words
+
+
+def _baselines(findings: Findings) -> str:
+    """What levels are held against, where their own names leave no room for it in the chart."""
+    first = {effect.factor: effect.baseline for effect in findings.effects if not effect.at}
+    if all(len(effect_text(effect)) <= LONGEST_EFFECT for effect in findings.effects):
+        return ""
+    return f" ({'; '.join(level_text({name: level}) for name, level in first.items())})"
+
+
+def effect_table(effects: Iterable[Effect]) -> Table:
+    """Effects with their intervals."""
+    headings = [Heading("comparison", "prose"), Heading("change of time"), Heading("95 % interval", "text"),
+                Heading("pairs"), Heading("verdict", "text")]  # fmt: skip
+    return Table(headings, [_effect_row(effect) for effect in effects])
+
+
+def _effect_row(effect: Effect) -> list[str]:
+    low, high = effect.ratio.low, effect.ratio.high
+    interval = "" if low is None or high is None else f"{numbers.signed_percent(low)} to {numbers.signed_percent(high)}"
+    return [effect_text(effect), numbers.signed_percent(effect.ratio.value), interval,
+            numbers.count(effect.pairs), "not tested" if effect.across_blocks else judged(effect)]  # fmt: skip
+
+
+CHART = Chart(
+    name="effects",
+    part="effects",
+    title=lambda _findings: "What each factor does",
+    rows=_rows,
+    draw=_draw,
+    caption=_caption,
+    table=lambda _data, findings: effect_table(effect for effect in findings.effects if not effect.at),
+    words=lambda data, _findings: "; ".join(str(row["tip"]) for row in data.rows) + ".",
+    is_headed=False,
+)

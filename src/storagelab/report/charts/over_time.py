@@ -1,0 +1,284 @@
+"""Runs over time: a chart per quantity, a panel per cell, a line per repetition.
+
+A run has the series that its target could observe: a simulated server more than a real one. Charts have the same form for
+both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run, TimeSeries
+from storagelab.report.drawing import arrange, palette
+from storagelab.report.drawing.arrange import in_order
+from storagelab.report.drawing.chart import Chart, Figure, Row
+from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, only
+from storagelab.report.drawing.vega import Sheet, Spec, finished
+from storagelab.report.words import numbers
+from storagelab.report.words.names import cell_text
+from storagelab.report.words.table import Heading, Table, bare
+
+MAX_SERIES_POINTS = 120
+MAX_POINTS_OF_OTHERS = 60
+"""Of runs that are drawn thin, beside the one of median time."""
+MAX_RUNS = 10
+DOTTED_POINTS = 30
+"""Up to so many points each is marked, and says its value when pointed at."""
+_VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
+_DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
+"""A line over time is known by its dashes as well as by its colour."""
+_ROOM = 1.03
+"""How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What one chart shows: `line_of` names the line of a column, None if it is not of it; `unit` fits a small axis."""
+
+    name: str
+    title: str
+    unit: str
+    divisor: float
+    line_of: Callable[[Run, str], str | None]
+    meaning: str = ""
+
+
+def _column(name: str, line: str) -> Callable[[Run, str], str | None]:
+    return lambda _run, column: line if column == name else None
+
+
+def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
+    """A line per volume and way. What is counted is the whole disk, so volumes on one device share a line."""
+
+    def line(run: Run, column: str) -> str | None:
+        match = _VOLUME.fullmatch(column)
+        if match is None or match["what"] not in whats:
+            return None
+        together = _on_one_device(run, match["volume"])
+        if together[0] != match["volume"]:
+            return None
+        return f"volume{'s' * (len(together) > 1)} {' and '.join(together)}, {whats[match['what']]}"
+
+    return line
+
+
+def _on_one_device(run: Run, volume: str) -> list[str]:
+    """`volume` and every other volume with a series that is on the same device, by name; itself if that is unknown."""
+    if run.measurement is None:
+        return [volume]
+    found = run.measurement.environment.get("volumes")
+    tables = found if isinstance(found, Mapping) else {}
+    drawn = {match["volume"] for column in run.measurement.series.columns if (match := _VOLUME.fullmatch(column))}
+    devices = {name: table.get("device") for name, table in tables.items() if isinstance(table, Mapping)}
+    device = devices.get(volume)
+    return sorted(name for name in drawn if device and devices.get(name) == device) or [volume]
+
+
+QUANTITIES = (
+    Quantity("rows-over-time", "Throughput over time", "thousand rows/s", 1e3, _column("rows_per_s", "rows")),
+    Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20, _volume({"read_bytes": "read", "write_bytes": "write"}),
+             "each way, of the whole volume, the log's share included where the log is on it"),
+    Quantity("busy-over-time", "Volumes busy over time", "% of the time", 0.01, _volume({"busy_s": "busy"}),
+             "with at least one request under way"),
+    Quantity("write-amplification-over-time", "Write amplification over time", "per page", 1,
+             _column("write_amplification", "write amplification"), "flash pages written for each page given to the drive"),
+    Quantity("utilisation-over-time", "Utilisation of the drives over time", "% in use", 0.01,
+             _column("utilisation", "utilisation"), "the share of the flash that holds pages in use"),
+    Quantity("dirty-pages-over-time", "Dirty pages over time", "thousand pages", 1e3,
+             _column("dirty_pages", "dirty pages"), "pages in memory that are newer than on the volume"),
+    Quantity("runnable-over-time", "Runnable workers over time", "workers", 1, _column("runnable", "runnable workers"),
+             "ready to run, waiting for a CPU"),
+    Quantity("io-in-progress-over-time", "I/O in progress over time", "requests", 1,
+             _column("io_in_progress", "requests in progress"), "given to the volumes and not answered yet"),
+)  # fmt: skip
+
+
+def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
+    """The chosen cells with their runs that have a series; the run of median time (of two, the faster) first."""
+    by_cell: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
+            by_cell.setdefault(run.cell_id, []).append(run)
+    chosen = []
+    for cell in arrange.chosen_cells(findings):
+        found = by_cell.get(cell.cell_id, [])
+        if found:
+            ordered = sorted(found, key=_elapsed_s)
+            median = ordered[(len(ordered) - 1) // 2]
+            chosen.append((cell, [median, *(run for run in found if run is not median)][:MAX_RUNS]))
+    return chosen
+
+
+def _elapsed_s(run: Run) -> float:
+    return run.measurement.elapsed_s if run.measurement is not None else 0.0
+
+
+def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
+    """Rows `at_s`, `value` per `panel` = cell, `line`, and `series` = one line of one run; `median` marks its run."""
+    chosen = runs_of(findings, runs)
+    panels = arrange.short_names([cell for cell, _ in chosen])
+    rows: list[Row] = []
+    for panel, (cell, of_cell) in zip(panels, chosen, strict=True):
+        for place, run in enumerate(of_cell):
+            assert run.measurement is not None
+            for column, values in run.measurement.series.columns.items():
+                line = quantity.line_of(run, column)
+                if line is not None and any(values):
+                    most = MAX_SERIES_POINTS if place == 0 else MAX_POINTS_OF_OTHERS
+                    of_run: Row = {
+                        "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
+                        "cell": cell_text(cell.levels), "repetition": run.repetition,
+                        "run": f"{cell_text(cell.levels)}, repetition {run.repetition}, {line}",
+                    }  # fmt: skip
+                    rows += _stretches(run.measurement.series, values, of_run, quantity, most)
+    lines = in_order(str(row["line"]) for row in rows)[: arrange.MAX_LINES]
+    cells = sum(cell.elapsed_s is not None for cell in findings.cells)
+    return Figure(
+        rows=[row for row in rows if row["line"] in lines],
+        arrangement=arrange.arrange(findings),
+        lines=lines,
+        panels=[panel for panel in panels if any(row["panel"] == panel for row in rows)],
+        colours=dict(zip(lines, palette.LINES, strict=False)),
+        hidden_panels=max(0, cells - len(chosen)),
+    )
+
+
+def steps_text(data: Figure) -> str:
+    """How far apart the points are that are drawn of runs of median time: "1 s", or "8 to 47 s"."""
+    ends_s: dict[tuple[object, object], list[float]] = {}
+    for row in data.rows:
+        if row["median"]:
+            ends_s.setdefault((row["panel"], row["series"]), [0.0]).append(float(row["at_s"] or 0))
+    # The last interval of a run is what is left of it.
+    steps_s = [(ends[-2] if ends[2:] else ends[-1]) / max(1, len(ends) - 2) for ends in ends_s.values()]
+    ends_text = [numbers.significant(step_s, 2) for step_s in (min(steps_s), max(steps_s))]
+    ends_text = [text.rstrip("0").rstrip(".") if "." in text else text for text in ends_text]
+    return f"{' to '.join(dict.fromkeys(ends_text))} s"
+
+
+def _stretches(
+    series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
+) -> list[Row]:
+    """A long series is drawn as means over equal stretches, so that peaks shrink but no stretch is left out."""
+    stretch = -(-len(values) // most)
+    rows: list[Row] = []
+    for start in range(0, len(values), stretch):
+        known = [value for value in values[start : start + stretch] if value is not None]
+        at_s = series.at_s[min(start + stretch, len(series.at_s)) - 1]
+        value = sum(known) / len(known) / quantity.divisor if known else None
+        rows.append(of_run | {"at_s": at_s, "value": value})
+    dotted = bool(of_run["median"]) and len(rows) <= DOTTED_POINTS
+    for row in rows:
+        words = numbers.significant(float(row["value"] or 0))
+        at = f"at {numbers.seconds(float(row['at_s'] or 0))}: {words} {quantity.unit}"
+        row |= {"dotted": dotted, "tip": f"{row['run']}, {at}"}
+    return rows
+
+
+def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
+    form, where = sheet.form, sheet.where
+    key = {"field": "line", "type": "nominal", "sort": data.lines}
+    columns = legend_columns(data.lines, form)
+    end_s, most = _ends(data)
+    legend = {"title": where, "columns": columns, "symbolType": "stroke", "symbolSize": 200,
+              "labelLimit": label_limit(columns, form)}  # fmt: skip
+    encoding: Spec = {
+        "x": {
+            "field": "at_s",
+            "type": "quantitative",
+            "title": f"seconds since the start ({where})",
+            "scale": {"domain": [0, end_s], "nice": False},
+            "axis": {"tickMinStep": 1, "tickCount": 6},
+        },
+        "y": {
+            "field": "value",
+            "type": "quantitative",
+            "title": unit,
+            "scale": {"domain": [0, most], "nice": False},
+        },
+    }
+    colour: Spec = {"color": palette.LINES[0]}
+    if len(data.lines) > 1:
+        dashes = [_DASHES[place % len(_DASHES)] for place in range(len(data.lines))]
+        encoding["color"] = key | {
+            "scale": {"domain": data.lines, "range": list(data.colours.values())}, "legend": legend,
+        }  # fmt: skip
+        encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
+        colour = {}
+    # What the page's script adds to a line's words is the point that is pointed at.
+    of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
+    layers = [
+        only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
+        only("datum.median", {"type": "line", "strokeWidth": 1.5} | colour, of_run),
+        only("datum.dotted", {"type": "point", "size": 14, "filled": True, "opacity": 1} | colour, encoding | TIP),
+    ]
+    height_px = form.height_px * 2 // 3 if len(data.panels) < 2 else 100
+    # A single line has no legend to name it in.
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
+    note = f"; thick: the run of median time, thin: the others{of}"
+    return finished(sheet, note, layers, data.rows, data.panels, height_px)
+
+
+def _ends(data: Figure) -> tuple[float, float]:
+    """Where both axes end."""
+    end_s, top = (max(float(row[name] or 0) for row in data.rows) or 1.0 for name in ("at_s", "value"))
+    return end_s * _ROOM, _round_end(top * _ROOM)
+
+
+def _round_end(value: float) -> float:
+    """The first round number from `value` on, so that an axis of five steps or so ends with one of them."""
+    power = 10.0 ** math.floor(math.log10(value / 5))
+    step = next(factor for factor in (1, 2, 5, 10) if value / 5 <= factor * math.sqrt(2) * power) * power
+    return math.ceil(value / step) * step
+
+
+def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 and "volume" in data.lines[0] else ""
+    meaning = f": {quantity.meaning}" if quantity.meaning else ""
+    return f"{quantity.unit[0].upper()}{quantity.unit[1:]}{meaning}{of}."
+
+
+def _table(data: Figure, _findings: Findings, unit: str) -> Table:
+    """Every line in a few figures: thousands of points would tell nobody anything."""
+    headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("until, s"),
+                Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
+    lines: dict[tuple[str, str, str], list[Row]] = {}
+    for row in data.rows:
+        lines.setdefault((str(row["cell"]), str(row["line"]), str(row["repetition"])), []).append(row)
+    rows = []
+    for key, of_line in lines.items():
+        values = [float(row["value"]) for row in of_line if row["value"] is not None]
+        figures = (sum(values) / len(values), min(values), max(values), values[-1]) if values else (None,) * 4
+        rows.append([*key, bare(of_line[-1]["at_s"]), *map(bare, figures)])
+    return Table(headings, rows)
+
+
+def _words(data: Figure, _findings: Findings) -> str:
+    known = [row for row in data.rows if row["value"] is not None and row["median"]]
+    if not known:
+        return "No values."
+    low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))
+    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+def _chart(quantity: Quantity) -> Chart:
+    return Chart(
+        name=quantity.name,
+        part="over-time",
+        title=lambda _findings: quantity.title,
+        rows=partial(_rows, quantity=quantity),
+        draw=partial(_draw, unit=quantity.unit),
+        caption=partial(_caption, quantity=quantity),
+        table=partial(_table, unit=quantity.unit),
+        words=_words,
+        ends=_ends,
+        time_unit=quantity.unit,
+    )
+
+
+CHARTS = tuple(map(_chart, QUANTITIES))

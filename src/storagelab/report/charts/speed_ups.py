@@ -1,0 +1,158 @@
+"""Speed-ups: how many times as fast each level of a factor is as its first, along the axis."""
+
+from __future__ import annotations
+
+import math
+
+from storagelab.findings.model import Effect, Findings
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS_OF_ONE_FACTOR, Arrangement, arrange, choose
+from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
+from storagelab.report.drawing.layers import height_px, means_with_intervals
+from storagelab.report.drawing.vega import Sheet, Spec
+from storagelab.report.words.names import factor_text, listed, phrase, value_text
+from storagelab.report.words.numbers import inverse, plural
+from storagelab.report.words.table import Heading, Table, bare
+
+MAX_SPEED_UPS = 6
+_FIELDS = ("speed_up", "low", "high")
+
+
+def compared_factors(findings: Findings) -> list[str]:
+    """The factors with a chart of speed-ups, those first that do most."""
+    size: dict[str, float] = {}
+    for effect in findings.speed_ups:
+        size[effect.factor] = max(size.get(effect.factor, 0.0), abs(math.log(effect.ratio.value)))
+    return sorted(size, key=lambda name: -size[name])[:MAX_SPEED_UPS]
+
+
+def _figure(findings: Findings, factor: str) -> Figure:
+    """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over its time,
+    so that 2 is twice as fast. A level is a line; of more than there are lines, each has a panel."""
+    places = arrange(findings)
+    effects = [effect for effect in findings.speed_ups if effect.factor == factor]
+    moves: dict[str, float] = {}
+    for effect in effects:
+        line = value_text(effect.level)
+        moves[line] = max(moves.get(line, 0.0), abs(math.log(effect.ratio.value)))
+    many = len(moves) > MAX_LINES
+    most = MAX_PANELS_OF_ONE_FACTOR if many else MAX_LINES
+    levels = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:most], most)
+    lines, panels = ([""], levels) if many else (levels, [""])
+    of_factor = next(one for one in findings.factors if one.name == factor)
+    axis = places.x.name if places.x else ""
+    return Figure(
+        rows=[_speed_up(effect, axis, many) for effect in effects if value_text(effect.level) in levels],
+        arrangement=Arrangement(x=places.x, lines=(of_factor,), panels=()),
+        x_levels=places.x_levels(findings.cells),
+        lines=lines,
+        panels=panels,
+        colours=dict(zip(lines, palette.LINES, strict=False)),
+        hidden_lines=len(moves) - len(levels),
+    )
+
+
+def _speed_up(effect: Effect, axis: str, in_panels: bool) -> Row:
+    ratio = inverse(effect.ratio)
+    where = phrase(axis, [effect.at[axis]])
+    what = f"{value_text(effect.level)} against {value_text(effect.baseline)} with {where}"
+    return {
+        "x": value_text(effect.at[axis]), "line": "" if in_panels else value_text(effect.level),
+        "panel": value_text(effect.level) if in_panels else "",
+        "speed_up": ratio.value, "low": ratio.low, "high": ratio.high, "what": what,
+        "judged": _judged(effect), "tip": f"{what}: {speed_up_text(effect)}; {_judged(effect)}",
+    }  # fmt: skip
+
+
+def _judged(effect: Effect) -> str:
+    if effect.across_blocks:
+        return "not tested: in another block"
+    if not effect.distinguishable:
+        return "can't be told apart"
+    return "faster" if effect.ratio.value < 1 else "slower"
+
+
+def speed_up_text(effect: Effect) -> str:
+    """ "2.4 times as fast (joint 95 % CI 2.2 to 2.6)"."""
+    ratio = inverse(effect.ratio)
+    interval = (
+        "" if ratio.low is None or ratio.high is None else f" (joint 95 % CI {ratio.low:.2f} to {ratio.high:.2f})"
+    )
+    return f"{ratio.value:.2f} times as fast{interval}"
+
+
+def _title(findings: Findings, factor: str) -> str:
+    """ "Speed-up against storage = scsi"."""
+    baseline = next(one for one in findings.factors if one.name == factor).levels[0].value
+    return f"Speed-up against {phrase(factor, [baseline])}"
+
+
+def _averaged(findings: Findings, factor: str) -> str:
+    """The factors that a chart of speed-ups averages over, in words; "" for none."""
+    axis = arrange(findings).x
+    left = [
+        one.name for one in findings.factors if len(one.levels) > 1 and one.name not in (factor, axis and axis.name)
+    ]
+    return listed([factor_text(name) for name in left])
+
+
+def _draw(data: Figure, sheet: Sheet) -> Spec:
+    of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
+    height = sheet.form.height_px * 3 // 4 if len(data.panels) < 2 else height_px(data, sheet.form)
+    return means_with_intervals(
+        data, sheet, _FIELDS, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster", height=height,
+        below=[_rule_at(1.0)],
+    )  # fmt: skip
+
+
+def _rule_at(value: float) -> Spec:
+    encoding = {"y": {"field": "at", "type": "quantitative"}}
+    mark = {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}
+    return {"data": {"values": [{"at": value}]}, "mark": mark, "encoding": encoding}
+
+
+def _caption(data: Figure, findings: Findings, factor: str) -> str:
+    averaged, hidden, lines = _averaged(findings, factor), data.hidden_lines, data.lines
+    tested = not any(effect.across_blocks for effect in findings.speed_ups if effect.factor == factor)
+    words = [
+        f"Of {lines[0]}: time" if len(lines) == 1 and lines[0] else "Time",
+        "of the level named above over that of another; above the dashed line is faster.",
+        "The intervals hold together at 95 %."
+        if tested
+        else "Not tested: these levels were run in blocks, one after the other.",
+        f"Averaged over {averaged}." if averaged else "",
+        f"{plural(hidden, 'level differs', 'levels differ')} less and have no line." if hidden else "",
+    ]
+    return " ".join(word for word in words if word)
+
+
+def _table(data: Figure, _findings: Findings) -> Table:
+    headings = [Heading("comparison", "prose"), Heading("times as fast"), Heading("95 % from"), Heading("to"),
+                Heading("verdict", "text")]  # fmt: skip
+    rows = [[str(row["what"]), *(bare(row[name]) for name in _FIELDS), str(row["judged"])] for row in data.rows]
+    return Table(headings, rows)
+
+
+def _chart(place: int) -> Chart:
+    """The chart of the factor at this place, counted from 0 by what they do."""
+
+    def factor(findings: Findings) -> str:
+        return compared_factors(findings)[place]
+
+    return Chart(
+        name=f"speed-up-{place + 1}",
+        part="effects",
+        title=lambda findings: _title(findings, factor(findings)),
+        rows=lambda findings, _runs: (
+            _figure(findings, factor(findings))
+            if place < len(compared_factors(findings))
+            else Figure(rows=[], arrangement=arrange(findings))
+        ),
+        draw=_draw,
+        caption=lambda data, findings: _caption(data, findings, factor(findings)),
+        table=_table,
+        words=said_rows,
+    )
+
+
+CHARTS = tuple(map(_chart, range(MAX_SPEED_UPS)))

@@ -1,0 +1,1 @@
+"""What all charts share: their places, their look, and how they are drawn."""

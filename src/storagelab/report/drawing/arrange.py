@@ -1,0 +1,185 @@
+"""Which factor goes along the axis, which makes the lines and which the panels. Pure.
+
+The number of data files is the axis wherever it is varied, else the numeric factor with the most levels, else the first
+factor. A few combinations of the other factors are the lines of one panel; more are spread over panels. A factor
+of very many levels, such as storage configurations, has a panel for each. What there is no room for is counted, never
+dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.report.words.compared import ends
+from storagelab.report.words.names import cell_text, factor_text, level_text, value_text
+from storagelab.spec.axis import axis_factor
+from storagelab.spec.axis import in_order as levels_in_order
+
+MAX_LINES = 8
+MAX_LINES_OF_COMBINATIONS = 4
+MAX_PANELS = 9
+MAX_PANELS_OF_ONE_FACTOR = 24
+MAX_PLACES = 360
+"""Levels along the axis x panels: beyond it a chart shows less and takes seconds."""
+CHOSEN_CELLS = 4
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How cells become places in a chart. `x` is None for an experiment of one cell."""
+
+    x: Factor | None
+    lines: tuple[Factor, ...]
+    panels: tuple[Factor, ...]
+
+    @property
+    def x_title(self) -> str:
+        return factor_text(self.x.name) if self.x else ""
+
+    @property
+    def line_title(self) -> str:
+        return " · ".join(factor_text(factor.name) for factor in self.lines)
+
+    def x_of(self, cell: CellSummary) -> str:
+        return value_text(cell.levels[self.x.name]) if self.x and self.x.name in cell.levels else "all runs"
+
+    def line_of(self, cell: CellSummary) -> str:
+        """Levels alone where one factor makes the lines (the legend's title names it), else names and levels."""
+        if len(self.lines) == 1:
+            return value_text(cell.levels[self.lines[0].name])
+        return _levels(cell, self.lines)
+
+    def panel_of(self, cell: CellSummary) -> str:
+        return _levels(cell, self.panels)
+
+    @property
+    def most_panels(self) -> int:
+        if len(self.panels) != 1 or self.x is None:
+            return MAX_PANELS
+        return max(MAX_PANELS, min(MAX_PANELS_OF_ONE_FACTOR, MAX_PLACES // len(self.x.levels)))
+
+    def x_levels(self, cells: Iterable[CellSummary]) -> list[str]:
+        """The labels along the axis for `cells`: numbers from small to large. Where all are powers of two, the powers between
+        them are there too, so that equal steps are equal ratios."""
+        there = in_order(map(self.x_of, cells))
+        if self.x is None:
+            return there
+        levels = [value for value in levels_in_order(self.x) if value_text(value) in there]
+        return [value_text(value) for value in self._powers(levels) or levels]
+
+    @property
+    def doubles(self) -> bool:
+        """Whether each step of the axis is a doubling."""
+        return self.x is not None and bool(self._powers(levels_in_order(self.x)))
+
+    def _powers(self, levels: Sequence[JsonValue]) -> list[JsonValue]:
+        """All powers of two from the first level to the last; [] where levels are others, or most would be gaps."""
+        known = [level for level in levels if isinstance(level, int) and not isinstance(level, bool) and level > 0]
+        if len(known) < max(3, len(levels)) or any(level & (level - 1) for level in known):
+            return []
+        powers = [2**power for power in range(known[0].bit_length() - 1, known[-1].bit_length())]
+        return list(powers) if len(powers) <= 2 * len(known) else []
+
+    def others_of(self, cell: CellSummary) -> str:
+        """The levels that are not along the axis, in words."""
+        return _levels(cell, (*self.lines, *self.panels))
+
+
+def _levels(cell: CellSummary, factors: Sequence[Factor]) -> str:
+    return level_text({factor.name: cell.levels[factor.name] for factor in factors if factor.name in cell.levels})
+
+
+def arrange(findings: Findings) -> Arrangement:
+    """The places of all cells of an experiment."""
+    varied = tuple(factor for factor in findings.factors if len(factor.levels) > 1) or findings.factors[:1]
+    x = axis_factor(varied) or (varied[0] if varied else None)
+    others = tuple(factor for factor in varied if factor is not x)
+    combinations = len({_levels(cell, others) for cell in findings.cells})
+    if combinations <= (MAX_LINES if len(others) < 2 else MAX_LINES_OF_COMBINATIONS):
+        return Arrangement(x=x, lines=others, panels=())
+    fitting = [factor for factor in others if len(factor.levels) <= MAX_LINES]
+    line = max(fitting, key=lambda factor: len(factor.levels), default=None)
+    return Arrangement(
+        x=x, lines=() if line is None else (line,), panels=tuple(factor for factor in others if factor is not line)
+    )
+
+
+def in_order(texts: Iterable[str]) -> list[str]:
+    """Each text once, in the order it is first seen."""
+    return list(dict.fromkeys(texts))
+
+
+def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
+    """At most `limit` of `texts`, in their order: those named in `first`, the two ends, then evenly spread ones."""
+    if len(texts) <= limit:
+        return list(texts)
+    wanted = in_order([*(text for text in first if text in set(texts)), texts[0], texts[-1]])
+    step = (len(texts) - 1) / max(1, limit - 1)
+    spread = (texts[round(index * step)] for index in range(limit))
+    kept = set(in_order([*wanted, *spread, *texts])[:limit])
+    return [text for text in texts if text in kept]
+
+
+def must_show(findings: Findings) -> list[CellSummary]:
+    """The ends of the experiment, which no chart may leave out."""
+    return [cell for cell in findings.cells if cell.cell_id in ends(findings)]
+
+
+def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
+    """At most `limit` cells with figures, as listed: fastest, slowest, at each factor's extremes, then a spread."""
+    cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    first = [cell_id for cell_id in ends(findings) if cell_id]
+    first += [cell_id for factor in findings.factors for cell_id in _extremes(cells, factor)]
+    kept = set(choose([cell.cell_id for cell in cells], first, limit))
+    return [cell for cell in cells if cell.cell_id in kept]
+
+
+def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
+    values = (factor.levels[0].value, factor.levels[-1].value)
+    found = (next((cell.cell_id for cell in cells if cell.levels.get(factor.name) == value), None) for value in values)
+    return [cell_id for cell_id in found if cell_id is not None]
+
+
+def chosen_cells(findings: Findings) -> list[CellSummary]:
+    """The cells to look at first: the axis' first, best and last level beside the fastest cell, and the slowest cell; all
+    cells where there are few."""
+    cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    fastest, slowest = ends(findings)
+    x = arrange(findings).x
+    if len(cells) <= CHOSEN_CELLS:
+        return cells
+    if fastest is None or x is None:
+        return notable_cells(findings, CHOSEN_CELLS)
+    best = findings.cell(fastest).levels
+    beside = [cell for cell in cells if all(cell.levels.get(name) == best[name] for name in best if name != x.name)]
+    order = {value_text(value): place for place, value in enumerate(levels_in_order(x))}
+    beside.sort(key=lambda cell: order.get(value_text(cell.levels[x.name]), 0))
+    wanted = {beside[0].cell_id, fastest, beside[-1].cell_id}
+    chosen = [cell for cell in beside if cell.cell_id in wanted]
+    return chosen + [cell for cell in cells if cell.cell_id == slowest and cell.cell_id not in wanted]
+
+
+def short_names(cells: Sequence[CellSummary]) -> list[str]:
+    """The cells in words, without the levels that all of them share; whole where nothing else is left."""
+    shared = {
+        name for name, value in (cells[0].levels.items() if cells else ())
+        if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)
+    }  # fmt: skip
+    names = [cell_text({name: value for name, value in cell.levels.items() if name not in shared}) for cell in cells]
+    return names if len(cells) > 1 else [cell_text(cell.levels) for cell in cells]
+
+
+def shared_levels(cells: Sequence[CellSummary]) -> str:
+    """The levels that `short_names` leaves out, in words."""
+    first = cells[0].levels if len(cells) > 1 else {}
+    return level_text(
+        {
+            name: value
+            for name, value in first.items()
+            if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)
+        }
+    )

@@ -1,0 +1,161 @@
+"""What a chart is: its rows, its drawing, its caption, and the same in a table and in words.
+
+Chart(...)                  one entry of the list in `charts`
+chart.of(findings, runs)    the chart of one experiment, or None where it has no data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose, in_order, must_show
+from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
+from storagelab.report.words.names import cell_text
+from storagelab.report.words.numbers import plural
+from storagelab.report.words.table import Table
+
+Row = dict[str, str | float | int | bool | None]
+"""A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""
+Part = Literal["completion-time", "drives", "effects", "waits", "over-time"]
+"""Where on the page a chart stands."""
+MAX_SAID = 8
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one chart shows: its rows, their order, and how much there was no room for."""
+
+    rows: list[Row]
+    arrangement: Arrangement
+    x_levels: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    panels: list[str] = field(default_factory=list)
+    points: list[Row] = field(default_factory=list)
+    colours: dict[str, str] = field(default_factory=dict)
+    hidden_panels: int = 0
+    hidden_lines: int = 0
+    hidden_points: int = 0
+    legend: str = ""
+
+    @property
+    def on_hidden_panels(self) -> str:
+        """How many panels are not drawn, in a sentence; "" if all are."""
+        left = self.hidden_panels
+        are = plural(left, "more panel is", "more panels are")
+        return f"{are} not drawn; the raw data have all cells." if left else ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart, for any experiment.
+
+    `rows` gives no rows where the chart does not apply. `words` says what it shows to somebody who can't see it.
+    `is_headed`: it has a heading of its own on the page. A chart over time tells where its axes end, and what it counts: the
+    page's script reads its lines off at any point.
+    """
+
+    name: str
+    part: Part
+    title: Callable[[Findings], str]
+    rows: Callable[[Findings, Sequence[Run]], Figure]
+    draw: Callable[[Figure, Sheet], Spec]
+    caption: Callable[[Figure, Findings], str]
+    table: Callable[[Figure, Findings], Table]
+    words: Callable[[Figure, Findings], str]
+    is_headed: bool = True
+    ends: Callable[[Figure], tuple[float, float]] | None = None
+    time_unit: str = ""
+
+    def of(self, findings: Findings, runs: Sequence[Run]) -> Drawn | None:
+        """The chart of one experiment; None where there is nothing to draw."""
+        data = self.rows(findings, runs)
+        return Drawn(self, findings, data) if data.rows else None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A chart of one experiment."""
+
+    chart: Chart
+    findings: Findings
+    data: Figure
+
+    @property
+    def name(self) -> str:
+        return self.chart.name
+
+    @property
+    def title(self) -> str:
+        return self.chart.title(self.findings)
+
+    @property
+    def where(self) -> str:
+        return self.findings.provenance or "nothing measured yet"
+
+    def specs(self) -> dict[str, Spec]:
+        """The chart in both widths as Vega-Lite: "wide" and "narrow"."""
+        subtitle = f"{self.findings.experiment} · {self.where}"
+        sheets = {"wide": WIDE, "narrow": NARROW}
+        return {
+            name: self.chart.draw(self.data, Sheet(form, self.title, subtitle, self.where))
+            for name, form in sheets.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        return self.chart.caption(self.data, self.findings)
+
+    @property
+    def table(self) -> Table:
+        return self.chart.table(self.data, self.findings)
+
+    @property
+    def label(self) -> str:
+        """What the chart shows, as one would say it to somebody who can't see it."""
+        along = f" by {self.data.arrangement.x_title}" if self.data.x_levels and self.data.arrangement.x else ""
+        words = self.chart.words(self.data, self.findings)
+        return f"Chart: {self.title.lower()}{along} ({self.where}). {words}"
+
+
+def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Callable[[CellSummary], Row]) -> Figure:
+    """A row for each of `cells`, in its place. Of more lines and panels than there is room for, the ends are kept."""
+    places = arrange(findings)
+    must = must_show(findings)
+    all_lines, all_panels = in_order(map(places.line_of, cells)), in_order(map(places.panel_of, cells))
+    lines = choose(all_lines, [places.line_of(cell) for cell in must], MAX_LINES)
+    panels = choose(all_panels, [places.panel_of(cell) for cell in must], places.most_panels)
+    shown = [cell for cell in cells if places.line_of(cell) in lines and places.panel_of(cell) in panels]
+    return Figure(
+        rows=[
+            place_of(cell, places) | {"cell_id": cell.cell_id, "cell": cell_text(cell.levels)} | row(cell)
+            for cell in shown
+        ],
+        arrangement=places,
+        x_levels=places.x_levels(cells),
+        lines=lines,
+        panels=panels,
+        colours=dict(zip(lines, palette.LINES, strict=False)),
+        hidden_lines=len(all_lines) - len(lines),
+        hidden_panels=len(all_panels) - len(panels),
+    )
+
+
+def place_of(cell: CellSummary, places: Arrangement) -> Row:
+    return {"x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell)}
+
+
+def said_rows(data: Figure, _findings: Findings) -> str:
+    """A chart's marks in words: all of a few, the ends of many."""
+    if len(data.rows) <= MAX_SAID:
+        return "; ".join(str(row["tip"]) for row in data.rows) + "."
+    low, high = (pick(data.rows, key=_value) for pick in (min, max))
+    return f"Lowest: {low['tip']}. Highest: {high['tip']}."
+
+
+def _value(row: Row) -> float:
+    return float(row.get("speed_up") or row.get("mean") or row.get("mean_s") or 0)

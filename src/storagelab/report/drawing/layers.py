@@ -1,0 +1,134 @@
+"""Pieces that several charts are drawn of: means with their intervals along the axis, legends, axes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.chart import Figure
+from storagelab.report.drawing.vega import Form, Sheet, Spec, finished
+
+TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
+MANY_PANELS = 9
+
+
+def height_px(data: Figure, form: Form) -> int:
+    """Of one panel: lower where there are more than three rows of them."""
+    height_px = form.height_of(len(data.panels))
+    return height_px if len(data.panels) <= MANY_PANELS else height_px * 3 // 5
+
+
+def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
+    """From the least to the most of what is drawn, `also` within it, with some room."""
+    values = [also, *(float(value) for row in data.rows for name in fields if (value := row[name]) is not None)]
+    room = 0.06 * (max(values) - min(values)) or 0.05 * also
+    return [min(values) - room, max(values) + room]
+
+
+def means_with_intervals(
+    data: Figure,
+    sheet: Sheet,
+    fields: tuple[str, str, str],
+    y_title: str,
+    *,
+    also: float = 0.0,
+    note: str = "",
+    height: int | None = None,
+    below: Sequence[Spec] = (),
+) -> Spec:
+    """A whole chart of means; `also` is a value that its axis holds, and `below` layers that are drawn first."""
+    y = {"type": "quantitative", "scale": {"domain": domain(data, fields, also), "zero": not also}}
+    layers = [*below, *means(data, sheet, fields, y, f"{y_title} ({sheet.where})")]
+    return finished(sheet, note, layers, dodged_rows(data, fields), data.panels, height or height_px(data, sheet.form))
+
+
+def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_title: str,
+           run_field: str = "") -> list[Spec]:  # fmt: skip
+    """Layers of means with their intervals along the axis, a line through them, and single runs where they are told."""
+    mean, low, high = fields
+    mean_y = y | {"field": mean, "title": y_title}
+    shared = _dodged(data, sheet)
+    plain = {key: value for key, value in shared.items() if key != "shape"}
+    colour: Spec = {} if len(data.lines) > 1 else {"color": palette.LINES[0]}
+
+    def layer(kind: str, mark: Spec, encoding: Spec) -> Spec:
+        return only(f"datum.kind === '{kind}'", colour | mark, encoding)
+
+    layers = [
+        layer("mean", {"type": "line", "strokeWidth": 1.5, "opacity": 0.55, "aria": False}, plain | {"y": mean_y}),
+        layer("interval", {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
+              plain | TIP | {"y": y | {"field": low}, "y2": {"field": high}}),
+        layer("mean", {"type": "point", "size": 66, "filled": True, "opacity": 1}, shared | TIP | {"y": mean_y}),
+    ]  # fmt: skip
+    if run_field:
+        small = {"type": "point", "size": 20, "filled": True, "opacity": 0.45}
+        layers.insert(1, layer("run", small, shared | TIP | {"y": y | {"field": run_field}}))
+    return layers
+
+
+def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str, object]]:
+    """Means, intervals and runs in one list, told apart by `kind`, as panels can split one list only. A line has two
+    slots side by side: its runs, then its mean."""
+    rows: list[Mapping[str, object]] = []
+    for row in data.rows:
+        place: Mapping[str, object] = {"slot": f"{data.lines.index(str(row['line']))} mean"}
+        rows.append({**place, "kind": "mean", **row})
+        if row[fields[1]] is not None:
+            rows.append({**place, "kind": "interval", **row})
+    rows += [{"slot": f"{data.lines.index(str(row['line']))} run", "kind": "run", **row} for row in data.points]
+    return rows
+
+
+def _dodged(data: Figure, sheet: Sheet) -> Spec:
+    """Places along the axis, and what tells the lines apart where there are several."""
+    x = level_axis(data, sheet.form)
+    kinds = ("run", "mean") if data.points else ("mean",)
+    slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in kinds]
+    room = {1: 6.0, 2: 2.4, 3: 1.4, 4: 1.2}.get(len(data.lines), 0.5)
+    places: Spec = {
+        "x": x | {"scale": x["scale"] | {"paddingInner": 0.12, "paddingOuter": 0.06}},
+        "xOffset": {
+            "field": "slot",
+            "type": "nominal",
+            "sort": slots,
+            "scale": {"domain": slots, "paddingOuter": room},
+        },
+    }
+    if len(data.lines) < 2:
+        return places
+    key = {"field": "line", "type": "nominal", "sort": data.lines}
+    columns = legend_columns(data.lines, sheet.form)
+    title = f"{data.legend or data.arrangement.line_title} ({sheet.where})"
+    legend = {"title": title, "columns": columns, "symbolOpacity": 1,
+              "labelLimit": label_limit(columns, sheet.form)}  # fmt: skip
+    colours, shapes = list(data.colours.values()), list(palette.SHAPES[: len(data.lines)])
+    return places | {
+        "color": key | {"scale": {"domain": data.lines, "range": colours}, "legend": legend},
+        "shape": key | {"scale": {"domain": data.lines, "range": shapes}, "legend": legend},
+    }
+
+
+def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
+    """A layer of the rows for which an expression holds."""
+    return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
+
+
+def level_axis(data: Figure, form: Form) -> Spec:
+    """The axis of levels, evenly spaced whatever their values; long labels are slanted."""
+    per_label_px = form.panel_width_px(len(data.panels)) / max(1, len(data.x_levels))
+    crowded = 6.5 * max(map(len, data.x_levels)) > per_label_px and max(map(len, data.x_levels)) > 3
+    axis = {"labelAngle": -35 if crowded else 0, "labelLimit": 150}
+    return {
+        "field": "x", "type": "ordinal", "sort": data.x_levels, "scale": {"domain": data.x_levels},
+        "title": data.arrangement.x_title or None, "axis": axis,
+    }  # fmt: skip
+
+
+def legend_columns(labels: Sequence[str], form: Form) -> int:
+    """As many columns as the longest label leaves room for."""
+    longest_px = 6.4 * max(map(len, labels), default=1) + 34
+    return max(1, min(form.legend_columns, len(labels), int((form.width_px - 10) // longest_px)))
+
+
+def label_limit(columns: int, form: Form) -> int:
+    return (form.width_px - 10) // columns - 24

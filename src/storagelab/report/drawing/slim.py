@@ -1,0 +1,76 @@
+"""Drawings as small as they can be without looking otherwise: a page of many cells is mostly drawings. Pure.
+
+What goes: names and roles that nobody hears, as the figure has a name of its own and the drawing in it is hidden from screen
+readers; faces, which the page's style sets; frames of no size; digits of places beyond a hundredth of a pixel. What marks say
+stays, for the page's script. Drawn in two widths, it is said in the first of them alone: a mark in the other has its number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+
+_TAG = re.compile(r"<[a-z][^<>]*>")
+_UNHEARD = re.compile(r'\s(?:role|aria-roledescription|aria-hidden|font-family)="[^"]*"|\s(?:opacity|stroke-width)="1"')
+_SAID = re.compile(r'\saria-label="(?P<words>[^"]*)"')
+_PLACES = re.compile(r'(?<=\s)(?:d|transform|x1|x2|y1|y2|width|height|stroke-dasharray)="[^"]*"')
+_FINE = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?|-?\d+(?:\.\d+)?e-?\d+")
+_EMPTY = re.compile(r'<path class="(?:background|foreground)"(?: pointer-events="none")?'
+                    r' d="(?:M0,0h0v0h0Z)?"(?: pointer-events="none")?(?: display="none")?/>')  # fmt: skip
+_ID = re.compile(r'(?<=\sid=")(?=[^"]+")|(?<=url\(#)(?=[^)]+\))')
+_SVG_OPENING = re.compile(r"<svg\b[^>]*>", re.DOTALL)
+_VIEW_BOX = re.compile(r'viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
+NUMBER = "data-mark"
+
+
+def framed(svgs: Mapping[str, str]) -> dict[str, str]:
+    """Drawings as a page takes them up; of each chart there are "NAME-wide" and "NAME-narrow"."""
+    slim = {name: slimmed(svg) for name, svg in svgs.items()}
+    for name in slim:
+        if name.endswith("-narrow"):
+            slim[name] = said_once(slim[f"{name.removesuffix('-narrow')}-wide"], slim[name])
+    return {name: _framed(name, svg) for name, svg in slim.items()}
+
+
+def _framed(name: str, svg: str) -> str:
+    """A drawing as wide as there is room and no wider than it was drawn; its ids are its own in the whole page."""
+    form = name.rpartition("-")[2]
+    box = _VIEW_BOX.search(svg)
+    width, height = (box["width"], box["height"]) if box else ("800", "400")
+    most = float(width) * (1.4 if form == "narrow" else 1.0)
+    size = f'viewBox="0 0 {width} {height}" style="max-width:{most:.0f}px"'
+    opening = f'<svg class="{form}" {size} aria-hidden="true" focusable="false">'
+    return _ID.sub(f"{name}-", _SVG_OPENING.sub(opening, svg, count=1))
+
+
+def slimmed(svg: str) -> str:
+    return _EMPTY.sub("", _TAG.sub(lambda found: _slim_tag(found[0]), svg))
+
+
+def _slim_tag(tag: str) -> str:
+    tag = _UNHEARD.sub("", tag)
+    if tag.startswith(("<g ", "<text ", "<svg ")):
+        tag = _SAID.sub("", tag)
+    return _PLACES.sub(lambda place: _FINE.sub(_short, place[0]), tag)
+
+
+def _short(number: re.Match[str]) -> str:
+    text = f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def said_once(first: str, other: str) -> str:
+    """`other` with the number of each mark that says the same in `first`; as it is if they don't say the same."""
+    if _said(first) != _said(other):
+        return other
+    numbers = itertools.count()
+
+    def numbered(tag: re.Match[str]) -> str:
+        return _SAID.sub(lambda _: f' {NUMBER}="{next(numbers)}"', tag[0])
+
+    return _TAG.sub(numbered, other)
+
+
+def _said(svg: str) -> list[str]:
+    return [words for tag in _TAG.findall(svg) for words in _SAID.findall(tag)]

@@ -1,0 +1,173 @@
+"""What all charts share: their look, their two widths, panels, and Vega-Lite drawn without a browser."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from storagelab.report.drawing import palette
+from storagelab.spec.characters import escaped
+
+Spec = dict[str, Any]
+"""A Vega-Lite v5 specification as a plain dict."""
+
+FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
+"""Faces of one width on every system, as room for labels is measured here and not by the browser."""
+VEGA_LITE = "5.21"
+VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_AXIS_WIDTH_PX = 58
+_GAP_PX = 18
+_IN_EXPRESSION = re.compile(r"\bdatum\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The paper a chart is drawn on: `WIDE` for pages and files, `NARROW` for phones."""
+
+    width_px: int
+    height_px: int
+    panel_height_px: int
+    max_columns: int
+    legend_columns: int
+    font_px: int
+
+    def columns(self, panels: int) -> int:
+        return max(1, min(self.max_columns, panels)) if panels != 4 else min(2, self.max_columns)
+
+    def panel_width_px(self, panels: int) -> int:
+        columns = self.columns(panels)
+        return (self.width_px - _AXIS_WIDTH_PX - (columns - 1) * _GAP_PX - 6) // columns
+
+    def height_of(self, panels: int) -> int:
+        return self.height_px if panels < 2 else self.panel_height_px
+
+
+WIDE = Form(width_px=900, height_px=340, panel_height_px=220, max_columns=3, legend_columns=5, font_px=13)
+NARROW = Form(width_px=336, height_px=270, panel_height_px=190, max_columns=1, legend_columns=2, font_px=12)
+
+
+def config(form: Form) -> Spec:
+    """The quiet look: no frame, faint grid, one family of type."""
+    text = {"labelColor": palette.MUTED, "titleColor": palette.INK, "labelFontSize": form.font_px - 1,
+            "titleFontSize": form.font_px - 1, "titleFontWeight": 500}  # fmt: skip
+    return {
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": text | {"gridColor": palette.GRID, "domainColor": palette.MUTED, "tickColor": palette.MUTED,
+                        "labelPadding": 5, "titlePadding": 9, "tickSize": 4},
+        "axisY": {"domain": False, "ticks": False, "tickCount": 5},
+        "axisX": {"grid": False},
+        "legend": text | {"orient": "top", "labelLimit": form.width_px // 2 - 40, "symbolStrokeWidth": 1.5,
+                          "titleLimit": form.width_px, "columnPadding": 14, "rowPadding": 3},
+        "header": {"title": None, "labelColor": palette.INK, "labelFontSize": form.font_px - 1, "labelFontWeight": 600,
+                   "labelAnchor": "start", "labelPadding": 6, "labelLimit": form.width_px},
+        "title": {"anchor": "start", "color": palette.INK, "subtitleColor": palette.MUTED, "fontSize": 15,
+                  "subtitleFontSize": 12, "subtitlePadding": 5, "offset": 14, "frame": "group"},
+        "facet": {"spacing": _GAP_PX},
+    }  # fmt: skip
+
+
+class Sheet(NamedTuple):
+    """What a chart is drawn on, and what it is called there; `where` is its provenance."""
+
+    form: Form
+    title: str
+    subtitle: str
+    where: str
+
+
+def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
+             panels: Sequence[str], height_px: int | None = None) -> Spec:  # fmt: skip
+    """One chart of `layers` over `rows`, split into panels by the rows' `panel` where there are several.
+
+    `note` goes on from its subtitle. Of the rows it has the columns that are drawn: the others are for tables and words.
+    """
+    form, count = sheet.form, len(panels)
+    size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
+    spec: Spec = {
+        "$schema": VEGA_LITE_SCHEMA,
+        "title": {"text": sheet.title, "subtitle": f"{sheet.subtitle}{note}"},
+        "background": palette.GROUND,
+        "padding": 4,
+        "config": config(form),
+        "data": {"values": []},
+    }
+    if count < 2:
+        return _drawable(_with_rows(spec | size | {"layer": list(layers)}, rows))
+    lines_px = 6.2 * form.font_px / 12
+    header = {
+        "field": "panel", "type": "nominal", "sort": list(panels), "title": None,
+        "header": {"labelExpr": _wrapped_labels(panels, int(size["width"] / lines_px))},
+    }  # fmt: skip
+    split = {"facet": header, "columns": form.columns(count), "spec": size | {"layer": list(layers)}}
+    return _drawable(_with_rows(spec | split, rows))
+
+
+def _drawable(spec: Spec) -> Spec:
+    """Its texts escaped: a control character in a label, as stores of old have them, would end the process that draws."""
+    return {escaped(name): _drawable_part(part) for name, part in spec.items()}
+
+
+def _drawable_part(part: object) -> object:
+    if isinstance(part, str):
+        return escaped(part)
+    if isinstance(part, dict):
+        return _drawable(part)
+    return [_drawable_part(inner) for inner in part] if isinstance(part, list | tuple) else part
+
+
+def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
+    drawn = set(_columns(spec))
+    return spec | {"data": {"values": [{name: row[name] for name in row if name in drawn} for row in rows]}}
+
+
+def _columns(part: object) -> Iterator[str]:
+    """The columns of its rows that a spec names: as the field of a channel, or as `datum.NAME` in an expression."""
+    if isinstance(part, str):
+        yield from _IN_EXPRESSION.findall(part)
+    elif isinstance(part, Mapping):
+        if isinstance(field := part.get("field"), str):
+            yield field
+        for inner in part.values():
+            yield from _columns(inner)
+    elif isinstance(part, Sequence):
+        for inner in part:
+            yield from _columns(inner)
+
+
+def _wrapped_labels(texts: Sequence[str], characters: int) -> str:
+    """A Vega expression that breaks long labels into lines."""
+    return in_lines({text: textwrap.wrap(text, max(12, characters)) or [text] for text in texts})
+
+
+def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
+    """A Vega expression that shows a label as its lines; the texts are data in it, quoted as such."""
+    if all(len(lines) == 1 for lines in wrapped.values()):
+        return "datum.value"
+    cases = "".join(
+        f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : " for text, lines in wrapped.items()
+    )
+    return f"{cases}datum.value"
+
+
+def quoted(text: str) -> str:
+    """`text` as a literal of Vega's expression language."""
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def to_png(spec: Spec, scale: float = 2.0) -> bytes:
+    """The chart as a PNG, `scale` pixels per unit."""
+    import vl_convert  # here, as loading it takes time that most verbs need not spend
+
+    return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
+
+
+def to_svg(spec: Spec) -> str:
+    """The chart as an SVG document. Each mark with a `tip` carries it as its aria-label."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))

@@ -1,0 +1,1 @@
+"""Results for programs: JSON and CSV."""

@@ -1,0 +1,279 @@
+"""The machine's view: everything of an experiment as one JSON document of schema 1, described in docs/export.md. Pure.
+
+Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is
+not known is null; NaN never appears. Built by hand rather than dumped by pydantic: 5,000 runs are to take seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
+from storagelab.model.measurement import Check, Measurement, Run
+from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import WaitStat, conservation, normalise
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import headline
+from storagelab.report.words.secrets import masked
+from storagelab.report.words.sentences import sentences
+
+SCHEMA = 1
+Json = dict[str, object]
+
+
+def to_json(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+    """The export as text: one line, keys in a stable order, ending in a newline."""
+    document = export(experiment, plan, runs, findings)
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def export(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Json:
+    """The export as plain dicts, lists, texts and numbers (see docs/export.md)."""
+    summaries = {summary.cell_id: summary for summary in findings.cells}
+    by_cell: dict[str, list[Run]] = {cell.cell_id: [] for cell in plan.cells}
+    for run in sorted(runs, key=lambda run: (run.repetition, run.attempt, run.sequence)):
+        by_cell.setdefault(run.cell_id, []).append(run)
+    return {
+        "schema": SCHEMA,
+        "experiment": experiment.name,
+        "provenance": findings.provenance,
+        "question": masked(experiment.question),
+        "spec": {"source": masked(experiment.source), "sha256": experiment.sha256, "text": masked(experiment.text)},
+        "repetitions": experiment.repetitions,
+        "order": experiment.order,
+        "seed": experiment.seed,
+        "factors": [
+            {"name": factor.name, "levels": [plain(level.value) for level in factor.levels]}
+            for factor in experiment.factors
+        ],
+        "cells": [_cell(cell, by_cell[cell.cell_id], summaries.get(cell.cell_id)) for cell in plan.cells],
+        "findings": _findings(findings),
+    }
+
+
+def plain(value: object) -> object:
+    """Any value as JSON can hold it: no NaN or infinity (null instead), no password, no type of our own."""
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    return masked(str(value))
+
+
+def _numbers(values: Sequence[float | None]) -> list[float | None]:
+    # Most series have no gap, and one look at their sum says so: a large report holds millions of these figures.
+    with contextlib.suppress(TypeError):
+        if math.isfinite(sum(values)):  # type: ignore[arg-type]
+            return list(values)
+    return [value if value is not None and math.isfinite(value) else None for value in values]
+
+
+def levels_of(levels: Mapping[str, JsonValue]) -> Json:
+    return {name: plain(value) for name, value in levels.items()}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cells and runs
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _cell(cell: Cell, runs: Sequence[Run], summary: CellSummary | None) -> Json:
+    return {
+        "cell_id": cell.cell_id,
+        "levels": levels_of(cell.levels),
+        "provenance": summary.provenance if summary else None,
+        "config": plain(cell.config.model_dump(mode="json", exclude_none=True)),
+        "runs": [_run(run) for run in runs if not run.burn_in],
+        **({"burn_in": burn_in} if (burn_in := [_run(run) for run in runs if run.burn_in]) else {}),
+        "summary": _summary(summary),
+    }
+
+
+def _run(run: Run) -> Json:
+    """One run; a failed one has its status and reason and no figures."""
+    measured = _measured(run.measurement) if run.measurement is not None and run.status != "failed" else _NOT_MEASURED
+    return {
+        "repetition": run.repetition,
+        "attempt": run.attempt,
+        "status": run.status,
+        "reason": masked(run.reason),
+        "sequence": run.sequence,
+        "block": run.block,
+        "seed": run.seed,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "wall_s": run.wall_s,
+        **measured,
+    }
+
+
+_NOT_MEASURED: Json = {
+    "provenance": None, "elapsed_s": None, "rows": None, "rows_per_s": None, "checkpoint_s": None, "cpu_s": None,
+    "available_s": None, "explained": None, "connection_s": [], "waits": [], "waiting_tasks": [], "counters": {},
+    "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [], "observer": None,
+}  # fmt: skip
+
+
+def _measured(measured: Measurement) -> Json:
+    audit = conservation(measured.waits) if measured.waits is not None else None
+    cost = measured.observer
+    return {
+        "provenance": measured.provenance,
+        "elapsed_s": measured.elapsed_s,
+        "rows": measured.rows,
+        "rows_per_s": measured.rows / measured.elapsed_s if measured.elapsed_s > 0 else None,
+        "checkpoint_s": measured.checkpoint_s,
+        "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
+        "available_s": audit.available_s if audit else None,
+        "explained": audit.explained if audit else None,
+        "connection_s": list(measured.connection_s),
+        "waits": [_wait(row) for row in normalise(measured.waits)] if measured.waits is not None else [],
+        "waiting_tasks": [
+            {
+                "at_s": task.at_s, "wait_type": task.wait_type, "resource": masked(task.resource),
+                "sessions": task.sessions, "data_file": task.data_file, "held_by": masked(task.held_by),
+            }
+            for task in measured.waiting_tasks
+        ],
+        "counters": plain(measured.counters),
+        "series": {
+            "at_s": _numbers(measured.series.at_s),
+            "columns": {name: _numbers(values) for name, values in measured.series.columns.items()},
+        },
+        "environment": plain(measured.environment),
+        "checks": [_check(check) for check in measured.checks],
+        "observer": None if cost is None else {
+            "sampler_cpu_s": cost.sampler_cpu_s, "session_cpu_s": cost.session_cpu_s, "ticks": cost.ticks,
+            "late_ticks": cost.late_ticks,
+        },
+    }  # fmt: skip
+
+
+def _wait(row: WaitStat) -> Json:
+    return {
+        "wait_type": row.wait_type,
+        "wait_s": row.wait_s,
+        "resource_s": row.resource_s,
+        "signal_s": row.signal_s,
+        "wait_count": row.wait_count,
+        "counted": row.method == "counter",
+        "method": row.method,
+        "category": row.category,
+        "analogue": row.analogue,
+        "is_wait": row.is_wait,
+    }
+
+
+def _check(check: Check) -> Json:
+    return {
+        "name": check.name, "asked": masked(check.asked), "got": masked(check.got), "ok": check.ok,
+        "read_from": check.read_from,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is concluded
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _interval(estimate: Estimate) -> list[float] | None:
+    return None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]
+
+
+def _summary(summary: CellSummary | None) -> Json:
+    """Figures of elapsed time; null while nothing is measured, `ci95_s` null where too few runs allow no interval."""
+    sample = summary.elapsed_s if summary else None
+    mean = _arithmetic(sample) if sample else None
+    return {
+        "mean_s": mean.value if mean else None,
+        "median_s": sample.median if sample else None,
+        "ci95_s": _interval(mean) if mean else None,
+        "fitted_s": sample.mean.value if sample else None,
+        "fitted_ci95_s": _interval(sample.mean) if sample else None,
+        "sd_s": sample.sd if sample else None,
+        "min_s": sample.minimum if sample else None,
+        "max_s": sample.maximum if sample else None,
+        "rows_per_s": _rate(summary.rows_per_s if summary else None),
+        "runs_planned": summary.runs_planned if summary else None,
+        "runs_ok": summary.runs_ok if summary else 0,
+        "runs_unverified": summary.runs_unverified if summary else 0,
+        "runs_failed": summary.runs_failed if summary else 0,
+        "explained": summary.explained if summary else None,
+    }
+
+
+def _rate(sample: Sample | None) -> Json | None:
+    if sample is None:
+        return None
+    mean = _arithmetic(sample)
+    return {
+        "mean": mean.value, "ci95": _interval(mean), "fitted": sample.mean.value, "fitted_ci95": _interval(sample.mean),
+    }  # fmt: skip
+
+
+def _arithmetic(sample: Sample) -> Estimate:
+    return sample.arithmetic or sample.mean
+
+
+def _findings(findings: Findings) -> Json:
+    found: Json = {
+        "verdict": findings.verdict,
+        "compared": findings.compared,
+        "headline": masked(headline(findings)),
+        "sentences": [masked(sentence) for sentence in sentences(findings)],
+        "best": list(findings.best),
+        "tied": list(findings.tied),
+        "worst": findings.worst,
+        "not_compared": list(findings.not_compared),
+        "at_most_slower": findings.at_most_slower,
+        "fit": findings.fit,
+        "left_out": [{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
+        "loads": [
+            {"load": levels_of(one.load), "cells": list(one.cells), "verdict": one.verdict, "best": list(one.best),
+             "tied": list(one.tied), "fastest": one.fastest, "worst": one.worst,
+             "not_compared": list(one.not_compared), "at_most_slower": one.at_most_slower}
+            for one in findings.loads
+        ],
+        "comparisons": [_comparison(item) for item in findings.comparisons],
+        "effects": [_effect(effect) for effect in findings.effects],
+        "cautions": [
+            {
+                "kind": caution.kind, "severity": caution.severity, "cells": list(caution.cells),
+                "figures": plain(caution.figures), "text": masked(caution_sentence(caution, findings)),
+            }
+            for caution in findings.cautions
+        ],
+    }  # fmt: skip
+    found["wait_changes"] = [plain(item.model_dump()) for item in findings.wait_changes]
+    found["wait_trends"] = [plain(item.model_dump()) for item in findings.wait_trends]
+    found["wait_names"] = {name: list(natives) for name, natives in findings.wait_names.items()}
+    found["dependences"] = [plain(item.model_dump()) for item in findings.dependences]
+    found["speed_ups"] = [_effect(effect) for effect in findings.speed_ups]
+    found["drive_trends"] = [plain(item.model_dump()) for item in findings.drive_trends]
+    return found
+
+
+def _comparison(item: Comparison) -> Json:
+    return {
+        "cell_id": item.cell_id, "best_cell_id": item.best_cell_id, "ratio": item.ratio.value,
+        "ci95": _interval(item.ratio), "p_value": item.p_value, "distinguishable": item.distinguishable,
+        "across_blocks": item.across_blocks,
+    }  # fmt: skip
+
+
+def _effect(effect: Effect) -> Json:
+    return {
+        "factor": effect.factor, "level": plain(effect.level), "baseline": plain(effect.baseline),
+        "at": levels_of(effect.at), "ratio": effect.ratio.value, "ci95": _interval(effect.ratio),
+        "pairs": effect.pairs, "distinguishable": effect.distinguishable, "across_blocks": effect.across_blocks,
+    }  # fmt: skip

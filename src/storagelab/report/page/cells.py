@@ -1,0 +1,210 @@
+"""The parts of single cells: wait tables in nine columns, what sessions were seen waiting for, counters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run, WaitingTask
+from storagelab.model.waits import Method, TableRow
+from storagelab.report.drawing import arrange, palette
+from storagelab.report.page.pieces import Content, PageTable, Swatch, View
+from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
+from storagelab.report.words import compared, numbers
+from storagelab.report.words.headline import verdict_mark
+from storagelab.report.words.names import cell_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.report.words.table import Heading
+from storagelab.report.words.waiting import (
+    audit_sentences,
+    crowd_sentence,
+    method_text,
+    no_waits_sentence,
+    wait_footnotes,
+    waits_title,
+)
+
+MAX_CELLS_SHOWN = 110
+"""As many as the largest of the articles' experiments has: each of its cells has its wait table."""
+CELLS_OF_A_LARGE_EXPERIMENT = 20
+MAX_TASKS = 8
+_MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
+_TITLES = {
+    "Wait_S": "seconds waited, summed over connections: Resource_S + Signal_S",
+    "Resource_S": "waiting for the thing itself",
+    "Signal_S": "the thing was ready, waiting for a CPU",
+    "Percentage": "of all waits of the run, before the cut",
+}
+_PAGE_OF_KIND = re.compile(r"[\d:]+, (?P<kind>an? .+)")
+_NUMBER_AT_END = re.compile(r"(?: no\.)? \d+$")
+_HEADINGS = [
+    Heading(NINE_COLUMNS[0], "text"),
+    *(Heading(name, meaning=_TITLES.get(name, "")) for name in NINE_COLUMNS[1:]),
+    Heading("In SQL Server", "text", "the wait type that a SQL Server DBA would look for"),
+    Heading("Method", "text", "counted by the engine, sampled, or derived from other figures"),
+]
+
+
+def cells_with_parts(findings: Findings) -> list[CellSummary]:
+    """All cells, or those worth a section of their own where there are very many."""
+    if len(findings.cells) <= MAX_CELLS_SHOWN:
+        return list(findings.cells)
+    return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
+
+
+def cells_view(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> View:
+    """A part for each cell: those to look at first are open, the others folded away. `colours` are those that the chart
+    gave to wait types."""
+    by_cell: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_cell[run.cell_id].append(run)
+    chosen = arrange.chosen_cells(findings)
+    first = {cell.cell_id for cell in chosen}
+    rest = [cell for cell in cells_with_parts(findings) if cell.cell_id not in first]
+    folds = bool(chosen) and len(rest) > 1
+    return {
+        "note": _which(findings) if folds else "",
+        "open": [_part(cell, findings, by_cell[cell.cell_id], colours, is_open=True) for cell in chosen],
+        "folded": numbers.plural(len(rest), "other cell") if folds else "",
+        "others": [_part(cell, findings, by_cell[cell.cell_id], colours, is_open=False) for cell in rest],
+    }
+
+
+def _which(findings: Findings) -> str:
+    """Which cells are open, and where the others are."""
+    x = arrange.arrange(findings).x_title
+    left_out = len(findings.cells) - len(
+        {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
+    )
+    words = f"Shown open: the cells with the first, the best and the last {x} beside the fastest cell, and the slowest cell."
+    if left_out:
+        words += (
+            f" Of {numbers.count(len(findings.cells))} cells, those at the ends of each factor and some between them are "
+            f"below; the other {numbers.count(left_out)} are in the raw data, uncut."
+        )
+    return words
+
+
+def _part(
+    cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
+) -> View:
+    name, rows = cell_text(cell.levels), waits_of(cell, uncut=False)
+    caption = waits_title(findings, cell, uncut=False)
+    crowd, crowds = _waiting_tasks(runs) or ("", None)
+    notes = [*audit_sentences(cell), *wait_footnotes(rows, analogues=False), *_no_split_reasons(runs)]
+    return {
+        "anchor": cell_anchor(cell),
+        "is_open": is_open,
+        "name": name[0].upper() + name[1:],
+        "mark": verdict_mark(findings, cell.cell_id),
+        "time": compared.figure_text(findings, cell) or "no time measured",
+        "waits": PageTable(caption, _HEADINGS, _nine_columns(rows, colours)) if rows else None,
+        "no_waits": "" if rows else no_waits_sentence(cell),
+        "notes": notes if rows else [],
+        "crowd": crowd,
+        "crowds": crowds,
+        "counters": _counters(cell, runs),
+    }
+
+
+def cell_anchor(cell: CellSummary) -> str:
+    """The id of a cell's section. Content ids are storagelab's own, but may hold anything."""
+    return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell.cell_id)
+
+
+def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:
+    """Wait tables as DBAs know them, then the analogue and the method. What is not known is left empty, never 0."""
+    texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
+    return [
+        [
+            Swatch(name, colours.get(row.wait_type, palette.CATEGORY[row.category])),
+            *figures,
+            f"{_MARKS[row.method]}{method_text(row.method)}",
+        ]
+        for row, (name, *figures) in zip(rows, texts, strict=True)
+    ]
+
+
+def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
+    """Why Resource and Signal are empty, in the words of the target."""
+    reasons = {
+        run.measurement.waits.no_split_reason: None
+        for run in runs
+        if run.measurement is not None and run.measurement.waits is not None
+    }
+    return [f"No split into Resource and Signal: {reason}" for reason in reasons if reason]
+
+
+@dataclass
+class _Kind:
+    """Waits of one type for one kind of thing, over all runs of a cell."""
+
+    tasks: list[WaitingTask] = field(default_factory=list)
+    sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
+    """By moment: number of the run, seconds from its start."""
+
+
+def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:
+    """What sessions were seen waiting for, over all runs of the cell: the most crowded kinds of things first."""
+    kinds: dict[tuple[str, str], _Kind] = defaultdict(_Kind)
+    for number, run in enumerate(runs):
+        for task in run.measurement.waiting_tasks if run.measurement is not None else ():
+            kind = kinds[task.wait_type, kind_of(task.resource)]
+            kind.tasks.append(task)
+            kind.sessions[number, task.at_s] += task.sessions
+    if not kinds:
+        return None
+    moments = len({moment for kind in kinds.values() for moment in kind.sessions})
+    ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
+    headings = [Heading("waiting for", "prose"), Heading("WaitType", "text"), Heading("moments"), Heading("of them"),
+               Heading("sessions, mean"), Heading("most"), Heading("held by", "prose")]  # fmt: skip
+    rows = [[thing, wait_type, *_crowd(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_TASKS]]
+    rest = (
+        f"; {numbers.plural(len(ranked) - MAX_TASKS, 'other kind')} in the raw data" if len(ranked) > MAX_TASKS else ""
+    )
+    sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(len(runs), 'run')}"
+    caption = f"Who waited for what: the largest crowds of {sampled}{rest}"
+    return crowd_sentence(*_most_crowded(kinds), moments), PageTable(caption, headings, rows)
+
+
+def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, str, int]:
+    """The largest crowd seen on one thing, the kind of that thing, and the moments in which anyone waited for the kind."""
+    crowds = ((task, key) for key, kind in kinds.items() for task in kind.tasks)
+    task, key = max(crowds, key=lambda crowd: (crowd[0].sessions, -crowd[0].at_s))
+    return task, key[1], len(kinds[key].sessions)
+
+
+def kind_of(resource: str) -> str:
+    """What a thing is, without its number: "5:1:1520544, a PFS page" -> "a PFS page", "end of transaction 7" -> "end of
+    transaction"."""
+    of_page = _PAGE_OF_KIND.fullmatch(resource)
+    return of_page["kind"] if of_page else _NUMBER_AT_END.sub("", resource) or resource
+
+
+def _crowd(kind: _Kind, moments: int) -> list[str]:
+    """How often and how much the kind was waited for. At each moment all of its sessions count, whatever the thing."""
+    holders = [task.held_by for task in kind.tasks if task.held_by]
+    holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
+    sessions = kind.sessions
+    return [
+        numbers.count(len(sessions)), numbers.percent(len(sessions) / moments),
+        f"{sessions.total() / len(sessions):.1f}", numbers.count(max(sessions.values())), holder,
+    ]  # fmt: skip
+
+
+def _counters(cell: CellSummary, runs: Sequence[Run]) -> PageTable | None:
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in runs:
+        for group, counters in run.measurement.counters.items() if run.measurement is not None else ():
+            for name, value in counters.items():
+                values[group, name].append(value)
+    known = {key: sum(found) / len(found) for key, found in values.items() if any(found)}
+    if not known:
+        return None
+    headings = [Heading("counter", "text"), Heading("of", "text"), Heading("mean of a run")]
+    rows = [[name, group, quantity_text(name, mean)] for (group, name), mean in known.items()]
+    caption = f"Counters of server and devices, differences over a run, of {cell_text(cell.levels)}; zeros left out"
+    return PageTable(caption, headings, rows, folded="Counters of server and devices")

@@ -1,0 +1,117 @@
+"""Findings -> one HTML page that needs nothing else: no network, no server, and no script to be read.
+
+Charts are drawn here, as SVG, and not by the browser: they are there on paper and without scripts too. The script only
+adds tooltips and unpacks the raw data, which the page carries compressed unless they would make it too large to open or to
+send. The page's own policy forbids every request.
+
+What a person wrote is escaped by the templates, and loses any password that a message quotes. Only what is made here goes
+in as it is: the style, the script and the drawings.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report.charts import drawn_charts
+from storagelab.report.drawing.side_process import Drawing
+from storagelab.report.drawing.slim import framed
+from storagelab.report.export.as_json import to_json
+from storagelab.report.page.opening import badges
+from storagelab.report.page.sections import Section, sections
+from storagelab.report.words import numbers
+from storagelab.report.words.secrets import masked
+
+_GZIP_LEVEL = 5
+"""6 takes half as long again for 1.5 % less."""
+LARGEST_PAGE = 3_000_000
+"""Letters of a page that carries its raw data, unless it is asked to carry them anyway."""
+
+
+def page(
+    experiment: Experiment,
+    plan: Plan,
+    runs: Sequence[Run],
+    findings: Findings,
+    export_json: str | None = None,
+    manifest: Mapping[str, object] | None = None,
+    *,
+    embed_data: bool = False,
+) -> str:
+    """The page as text, to be written in UTF-8.
+
+    `export_json` is what `storagelab export --format json` gives, and is made here if it is not there yet: the page offers it
+    as its download, byte for byte, as long as it stays below `LARGEST_PAGE` with it, or where `embed_data` asks for it.
+    `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
+    scalars are fine. The same input gives the same page.
+    """
+    with Drawing() as drawing:
+        drawn = drawn_charts(findings, runs)
+        drawing.begin(
+            {f"{name}-{form}": _bare(spec) for name, one in drawn.items() for form, spec in one.specs().items()}
+        )
+        if export_json is None:
+            export_json = to_json(experiment, plan, runs, findings)
+        found = sections(experiment, plan, runs, findings, drawn, manifest or {})
+        packed = _packed(export_json)
+        drawings = {name: Markup(svg) for name, svg in framed(drawing.svgs()).items()}  # noqa: S704 - drawn by us
+    content = _templates().get_template("content.html").render(sections=found, drawings=drawings)
+    script = _asset("page.js")
+    return _templates().get_template("page.html").render(
+        experiment=experiment.name,
+        question=findings.question,
+        provenance=findings.provenance,
+        facts=badges(findings, runs),
+        sections=[*found, Section("data", "All raw data", None)],
+        content=Markup(content),  # noqa: S704 - rendered by our templates
+        payload=packed if embed_data or len(content) + len(packed) <= LARGEST_PAGE else "",
+        size=numbers.bytes_(len(export_json.encode())),
+        packed_size=numbers.bytes_(len(packed)),
+        file_name=f"{_file_name(experiment.name)}.json",
+        style=_asset("page.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )  # fmt: skip
+
+
+def _bare(spec: Mapping[str, object]) -> dict[str, object]:
+    """A chart without title and ground, as the page has both."""
+    return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
+
+
+def _packed(export_json: str) -> str:
+    """Compressed and in base64, whose letters can't close a script element."""
+    return base64.b64encode(gzip.compress(export_json.encode(), _GZIP_LEVEL, mtime=0)).decode()
+
+
+def _file_name(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_" else "-" for char in name) or "export"
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, finalize=_unsecret,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def _unsecret(value: object) -> object:
+    """Whatever a template prints, without the passwords that a message may quote."""
+    return masked(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _asset(name: str) -> Markup:
+    loader = _templates().loader
+    assert loader is not None
+    return Markup(loader.get_source(_templates(), name)[0])  # noqa: S704 - a file of this package

@@ -1,0 +1,204 @@
+"""Where and how the runs were made: facts that all runs share, facts that vary with their range, checks, the spec."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Check, Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report.page.pieces import PageTable, View
+from storagelab.report.words import numbers
+from storagelab.report.words.names import cell_text, repetition_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.report.words.table import Heading
+
+MAX_VALUES = 4
+MAX_FACTS_OPEN = 24
+MAX_CHECKS = 120
+MAX_RUNS_LISTED = 60
+_FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
+_NUMERIC_UNITS = ("_bytes", "_s")
+_CLIENT = "client (storagelab's machine)"
+"""Where the server is on another machine, this one's CPUs and memory are not what ran it."""
+Facts = dict[tuple[str, ...], Counter[str]]
+
+
+def manifest_view(
+    experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
+) -> View:
+    """All of it, in reading order: campaign, machine, checks, runs that went wrong, the spec."""
+    troubles = (_checks(runs), _runs_gone_wrong(runs))
+    return {
+        "campaign": PageTable("The campaign", _FACTS, _campaign(experiment, plan, findings, runs, extra)),
+        "virtual_disks": _virtual_disks(runs),
+        "facts": list(_environment(runs)),
+        "troubles": [block for block in troubles if block is not None],
+        "spec": experiment.text,
+    }
+
+
+def _campaign(
+    experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
+) -> list[list[str]]:
+    started, finished = sorted(run.started_at for run in runs), sorted(run.finished_at for run in runs)
+    order = f"{experiment.order}, seed {experiment.seed}"
+    facts = [
+        ["experiment", experiment.name],
+        ["spec", experiment.source],
+        ["spec's hash (SHA-256)", experiment.sha256],
+        ["provenance", findings.provenance or ""],
+        ["cells", numbers.count(len(plan.cells))],
+        [
+            "runs stored of runs planned",
+            f"{numbers.count(findings.runs_stored)} of {numbers.count(findings.runs_planned)}",
+        ],
+        ["order", order],
+        ["first run began", started[0] if started else ""],
+        ["last run ended", finished[-1] if finished else ""],
+        *_observer(runs),
+    ]
+    facts += [[_label(path), text] for path, text in _flat(extra)]
+    return [fact for fact in facts if fact[1]]
+
+
+def _observer(runs: Sequence[Run]) -> list[list[str]]:
+    """CPU of the sampler and its session as a share of one core, by the median run."""
+    shares = sorted(
+        (cost.sampler_cpu_s + (cost.session_cpu_s or 0.0)) / run.measurement.elapsed_s
+        for run in runs
+        if run.measurement is not None
+        and (cost := run.measurement.observer) is not None
+        and run.measurement.elapsed_s > 0
+    )
+    return (
+        [["CPU spent on observing, median run", f"{numbers.percent(shares[len(shares) // 2])} of one core"]]
+        if shares
+        else []
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Environments
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
+    """A table per part of the environment: host, each volume, server, its settings."""
+    facts: Facts = defaultdict(Counter)
+    usable = [run.measurement.environment for run in runs if run.measurement is not None]
+    # Thousands of runs have the same few servers and volumes: each is laid out once, and counted as often as it was met.
+    met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
+    for (name, part), times in met.items():
+        for path, text in _flat({name: json.loads(part)}):
+            facts[path][text] += times
+    groups: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
+    for path, values in facts.items():
+        if set(values) != {""}:
+            name = path[-1] if "settings" in path[:-1] else _label(path[-1:])
+            groups[path[:-1]].append([name, _values(values, len(usable))])
+    for group, rows in groups.items():
+        parts = [_CLIENT if part == "client" else part.replace("_", " ") for part in group]
+        title = " · ".join(parts) or "other facts"
+        heading = title[0].upper() + title[1:]
+        folded = f"{heading}: {len(rows)} facts" if len(rows) > MAX_FACTS_OPEN else ""
+        yield PageTable(f"{heading}, as read at each run", _FACTS, rows, folded=folded)
+
+
+def _flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name, value in values.items():
+        path = (*parents, str(name))
+        if isinstance(value, Mapping):
+            yield from _flat(value, path)
+        elif isinstance(value, list | tuple):
+            yield path, ", ".join(map(str, value))
+        elif value is not None:
+            yield path, quantity_text(str(name), value if isinstance(value, bool | int | float) else str(value))
+
+
+def _label(path: Sequence[str]) -> str:
+    name = path[-1]
+    for unit in _NUMERIC_UNITS:
+        name = name.removesuffix(unit)
+    return " ".join([*path[:-1], name]).replace("_", " ")
+
+
+def _values(values: Counter[str], runs: int) -> str:
+    """One value, or the several with how often each was found; of many numbers the ends."""
+    if len(values) == 1:
+        (only,) = values
+        return only if values[only] == runs else f"{only} ({numbers.plural(values[only], 'run')})"
+    if len(values) > MAX_VALUES and (ends := _ends(values)):
+        return f"varies from run to run: {ends[0]} to {ends[1]}"
+    common = values.most_common(MAX_VALUES)
+    rest = f"; {len(values) - MAX_VALUES} other values" if len(values) > MAX_VALUES else ""
+    return "; ".join(f"{text or '(none)'} ({numbers.plural(number, 'run')})" for text, number in common) + rest
+
+
+def _ends(values: Counter[str]) -> tuple[str, str] | None:
+    try:
+        ordered = sorted(values, key=_leading_number)
+    except ValueError:
+        return None
+    return ordered[0], ordered[-1]
+
+
+def _leading_number(text: str) -> float:
+    units = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40, "ms": 1e-3, "µs": 1e-6}
+    number, _, unit = text.partition(" ")
+    return float(number.replace(",", "")) * units.get(unit, 1.0)
+
+
+def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """The volumes on virtual or caching disks, which are no drives, and the reasons."""
+    named: dict[str, str] = {}
+    for run in runs:
+        volumes = run.measurement.environment.get("volumes") if run.measurement is not None else None
+        for name, volume in volumes.items() if isinstance(volumes, Mapping) else ():
+            if isinstance(volume, Mapping) and volume.get("virtual"):
+                named[str(name)] = str(volume.get("virtual_reason") or "")
+    return list(named.items())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Checks, failures, spec
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _checks(runs: Sequence[Run]) -> PageTable | None:
+    """What was asked for and what was read back. Equal checks of several runs share a row; those that failed come first."""
+    found: Counter[Check] = Counter(
+        check for run in runs if run.measurement is not None for check in run.measurement.checks
+    )
+    if not found:
+        return None
+    verdicts = {True: "as asked", False: "DIFFERENT", None: "could not be read"}
+    ranked = sorted(found.items(), key=lambda item: (item[0].ok is True, item[0].name, item[0].asked))
+    headings = [Heading("asked for", "text"), Heading("asked", "prose"), Heading("got", "prose"), Heading("verdict", "text"),
+               Heading("read from", "prose"), Heading("runs")]  # fmt: skip
+    rows = [
+        [check.name, check.asked, check.got, verdicts[check.ok], check.read_from, numbers.count(number)]
+        for check, number in ranked[:MAX_CHECKS]
+    ]
+    wrong = sum(number for check, number in found.items() if check.ok is not True)
+    caption = "Asked for and read back" + (
+        f", the first {MAX_CHECKS} of {len(ranked)}" if len(ranked) > MAX_CHECKS else ""
+    )
+    state = f"{numbers.plural(wrong, 'check')} not as asked" if wrong else "all as asked"
+    summary = f"Asked for and read back: {numbers.plural(sum(found.values()), 'check')}, {state}"
+    return PageTable(caption, headings, rows, folded=summary, is_open=bool(wrong))
+
+
+def _runs_gone_wrong(runs: Sequence[Run]) -> PageTable | None:
+    wrong = [run for run in runs if run.status != "ok"]
+    if not wrong:
+        return None
+    headings = [Heading("cell", "prose"), Heading("run", "text"), Heading("status", "text"), Heading("reason", "prose")]
+    rows: list[list[str]] = []
+    for run in wrong[:MAX_RUNS_LISTED]:
+        unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
+        rows.append([cell_text(run.levels), repetition_text(run.repetition), run.status, run.reason or unverified])
+    rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
+    return PageTable(f"Runs that failed or could not be verified{rest}", headings, rows)

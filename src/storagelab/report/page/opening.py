@@ -1,0 +1,111 @@
+"""The first things a page says: what was run, the verdict with the figures to remember, and the doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run
+from storagelab.report.page.pieces import View
+from storagelab.report.words import compared, numbers
+from storagelab.report.words.compared import ends
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import headline
+from storagelab.report.words.names import cell_text
+from storagelab.report.words.numbers import keep_together
+from storagelab.report.words.sentences import sentences
+
+
+def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
+    """Short facts for the head of the page: how much was run, on which server, on how many CPUs."""
+    measured = numbers.count(sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells))
+    planned = numbers.count(sum(cell.runs_planned for cell in findings.cells))
+    facts = [f"{measured} runs" if measured == planned else f"{measured} of {planned} runs measured"]
+    if burn_in := sum(run.burn_in for run in runs):
+        facts.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} beside them")
+    environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
+    server, host = environment.get("server"), environment.get("host")
+    if isinstance(server, Mapping) and server.get("version"):
+        facts.append(f"{server.get('engine') or 'server'} {server['version']}")
+    if isinstance(server, Mapping) and server.get("scale"):
+        facts.append(f"simulated at scale {server['scale']}")
+    if isinstance(host, Mapping) and host.get("cpu_count"):
+        facts.append(f"{host['cpu_count']} CPUs")
+    if isinstance(host, Mapping) and isinstance(memory := host.get("memory_bytes"), int | float):
+        facts.append(f"{numbers.bytes_(memory)} of memory")
+    return facts
+
+
+def verdict_view(findings: Findings) -> View:
+    """The headline, the figures to remember, and what follows."""
+    return {
+        "headline": keep_together(headline(findings)),
+        "tiles": _tiles(findings),
+        "sentences": list(map(keep_together, sentences(findings))),
+    }
+
+
+def _tiles(findings: Findings) -> list[View]:
+    """The fastest and the slowest cell side by side."""
+    fastest, slowest = ends(findings)
+    told = {item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable}
+    judged = findings.load_of(fastest or "") or findings
+    where, there = (", where layouts differ most", " there") if findings.verdict == "by-load" else ("", "")
+    per_row, unit = compared.by_rate(findings), compared.rate_unit(findings)
+    tiles = []
+    if fastest is not None:
+        title = "fastest" if judged.verdict == "winner" else f"most {unit}" if per_row else "shortest mean time"
+        kind = "best" if judged.verdict in ("winner", "best-set") else ""
+        tiles.append(_tile(title + where, findings, findings.cell(fastest), kind))
+    if slowest is not None:
+        title = "slowest" if slowest in told else f"fewest {unit}" if per_row else "longest mean time"
+        tiles.append(_tile(title + there, findings, findings.cell(slowest), "worst" if slowest in told else ""))
+    return tiles
+
+
+def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
+    rate = numbers.rows_per_s(cell.rows_per_s.mean.value, compared.rate_unit(findings)) if cell.rows_per_s else ""
+    wait = top_wait(cell)
+    mean = cell.elapsed_s.mean if cell.elapsed_s else None
+    waited = f"top wait {wait[0]}, {numbers.percent(wait[1])} of connection time" if wait else ""
+    time = numbers.seconds(mean.value if mean else None)
+    facts = [numbers.seconds_interval(mean), rate, waited]
+    if compared.of_raw_io(findings):
+        latency = compared.raw_io_text(cell, "latency_mean_s")
+        time, facts = rate, [f"{compared.raw_io_text(cell, 'bytes_per_s')} MB/s", f"{latency} ms a request"]
+    return {
+        "title": title,
+        "kind": kind,
+        "figure": keep_together(time),
+        "what": cell_text(cell.levels),
+        "odd": _odd_runs(findings, cell),
+        "facts": [keep_together(fact) for fact in facts if fact],
+    }
+
+
+def _odd_runs(findings: Findings, cell: CellSummary) -> str:
+    """What to say beside a mean that runs unlike the others have made; "" where there are none."""
+    odd = next(
+        (one for one in findings.cautions if one.kind == "outlier" and cell.cell_id in (one.cells or (cell.cell_id,))),
+        None,
+    )
+    if odd is None or cell.elapsed_s is None or compared.of_raw_io(findings):
+        return ""
+    runs, of = int(odd.figures["runs"]), len(cell.elapsed_s.points)
+    took, median = numbers.seconds(float(odd.figures["elapsed_s"])), numbers.seconds(cell.elapsed_s.median)
+    which = f"{numbers.plural(runs, 'run')} of {of} stand{'s' * (runs == 1)} apart"
+    return f"{which}: repetition {odd.figures['repetition']} took {took}; median {median}"
+
+
+def cautions_view(findings: Findings) -> View:
+    """Doubts about the measurement, the grave ones first."""
+    ordered = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
+    return {
+        "cautions": [(one.severity, keep_together(caution_sentence(one, findings))) for one in ordered],
+    }
+
+
+def top_wait(cell: CellSummary) -> tuple[str, float] | None:
+    """The cell's largest wait and its share of connections x elapsed."""
+    largest = next((row for row in cell.waits if row.is_wait and row.wait_s > 0), None)
+    return None if largest is None or not cell.available_s else (largest.wait_type, largest.wait_s / cell.available_s)

@@ -1,0 +1,109 @@
+"""What the page's templates lay out: tables, their special cells, and charts. Plain values; the templates escape them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.chart import Drawn
+from storagelab.report.words import numbers
+from storagelab.report.words.table import Align, Heading
+
+View = dict[str, object]
+"""What the template of a section lays out."""
+MAX_TABLE_ROWS = 400
+_CLASSES: dict[Align, str] = {"text": "", "prose": "p", "number": "n"}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A text that leads to another place of the page."""
+
+    kind: ClassVar[str] = "link"
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Swatch:
+    """A text after a small square in the colour that it has in a chart."""
+
+    kind: ClassVar[str] = "swatch"
+    text: str
+    colour: str
+
+    @property
+    def fill(self) -> str:
+        return self.colour or palette.CATEGORY["other"]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An interval as a line and its mean as a dot, each as a place from 0 to 100; "" for an end that is not known."""
+
+    kind: ClassVar[str] = "bar"
+    mean: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A verdict in colour, and the interval it rests on."""
+
+    kind: ClassVar[str] = "mark"
+    text: str
+    interval: str = ""
+
+
+Content = str | Link | Swatch | Bar | Mark
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table with its caption; `folded`: the words it is folded under, to be opened there."""
+
+    caption: str
+    headings: Sequence[Heading]
+    rows: Sequence[Sequence[Content]]
+    row_classes: Sequence[str] = ()
+    folded: str = ""
+    is_open: bool = False
+
+    @property
+    def column_classes(self) -> list[str]:
+        return [_CLASSES[heading.align] for heading in self.headings]
+
+
+@dataclass(frozen=True)
+class PageChart:
+    """A chart with its name for those who don't see it, its caption and its table."""
+
+    name: str
+    heading: str
+    label: str
+    caption: str
+    table: PageTable
+    end_s: str = ""
+    most: str = ""
+    unit: str = ""
+
+
+def page_chart(drawn: Drawn) -> PageChart:
+    table = drawn.table
+    caption = f"{drawn.title} ({drawn.where}): what the chart shows"
+    if len(table.rows) > MAX_TABLE_ROWS:
+        caption += f"; the first {MAX_TABLE_ROWS} of {numbers.count(len(table.rows))} rows, the rest is in the raw data"
+    ends = [f"{end:g}" for end in drawn.chart.ends(drawn.data)] if drawn.chart.ends else ["", ""]
+    return PageChart(
+        name=drawn.name,
+        heading=drawn.title if drawn.chart.is_headed else "",
+        label=drawn.label,
+        caption=drawn.caption,
+        table=PageTable(caption, table.headings, table.rows[:MAX_TABLE_ROWS], folded="The same numbers as a table"),
+        end_s=ends[0],
+        most=ends[1],
+        unit=drawn.chart.time_unit,
+    )

@@ -1,0 +1,156 @@
+"""The sections of the page, in reading order. Each has a template of its name in `templates/parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from storagelab.findings.model import Dependence, Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report.charts.effects import effect_table
+from storagelab.report.charts.over_time import steps_text
+from storagelab.report.drawing import arrange, palette
+from storagelab.report.drawing.chart import Drawn
+from storagelab.report.page.cells import cells_view
+from storagelab.report.page.manifest import manifest_view
+from storagelab.report.page.opening import cautions_view, verdict_view
+from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart
+from storagelab.report.page.results import checkpoint_view, times_view
+from storagelab.report.words import compared, numbers
+from storagelab.report.words.compared import ends
+from storagelab.report.words.loads import load_noun
+from storagelab.report.words.names import cell_text, factor_noun, factor_text, listed, value_text
+from storagelab.report.words.table import Heading
+from storagelab.report.words.waiting import no_waits_anywhere_sentence
+
+MAX_EFFECT_ROWS = 200
+MAX_CHANGES = 10
+_NAMES_SHOWN = 4
+
+
+class Section(NamedTuple):
+    """One section; `view` is what its template lays out."""
+
+    name: str
+    title: str
+    view: View | None
+
+
+def sections(
+    experiment: Experiment,
+    plan: Plan,
+    runs: Sequence[Run],
+    findings: Findings,
+    drawn: Mapping[str, Drawn],
+    extra: Mapping[str, object],
+) -> list[Section]:
+    """Every section that there is something to say in. `extra` are facts of the campaign that no run carries."""
+    charts: dict[str, list[PageChart]] = {}
+    for one in drawn.values():
+        charts.setdefault(one.chart.part, []).append(page_chart(one))
+    colours = drawn["waits"].data.colours if "waits" in drawn else {}
+    raw_io = compared.of_raw_io(findings)
+    times = times_view(findings, charts.get("completion-time", []), charts.get("drives", []))
+    every = (
+        Section("findings", "Findings", verdict_view(findings)),
+        Section("cautions", "Cautions", cautions_view(findings)),
+        Section("completion-time", compared.title(findings), times),
+        Section("effects", "What each factor does", _effects(findings, charts.get("effects", []))),
+        Section(
+            "waits",
+            "Where the connections’ time goes",
+            None if raw_io else _waits(findings, charts.get("waits", []), colours),
+        ),
+        Section("cells", f"{'Counters' if raw_io else 'Waits'} of each cell", cells_view(findings, runs, colours)),
+        Section("over-time", "Over time", _over_time(findings, drawn, charts.get("over-time", []))),
+        Section("checkpoint", "Final checkpoint", checkpoint_view(findings)),
+        Section("manifest", "How it was measured", manifest_view(experiment, plan, findings, runs, extra)),
+    )
+    return [section for section in every if section.view is not None]
+
+
+def _effects(findings: Findings, charts: list[PageChart]) -> View | None:
+    """What each level does against its factor's baseline: all else the same, then at single levels of others."""
+    tables = [*_best_levels(findings), *_effects_at_levels(findings)]
+    return {"charts": charts, "tables": tables} if charts or tables else None
+
+
+def _best_levels(findings: Findings) -> Iterator[PageTable]:
+    """The best level of a factor at each level of another."""
+    for found in findings.dependences:
+        if not found.best:
+            continue
+        noun, within = factor_noun(found.factor), factor_text(found.within)
+        headings = [Heading(within, "text"), Heading(f"best {noun}", "text"), Heading("not told apart from it", "text")]
+        rows = [
+            [value_text(row.at), value_text(row.levels[0]), ", ".join(map(value_text, row.levels[1:]))]
+            for row in found.best
+        ]
+        caption = f"The best {noun} at each level of {within} ({findings.provenance}){_averaged(found)}"
+        yield PageTable(caption, headings, rows, folded=f"The best {noun} by {within}")
+
+
+def _averaged(found: Dependence) -> str:
+    return f"; averaged over {listed(list(map(factor_text, found.averaged)))}" if found.averaged else ""
+
+
+def _effects_at_levels(findings: Findings) -> Iterator[PageTable]:
+    at = [effect for effect in findings.effects if effect.at]
+    if at:
+        rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
+        caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
+        folded = f"At single levels of the other factors: {numbers.plural(len(at), 'comparison')}"
+        yield PageTable(caption, *effect_table(at[:MAX_EFFECT_ROWS]), folded=folded)
+
+
+def _waits(findings: Findings, charts: list[PageChart], colours: Mapping[str, str]) -> View:
+    """The stacked chart, and what changed between best and worst."""
+    if not charts:
+        note = no_waits_anywhere_sentence(findings) or "The connections waited for nothing."
+        return {"note": note, "charts": [], "tables": []}
+    return {"note": "", "charts": charts, "tables": list(_wait_changes(findings, colours))}
+
+
+def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[PageTable]:
+    fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in ends(findings))
+    if not findings.wait_changes or fastest is None or slowest is None:
+        return
+    # Of several engines waits are joined by what is waited for: then the engines' own names tell what stands behind it.
+    names = findings.wait_names
+    headings = [Heading("Waiting for" if names else "WaitType", "text"),
+                Heading("The engines' names" if names else "In SQL Server", "text"), Heading("fastest"), Heading("share"),
+                Heading("slowest"), Heading("share"), Heading("more in the slowest")]  # fmt: skip
+    rows: list[list[Content]] = [
+        [
+            Swatch(item.wait_type, colours.get(item.wait_type, palette.CATEGORY[item.category])),
+            ", ".join(names[item.wait_type][:_NAMES_SHOWN]) if item.wait_type in names else item.analogue,
+            numbers.seconds(item.best_s), numbers.percent(item.best_share),
+            numbers.seconds(item.worst_s), numbers.percent(item.worst_share),
+            numbers.seconds(item.worst_s - item.best_s),
+        ]
+        for item in findings.wait_changes[:MAX_CHANGES]
+    ]  # fmt: skip
+    under = f" under the {load_noun(findings)} where layouts differ most" if findings.verdict == "by-load" else ""
+    yield PageTable(
+        f"The waits that differ most: {cell_text(fastest.levels)}, of the shortest mean time{under}, against "
+        f"{cell_text(slowest.levels)}, of the longest; seconds over all connections of the mean run",
+        headings,
+        rows,
+    )
+
+
+def _over_time(findings: Findings, drawn: Mapping[str, Drawn], charts: list[PageChart]) -> View | None:
+    """Small multiples of the chosen cells, one chart for each quantity that the runs tell."""
+    if not charts:
+        return None
+    data = drawn[charts[0].name].data
+    shared = arrange.shared_levels(arrange.chosen_cells(findings))
+    left = data.hidden_panels
+    words = [
+        "One panel for each cell, all with the same axes. The thick line is the run of median completion time, with",
+        f"a point about every {steps_text(data)}; the thin ones are the other repetitions.",
+        f"All cells shown have {shared}." if shared else "",
+        f"{numbers.plural(left, 'more cell is', 'more cells are')} in the raw data." if left else "",
+    ]
+    return {"note": " ".join(word for word in words if word), "charts": charts}

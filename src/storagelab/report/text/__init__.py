@@ -1,0 +1,1 @@
+"""Reports as text: on a terminal, and as Markdown."""

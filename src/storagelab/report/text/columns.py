@@ -1,0 +1,111 @@
+"""Text tables that fit: the least important columns go before anything wraps, and numbers keep their units.
+
+Rich's own tables shorten what does not fit, part numbers from their units and end lines in spaces; so only its styles are
+used here.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from storagelab.report.words.numbers import keep_together
+
+GAP = 2
+_NARROWEST_WRAPPED = 16
+_BREAK = "\u00a0"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: may break its lines, and other
+    columns go before it has less than `least` characters."""
+
+    heading: str
+    cells: Sequence[str]
+    rank: int = 0
+    right: bool = True
+    wraps: bool = False
+    style: str = ""
+    least: int = _NARROWEST_WRAPPED
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(text) for text in (self.heading, *self.cells))
+
+
+def fitting(columns: Sequence[Column], width: int) -> list[Column]:
+    """The columns that fit in `width`, the least important dropped; rank 0 stays whatever the width."""
+    kept = list(columns)
+    while _width(kept) > width and any(column.rank for column in kept):
+        kept.remove(max(kept, key=lambda column: column.rank))
+    return kept
+
+
+def _width(columns: Sequence[Column]) -> int:
+    natural = sum(min(column.width, column.least) if column.wraps else column.width for column in columns)
+    return natural + GAP * (len(columns) - 1)
+
+
+def print_table(
+    console: Console, columns: Sequence[Column], *, indent: int = 2, rows_styled: Sequence[str] = ()
+) -> None:
+    """Print the columns that fit on the console, under their headings; `rows_styled` gives a style per row."""
+    kept = fitting(columns, console.width - indent)
+    widths = _widths(kept, console.width - indent)
+    emit(console, _line([column.heading for column in kept], kept, widths, indent, "bold"))
+    if console.is_terminal:
+        emit(console, Text(" " * indent + "─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
+    for number in range(max((len(column.cells) for column in kept), default=0)):
+        style = rows_styled[number] if number < len(rows_styled) else ""
+        folded = [_fold(column.cells[number], column, width) for column, width in zip(kept, widths, strict=True)]
+        for part in range(max(len(lines) for lines in folded)):
+            texts = [lines[part] if part < len(lines) else "" for lines in folded]
+            emit(console, _line(texts, kept, widths, indent, style))
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Natural widths, except that wrapping columns share what is left."""
+    fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
+    wrapping = [column for column in columns if column.wraps]
+    room = max(_NARROWEST_WRAPPED, (width - fixed) // max(1, len(wrapping)))
+    return [min(column.width, room) if column.wraps else column.width for column in columns]
+
+
+def _fold(text: str, column: Column, width: int) -> list[str]:
+    if not column.wraps or cell_len(text) <= width:
+        return [text]
+    return textwrap.wrap(keep_together(text).replace(" = ", f"{_BREAK}={_BREAK}"), width, subsequent_indent=" ") or [""]
+
+
+def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int], indent: int, style: str) -> Text:
+    line = Text(" " * indent)
+    for number, (text, column, width) in enumerate(zip(texts, columns, widths, strict=True)):
+        plain = text.replace(_BREAK, " ")
+        space = " " * max(0, width - cell_len(plain))
+        padded = space + plain if column.right else plain + space
+        line.append(padded, style=style or column.style)
+        line.append(" " * GAP if number < len(columns) - 1 else "")
+    line.rstrip()
+    return line
+
+
+def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "") -> None:
+    """Print a sentence wrapped to the console, `first` before its first line and room for it before the others."""
+    width = max(20, console.width)
+    lines = textwrap.wrap(
+        keep_together(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+    for line in lines:
+        emit(console, Text(line.replace(_BREAK, " "), style=style))
+
+
+def emit(console: Console, line: Text) -> None:
+    """One line as it is: rich neither wraps nor colours it further."""
+    console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,162 @@
+"""A report as Markdown. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report.charts import drawn_charts
+from storagelab.report.text.tables import cell_columns, cells_shown, wait_columns, waits_of
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import headline
+from storagelab.report.words.names import cell_text, repetition_text, unmet_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.report.words.secrets import masked
+from storagelab.report.words.sentences import sentences
+from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
+
+_ALL = 1_000_000
+_SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Markdown
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
+    """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
+    parts = [
+        _title(experiment, findings),
+        [f"- {_escaped(sentence)}" for sentence in sentences(findings)],
+        ["## Cells", "", *_cells(findings)],
+        _doubts(findings),
+        ["## Waits", "", *_waits(findings)],
+        _charts(findings, runs),
+        _troubles(runs),
+        ["## How it was measured", "", *_method(experiment, plan, runs)],
+        _spec(experiment),
+    ]
+    return "\n\n".join(masked("\n".join(part)) for part in parts if part) + "\n"
+
+
+def _title(experiment: Experiment, findings: Findings) -> list[str]:
+    question = [f"*{_escaped(experiment.question)}*", ""] if experiment.question else []
+    return [f"# {_escaped(experiment.name)}", "", *question, f"**{_escaped(headline(findings))}**"]
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", " ")
+
+
+def _table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) -> list[str]:
+    heads = [_escaped(name) for name, _ in columns]
+    rules = ["---" if name in left else "---:" for name, _ in columns]
+    rows = zip(*(texts for _, texts in columns), strict=True)
+    lines = [heads, rules, *([_escaped(text) for text in row] for row in rows)]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _cells(findings: Findings) -> list[str]:
+    cells, _ = cells_shown(findings, _ALL)
+    left = ("verdict", "against the best (joint 95 % CI)")
+    note = "sd: standard deviation over the runs of a cell, as a share of its mean."
+    return [*_table(cell_columns(findings, cells), left), "", note]
+
+
+def _doubts(findings: Findings) -> list[str]:
+    if not findings.cautions:
+        return []
+    serious = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
+    return ["## To bear in mind", "", *(f"- {_escaped(caution_sentence(item, findings))}" for item in serious)]
+
+
+def _waits(findings: Findings) -> list[str]:
+    ends = [*(() if findings.loads else findings.best[:1]), findings.fastest, findings.worst]
+    cells, _ = cells_shown(findings, _ALL)
+    ordered = sorted(cells, key=lambda cell: ends.index(cell.cell_id) if cell.cell_id in ends else len(ends))
+    lines: list[str] = []
+    for cell in ordered:
+        lines += [*_waits_of(findings, cell), ""]
+    return lines[:-1]
+
+
+def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
+    title = f"### {_escaped(waits_title(findings, cell, uncut=False))}"
+    rows = waits_of(cell, uncut=False)
+    audit = [f"- {_escaped(line)}" for line in audit_sentences(cell)]
+    if not rows:
+        return [title, "", no_waits_sentence(cell), "", *audit]
+    columns = [*wait_columns(rows), ("Method", [method_text(row.method) for row in rows])]
+    return [title, "", *_table(columns, ("WaitType", "In SQL Server", "Method")), "", *audit]
+
+
+def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
+    """What each chart of the page shows, in words and in figures."""
+    lines: list[str] = []
+    for drawn in drawn_charts(findings, runs).values():
+        headings, rows = drawn.table
+        columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
+        left = [heading.text for heading in headings if heading.align != "number"]
+        lines += [f"### {_escaped(drawn.title)}", "", _escaped(drawn.label), "", *_table(columns, left), ""]
+    return ["## Charts in words", "", *lines[:-1]] if lines else []
+
+
+def _troubles(runs: Sequence[Run]) -> list[str]:
+    lines = [
+        f"- {run.status}: {_escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
+        f"{_escaped(run.reason or unmet_text(run) or 'no reason recorded')}"
+        for run in runs
+        if run.status != "ok"
+    ]
+    return ["## Runs that did not go as asked", "", *lines] if lines else []
+
+
+def _method(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> list[str]:
+    order = {
+        "randomised": f"in random order (seed {experiment.seed})",
+        "as-listed": "in the order listed",
+        "cell-by-cell": "in the order listed, all repetitions of a cell before the next",
+    }[experiment.order]
+    burn_in = sum(run.burn_in for run in runs)
+    lines = [
+        f"- {len(plan.cells)} cells x {experiment.repetitions} repetitions, {order}; {len(runs)} runs stored"
+        + (f", {burn_in} of them of the burn-in, which is not judged" if burn_in else ""),
+    ]
+    measured = [run.measurement for run in runs if run.measurement is not None]
+    if measured:
+        lines += [f"- {_escaped(name)}: {_escaped(text)}" for name, text in _flat(measured[0].environment)]
+        lines.append("- as found at the first stored run; the export has every run's")
+    return lines
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines += _flat(value, f"{prefix}{name}.")
+        elif value not in (None, "", [], {}):
+            lines.append((f"{prefix}{name}", _figure(name, value)))
+    return lines
+
+
+def _figure(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
+        return quantity_text(name, value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _spec(experiment: Experiment) -> list[str]:
+    if not experiment.text:
+        return []
+    fence = "`" * max(3, 1 + max((len(run) for run in _backticks(experiment.text)), default=0))
+    return ["## The spec", "", f"{fence}toml", experiment.text.rstrip("\n"), fence]
+
+
+def _backticks(text: str) -> list[str]:
+    return "".join(character if character == "`" else " " for character in text).split()

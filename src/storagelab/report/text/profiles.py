@@ -1,0 +1,87 @@
+"""Profiles of drives as text: the list of them, and every figure of one with its label and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from storagelab.profiles import Profile
+from storagelab.report.text.columns import Column, print_paragraph, print_table
+from storagelab.report.words.numbers import bytes_, capacity, significant
+from storagelab.report.words.quantities import quantity_text
+from storagelab.targets.simulated.sizing import OUTSTANDING, Sizing
+
+
+def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
+    """One line a profile."""
+    columns = [
+        Column("profile", [profile.name for profile in profiles], right=False),
+        Column("drive", [profile.title for profile in profiles], right=False, wraps=True),
+        Column("formats", [", ".join(profile.formats) for profile in profiles], right=False, wraps=True),
+        Column("drivers", [", ".join(profile.drivers) for profile in profiles], right=False, wraps=True, rank=2),
+        Column("sectors, bytes", [", ".join(map(str, profile.sectors)) for profile in profiles], right=False, rank=1),
+    ]
+    print_table(console, columns, indent=0)
+
+
+def print_profile(console: Console, profile: Profile) -> None:
+    """Every figure of one profile."""
+    print_paragraph(console, f"{profile.name}: {profile.title} ({profile.kind})", style="bold")
+    figures = list(profile.figures())
+    columns = [
+        Column("figure", [name for name, _ in figures], right=False),
+        Column("value", [_value(name, figure.value) for name, figure in figures]),
+        Column("label", [figure.label for _, figure in figures], right=False),
+        Column("source", [figure.source for _, figure in figures], right=False, wraps=True),
+    ]
+    print_table(console, columns, indent=0)
+
+
+def print_sizing(console: Console, sizing: Sizing) -> None:
+    """Room, requests a second and what they cost; then the host's memory for the drive's map, if it is kept there."""
+    console.print()
+    print_paragraph(console, "What one has to offer", style="bold")
+    print_table(console, _capacity_columns(sizing), indent=0)
+    source = f"IO/s are simulated: random requests of 8 KB, {OUTSTANDING} in progress, on a drive that was written full once."
+    print_paragraph(console, source, first="  ")
+    if sizing.price_usd is None:
+        way = "No costs: the profile has no price. Give a copy (--toml prints it) a [price_usd] with value, label and source."
+        print_paragraph(console, way, first="  ")
+    if not sizing.maps:
+        return
+    console.print()
+    print_paragraph(console, "Host memory for the map of a full drive", style="bold")
+    columns = [
+        Column("sector, bytes", [f"{one.sector_bytes:,}" for one in sizing.maps]),
+        Column("driver", [one.driver for one in sizing.maps], right=False),
+        Column("format", [one.format for one in sizing.maps], right=False),
+        Column("database pages", [bytes_(one.pages_bytes) for one in sizing.maps]),
+        Column("worst case", [bytes_(one.worst_bytes) for one in sizing.maps]),
+    ]
+    print_table(console, columns, indent=0)
+    print_paragraph(console, "Worst case: every sector was written by itself.", first="  ")
+
+
+def _capacity_columns(sizing: Sizing) -> list[Column]:
+    rows, price = sizing.capacities, sizing.price_usd
+    columns = [
+        Column("format", [row.format or "-" for row in rows], right=False),
+        Column("usable", [capacity(row.usable_bytes) for row in rows]),
+        Column("reads, IO/s", [significant(row.reads_per_s) for row in rows]),
+        Column("writes, IO/s", [significant(row.writes_per_s) for row in rows]),
+    ]
+    if price is not None:
+        columns += [
+            Column("USD a GB", [significant(price / (row.usable_bytes / 1e9)) for row in rows]),
+            Column("USD a read/s", [significant(price / row.reads_per_s) for row in rows]),
+            Column("USD a write/s", [significant(price / row.writes_per_s) for row in rows]),
+        ]
+    return columns
+
+
+def _value(name: str, value: str | int | float | bool) -> str:
+    """A figure as it stands in the file: a size in bytes, as makers count in thousands."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return quantity_text(name, value)

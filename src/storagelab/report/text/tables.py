@@ -1,0 +1,159 @@
+"""The tables of a report as headings and texts, shared by terminal and Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.model.waits import TableRow, wait_table
+from storagelab.report.words import compared
+from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
+from storagelab.report.words.names import factor_text, value_text
+from storagelab.report.words.numbers import count, decimals_for, percent, seconds_number, significant
+from storagelab.targets.sqlserver.facts import BENIGN
+
+TextColumn = tuple[str, list[str]]
+"""A heading and its cells."""
+
+NINE_COLUMNS = (
+    "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
+)  # fmt: skip
+# Which columns a narrow terminal drops, the highest first; those not named always stay.
+CELL_RANKS = {
+    "against the best (joint 95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
+    "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1,
+}  # fmt: skip
+WAIT_RANKS = {
+    "In SQL Server": 6, "AvgSig_S": 5, "AvgRes_S": 4, "AvgWait_S": 3, "WaitCount": 2, "Signal_S": 1, "Resource_S": 1,
+}  # fmt: skip
+
+
+def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
+    """The cells by data files (or the first factor), and how many were left out; beyond `most`, the slowest are."""
+    cells = list(findings.cells)
+    if len(cells) > most:
+        cells = sorted(cells, key=lambda cell: _slowness(findings, cell))[:most]
+    order = {factor.name: [level.value for level in factor.levels] for factor in findings.factors}
+    names = factor_order(findings)
+
+    def place(cell: CellSummary) -> list[int]:
+        return [order[name].index(cell.levels[name]) if cell.levels.get(name) in order[name] else -1 for name in names]
+
+    return sorted(cells, key=place), len(findings.cells) - len(cells)
+
+
+def _slowness(findings: Findings, cell: CellSummary) -> float:
+    if compared.of_raw_io(findings):
+        return -cell.rows_per_s.mean.value if cell.rows_per_s else 0.0
+    return cell.elapsed_s.mean.value if cell.elapsed_s else float("inf")
+
+
+def factor_order(findings: Findings) -> list[str]:
+    """Names of the factors, the one that tables go by first."""
+    first = first_factor(findings)
+    return sorted((factor.name for factor in findings.factors), key=lambda name: name != first)
+
+
+def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
+    """The table of cells: a column per factor, then times, throughput, spread, runs and verdict."""
+    names = factor_order(findings)
+    columns: list[TextColumn] = [
+        (factor_text(name), [value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
+        for name in names
+    ]
+    if compared.of_raw_io(findings):
+        return [*columns, *_raw_io_columns(cells), *_judged_columns(findings, cells)]
+    decimals = _decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
+    return [
+        *columns,
+        ("median s", [_bare(cell.elapsed_s.median if cell.elapsed_s else None, decimals) for cell in cells]),
+        ("mean s (95 % CI)", [_mean(cell.elapsed_s, decimals) for cell in cells]),
+        ("rows/s", [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells]),
+        ("sd", [_spread(cell.elapsed_s) for cell in cells]),
+        *_judged_columns(findings, cells),
+    ]
+
+
+def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
+    rates = [compared.raw_io_text(cell, "ios_per_s") for cell in cells]
+    columns = [
+        (heading, [compared.raw_io_text(cell, counter).split(" (")[0] for cell in cells])
+        for counter, heading in compared.RAW_IO_COLUMNS.items()
+    ]
+    return [("IO/s (95 % CI)", rates), *columns]
+
+
+def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
+    return [
+        ("runs", [runs_text(cell) for cell in cells]),
+        ("verdict", [verdict_mark(findings, cell.cell_id) or "-" for cell in cells]),
+        ("against the best (joint 95 % CI)", [difference_text(findings, cell.cell_id) for cell in cells]),
+    ]
+
+
+def _decimals(samples: Sequence[Sample]) -> int:
+    """One number of decimals for a whole column, so that its points line up: what the narrowest interval asks for."""
+    asked = [decimals_for([sample.mean.value], _half_width(sample)) for sample in samples]
+    return max(asked, default=2)
+
+
+def _half_width(sample: Sample) -> float | None:
+    low, high = sample.mean.low, sample.mean.high
+    return None if low is None or high is None else (high - low) / 2
+
+
+def _bare(value: float | None, decimals: int) -> str:
+    return seconds_number(value, decimals)
+
+
+def _mean(sample: Sample | None, decimals: int) -> str:
+    if sample is None:
+        return ""
+    mean = sample.mean
+    if mean.low is None or mean.high is None:
+        return f"{_bare(mean.value, decimals)} (no interval)"
+    return f"{_bare(mean.value, decimals)} ({mean.low:,.{decimals}f} to {mean.high:,.{decimals}f})"
+
+
+def _spread(sample: Sample | None) -> str:
+    """Standard deviation as a share of the mean."""
+    if sample is None or sample.sd is None or not sample.mean.value:
+        return ""
+    return percent(sample.sd / sample.mean.value)
+
+
+def runs_text(cell: CellSummary) -> str:
+    """Runs with figures of runs planned, and what went wrong: "5", "4/5", "4/5 1 failed"."""
+    usable = cell.runs_ok + cell.runs_unverified
+    text = str(usable) if usable == cell.runs_planned else f"{usable}/{cell.runs_planned}"
+    return text + (f" ({cell.runs_failed} failed)" if cell.runs_failed else "")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
+    """The nine columns of the mean run: all waits, or those of the top 95 % without the benign ones."""
+    if uncut:
+        return wait_table(cell.waits, share=1.0)
+    return wait_table(cell.waits, benign=BENIGN.wait_types)
+
+
+def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:
+    """The nine columns under their exact names, then the SQL Server analogue. What is not known is left empty."""
+    seconds = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
+    average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
+    return [
+        ("WaitType", [row.wait_type for row in rows]),
+        ("Wait_S", [seconds_number(row.wait_s, seconds) for row in rows]),
+        ("Resource_S", [seconds_number(row.resource_s, seconds) for row in rows]),
+        ("Signal_S", [seconds_number(row.signal_s, seconds) for row in rows]),
+        ("WaitCount", [count(row.wait_count) for row in rows]),
+        ("Percentage", [f"{row.percentage:.2f}" for row in rows]),
+        ("AvgWait_S", [seconds_number(row.avg_wait_s, average) for row in rows]),
+        ("AvgRes_S", [seconds_number(row.avg_resource_s, average) for row in rows]),
+        ("AvgSig_S", [seconds_number(row.avg_signal_s, average) for row in rows]),
+        ("In SQL Server", [row.analogue for row in rows]),
+    ]

@@ -1,0 +1,1 @@
+"""Findings in words: names, numbers with their units, sentences."""

@@ -1,0 +1,196 @@
+"""Factors, levels and cells in plain words. Pure.
+
+A spec path such as `layout.data_files` reads "data files"; a path nobody foresaw reads as its own last part, so that
+any key of the spec can be a factor. A free name is shown as it is, dots and all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.spec.keys import split_path, without_unit
+
+DATA_FILES = "layout.data_files"
+_FACTOR_NAMES = {
+    DATA_FILES: "data files",
+    "layout.log": "log volume",
+    "layout.data": "data volumes",
+    "workload.kind": "workload",
+    "workload.connections": "connections",
+    "workload.rows_per_connection": "rows per connection",
+    "workload.rows_per_transaction": "rows per transaction",
+    "between_runs.checkpoint": "checkpoint before each run",
+    "between_runs.drop_page_cache": "page cache dropped before each run",
+    "between_runs.pause_s": "pause before each run in s",
+    "between_runs.format_drives": "drives formatted before each run",
+    "between_runs.move_files": "files moved between runs",
+    "server.cores": "cores",
+    "server.pfs_latch": "latch of PFS pages",
+    "server.pick_file": "choice of the next file",
+    "measure.waits": "waits sampled",
+    "measure.sample_hz": "samples per second",
+    "target.engine": "engine",
+    "target.bin_dir": "server",
+}
+_OF_HARDWARE = {"raid": "RAID level", "lost": "lost drives"}
+_COUNTED = {  # levels of these read as "4 data files"
+    "server.cores": ("core", "cores"),
+    DATA_FILES: ("data file", "data files"),
+    "workload.connections": ("connection", "connections"),
+    "workload.rows_per_connection": ("row per connection", "rows per connection"),
+    "workload.rows_per_transaction": ("row per transaction", "rows per transaction"),
+}
+_STORAGE = ("layout.", "drives.", "volumes.")
+
+
+def factor_text(name: str) -> str:
+    """A factor's plain name: "layout.data_files" -> "data files", "target.settings.X" -> "X"."""
+    if name in _FACTOR_NAMES:
+        return _FACTOR_NAMES[name]
+    try:
+        split_path(without_unit(name))
+    except LookupError:
+        return name
+    parts = name.split(".")
+    if name.startswith("target.settings."):
+        return ".".join(parts[2:])
+    if len(parts) == 3 and parts[0] in ("drives", "volumes"):
+        return f"{_OF_HARDWARE.get(parts[2]) or parts[2].replace('_', ' ')} of {parts[0].removesuffix('s')} {parts[1]}"
+    return parts[-1].replace("_", " ")
+
+
+def is_counted(name: str) -> bool:
+    """Whether its levels read as "4 data files"."""
+    return name in _COUNTED
+
+
+def factor_noun(name: str) -> str:
+    """A factor as something to speak of: "number of data files", "format of drive ssd"."""
+    return f"number of {_COUNTED[name][1]}" if name in _COUNTED else factor_text(name)
+
+
+def value_text(value: JsonValue) -> str:
+    """A level's value: booleans as on / off, lists joined by +, an empty one as none, numbers with thousands separated."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        return " + ".join(value_text(item) for item in value) or "none"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _quoted(value: JsonValue) -> str:
+    text = value_text(value)
+    commas = isinstance(value, str) and ("," in text or not text or text != text.strip())
+    return f'"{text}"' if commas else text
+
+
+def level_text(levels: Mapping[str, JsonValue]) -> str:
+    """Levels one by one: "data files = 4, log volume = b"; "" for a cell of no factors."""
+    return ", ".join(f"{factor_text(name)} = {_quoted(value)}" for name, value in levels.items())
+
+
+def phrase(factor: str, values: Sequence[JsonValue]) -> str:
+    """One factor at one or several levels, as a noun: "4 and 8 data files", "log on b", "wal_compression = on"."""
+    text = listed([_quoted(value) for value in values])
+    if factor in _COUNTED:
+        one, many = _COUNTED[factor]
+        return f"{text} {one if list(values) == [1] else many}"
+    if factor == "layout.log":
+        return f"log on {text}"
+    if factor == "layout.data":
+        return f"data on {text}"
+    if factor == "workload.kind":
+        return text
+    return f"{factor_text(factor)} = {text}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """ "1", "1 and 2", "1, 2 and 4"."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+def _in_reading_order(names: Iterable[str]) -> list[str]:
+    counted = list(_COUNTED)
+    return sorted(names, key=lambda name: counted.index(name) if name in counted else len(counted))
+
+
+def cell_text(levels: Mapping[str, JsonValue]) -> str:
+    """One cell as a phrase: "4 data files with log on b and X = on"; "the only layout" without factors."""
+    names = _in_reading_order(levels)
+    return _joined(names, [phrase(name, [levels[name]]) for name in names])
+
+
+def _joined(names: Sequence[str], phrases: Sequence[str]) -> str:
+    if not phrases:
+        return "the only layout"
+    if len(phrases) == 1 or names[0] not in _COUNTED:
+        return listed(phrases)
+    return f"{phrases[0]} with {listed(phrases[1:])}"
+
+
+def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:
+    """Several cells in as few words as are true.
+
+    Where the cells are all combinations of some levels, each factor is named once ("4 and 8 data files with log on b")
+    and a factor with all its levels there is "any"; otherwise the first `shown` cells are listed and the rest counted.
+    """
+    if len(cells) == 1:
+        return cell_text(cells[0])
+    subsets = _product(cells)
+    if subsets is not None:
+        known = {factor.name: len(factor.levels) for factor in factors}
+        names = [name for name in _in_reading_order(subsets) if len(subsets[name]) != known.get(name)]
+        free = [f"any {factor_text(name)}" for name in subsets if name not in names]
+        if names:
+            return _joined(names, [*(phrase(name, subsets[name]) for name in names), *free])
+    texts = [cell_text(cell) for cell in cells]
+    if len(texts) > shown:
+        return "; ".join(texts[:shown]) + f"; and {len(texts) - shown} more"
+    one_factor = all(len(cell) < 2 for cell in cells)
+    return listed(texts) if one_factor else "; ".join(texts[:-1]) + f"; and {texts[-1]}"
+
+
+def are_a_product(cells: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Whether `group_text` has few words for them, however many they are."""
+    return len(cells) == 1 or _product(cells) is not None
+
+
+def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonValue]] | None:
+    """The levels per factor, if `cells` are exactly all combinations of them; else None."""
+    subsets: dict[str, list[JsonValue]] = {}
+    for cell in cells:
+        for name, value in cell.items():
+            if value not in subsets.setdefault(name, []):
+                subsets[name].append(value)
+    size = 1
+    for values in subsets.values():
+        size *= len(values)
+    return subsets if size == len(cells) and subsets else None
+
+
+def is_plural(cell: str) -> bool:
+    """Whether a phrase of `cell_text` takes "were"."""
+    return cell.split(" with ")[0].endswith(tuple(many for _, many in _COUNTED.values()))
+
+
+def noun(factors: Sequence[Factor], number: int = 1) -> str:
+    """What the cells are: "layout(s)" if all that varies is storage, else "combination(s)"."""
+    paths = [path for factor in factors for level in factor.levels for path in level.sets]
+    word = "layout" if all(path.startswith(_STORAGE) for path in paths) else "combination"
+    return word if number == 1 else f"{word}s"
+
+
+def repetition_text(repetition: int) -> str:
+    """ "repetition 3"; those of a burn-in, which count from 0 down, "burn-in run 1" and on."""
+    return f"repetition {repetition}" if repetition > 0 else f"burn-in run {1 - repetition}"
+
+
+def unmet_text(run: Run) -> str:
+    """What a run was asked for and did not get."""
+    checks = run.measurement.unverified if run.measurement is not None else ()
+    return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)

@@ -1,0 +1,317 @@
+"""Numbers as text, with their units. Pure.
+
+Every formatter gives "" for None: what is not known is left empty, never 0. The digits follow
+from the interval where there is one: the runs vouch for every digit that is shown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from storagelab.findings.model import Estimate
+
+_SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
+_TOO_WIDE = 100
+_BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|bytes|KB|MB|GB|TB|PB|Hz|times|data files?|connections?|runs?|CIs?)"
+_AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
+
+
+def keep_together(text: str) -> str:
+    """`text` with no-break spaces between numbers and their units, for anything that wraps lines."""
+    return _AFTER_NUMBER.sub("\u00a0", text)
+
+
+def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
+    """Decimals that show a figure honestly: two digits of its uncertainty if that starts with 1, else one.
+
+    Without an interval, `significant` digits of the largest value. Never fewer than two digits of the value itself.
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 0
+    order = math.floor(math.log10(largest))
+    if not half_width or not math.isfinite(half_width):
+        return max(0, significant - 1 - order)
+    width_order = math.floor(math.log10(half_width))
+    digits = 1 if half_width / 10**width_order < 1.95 else 0
+    return max(0, min(digits - width_order, 4 - order), 1 - order)
+
+
+def _number(value: float, decimals: int) -> str:
+    text = f"{value:,.{decimals}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.,") else text
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` rounded to significant digits, thousands separated: 189734 -> "190,000"."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else ""
+    order = math.floor(math.log10(abs(value)))
+    return _number(round(value, digits - 1 - order), max(0, digits - 1 - order))
+
+
+def _half_width(estimate: Estimate) -> float | None:
+    return None if estimate.low is None or estimate.high is None else (estimate.high - estimate.low) / 2
+
+
+def _second_unit(value: float) -> tuple[float, str]:
+    return next(((factor, unit) for below, factor, unit in _SECOND_UNITS if 0 < abs(value) < below), (1.0, "s"))
+
+
+def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
+    """Seconds as "2.41 s", "83 ms" or "5.2 µs"; `half_width_s` of its interval decides the digits."""
+    if value_s is None or not math.isfinite(value_s):
+        return ""
+    factor, unit = _second_unit(value_s)
+    width = None if half_width_s is None else half_width_s * factor
+    return f"{_number(value_s * factor, decimals_for([value_s * factor], width))} {unit}"
+
+
+def seconds_range(low_s: float, high_s: float) -> str:
+    """Two ends in one unit: "2.41 to 2.50 s"."""
+    factor, unit = _second_unit(max(abs(low_s), abs(high_s)))
+    decimals = decimals_for([low_s * factor, high_s * factor], None)
+    return f"{_number(low_s * factor, decimals)} to {_number(high_s * factor, decimals)} {unit}"
+
+
+def seconds_number(value_s: float | None, decimals: int) -> str:
+    """Bare seconds for a table column whose heading names the unit; a value too small for it is "<0.01", not 0."""
+    if value_s is None or not math.isfinite(value_s):
+        return ""
+    smallest = 10.0**-decimals
+    return f"<{_number(smallest, decimals)}" if 0 < value_s < smallest / 2 else _number(value_s, decimals)
+
+
+def duration(value_s: float | None) -> str:
+    """A length of time to plan by: "45 s", "3 min 20 s", "2 h 10 min", "3 d 4 h"."""
+    if value_s is None or not math.isfinite(value_s):
+        return ""
+    if value_s < 10:
+        return seconds(value_s) if value_s < 1 else f"{_number(value_s, 1).removesuffix('.0')} s"
+    whole = round(value_s)
+    for size, unit, small_size, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = round((whole % size) / small_size)
+            large, rest = (whole // size + 1, 0) if rest * small_size == size else (whole // size, rest)
+            return f"{large} {unit}" + (f" {rest} {small_unit}" if rest else "")
+    return f"{whole} s"
+
+
+def percent(share: float | None, decimals: int | None = None) -> str:
+    """A share (0..1) as "25 %", "2.1 %" or "less than 0.1 %"."""
+    if share is None or not math.isfinite(share):
+        return ""
+    points = 100 * share
+    if decimals is None:
+        if 0 < abs(points) < 0.1:
+            return "less than 0.1 %"
+        decimals = 0 if abs(points) >= 9.95 else 1
+        return f"{_number(points, decimals).removesuffix('.0')} %"
+    return f"{_number(points, decimals)} %"
+
+
+def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
+    """A ratio of elapsed times as its change: 1.22 -> "+22 %", 0.82 -> "-18 %", 2.4 -> "x 2.4"; for tables."""
+    if ratio is None or not math.isfinite(ratio):
+        return ""
+    if abs(ratio - 1) < 0.0005:
+        return f"{'+' if ratio > 1 else '-'}<0.1 %" if abs(ratio - 1) > 1e-9 else "0 %"
+    if ratio >= 2:
+        return f"x {significant(ratio, 2)}"
+    return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
+
+
+def signed_estimate(ratio: Estimate | None) -> str:
+    """The same with its interval, for a column whose heading says which: "+22 % (17 to 27 %)"."""
+    if ratio is None:
+        return ""
+    interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
+    return signed_percent(ratio.value, _half_width(ratio)) + (f" ({interval})" if interval else "")
+
+
+def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
+    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"; `per` = " per row"."""
+    if ratio is None or not math.isfinite(ratio):
+        return ""
+    if ratio >= 2:
+        return f"{significant(ratio, 2)} times as long{per}"
+    if abs(ratio - 1) < 0.0005:
+        return f"less than 0.1 % apart in time{per}"
+    return f"{_share_of_change(ratio - 1, half_width)} {'more' if ratio > 1 else 'less'} time{per}"
+
+
+def slower_by(ratio: Estimate) -> str:
+    """How much slower, to stand after "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
+    interval = ratio_interval(ratio)
+    amount = (
+        f"a factor of {significant(ratio.value, 2)}"
+        if ratio.value >= 2
+        else _share_of_change(ratio.value - 1, _half_width(ratio))
+    )
+    return f"{amount} ({interval})" if interval else amount
+
+
+def _share_of_change(share: float, half_width: float | None) -> str:
+    """|share| in percent, with the digits that its interval supports, but never rounded to nothing."""
+    if half_width is None:
+        return percent(abs(share))
+    decimals = _change_decimals(half_width)
+    rounds_to_nothing = abs(share) * 100 < 0.5 * 10.0**-decimals
+    return percent(abs(share)) if rounds_to_nothing else percent(abs(share), decimals)
+
+
+def _change_decimals(half_width: float) -> int:
+    return 0 if half_width >= 0.0095 else 1
+
+
+def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
+    """Throughput, three digits: "190,000 rows/s"."""
+    return "" if value is None or not math.isfinite(value) else f"{significant(value)} {unit}"
+
+
+def count(value: float | None) -> str:
+    """A count with thousands separated; a mean count between 0 and 10 keeps one decimal."""
+    if value is None or not math.isfinite(value):
+        return ""
+    if value != round(value) and abs(value) < 9.95:
+        return "<0.1" if 0 < value < 0.05 else _number(value, 1)
+    return _number(value, 0)
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """A number of things: "1 panel", "3 panels"."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def bytes_(value: float | None) -> str:
+    """Bytes in the units people write in a spec (1 KB = 1024 bytes): "512 bytes", "64 MB", "1.5 GB"."""
+    if value is None or not math.isfinite(value):
+        return ""
+    size, unit = float(value), 0
+    while abs(size) >= 1024 and unit < len(_BYTE_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    text = _number(size, 0) if abs(size) >= 9.95 or unit == 0 else _number(size, 1).removesuffix(".0")
+    return f"{text} {_BYTE_UNITS[unit]}"
+
+
+def capacity(value: float | None) -> str:
+    """Room on a drive, as makers count (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
+    if value is None or not math.isfinite(value):
+        return ""
+    power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
+    text = significant(value / 10**power)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BYTE_UNITS[power // 3]}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Estimates: a figure and its interval
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _level(estimate: Estimate) -> str:
+    return f"{_number(100 * estimate.confidence, 1).removesuffix('.0')} % CI"
+
+
+def share_estimate(estimate: Estimate | None) -> str:
+    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone where too few runs allow none.
+
+    A share whose whole interval is too small to show reads "less than 0.1 % (95 % CI, too)".
+    """
+    if estimate is None:
+        return ""
+    if estimate.low is None or estimate.high is None:
+        return percent(estimate.value)
+    low, high = max(0.0, estimate.low), min(1.0, estimate.high)
+    if 100 * high < 0.05:
+        return f"{percent(estimate.value)} ({_level(estimate)}, too)"
+    decimals = 0 if 100 * estimate.value >= 9.95 and high - low >= 0.01 else 1
+    return (
+        f"{percent(estimate.value)} ({_level(estimate)} {_number(100 * low, decimals)} to "
+        f"{_number(100 * high, decimals)} %)"
+    )
+
+
+def seconds_interval(estimate: Estimate | None) -> str:
+    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" where there is none."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return ""
+    factor, unit = _second_unit(estimate.value)
+    low, value, high = (x * factor for x in (estimate.low, estimate.value, estimate.high))
+    decimals = decimals_for([value], (high - low) / 2)
+    return f"{_level(estimate)} {_number(low, decimals)} to {_number(high, decimals)} {unit}"
+
+
+def seconds_estimate(estimate: Estimate | None) -> str:
+    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; says so where too few runs allow no interval."""
+    if estimate is None:
+        return ""
+    interval = seconds_interval(estimate)
+    return f"{seconds(estimate.value, _half_width(estimate))} ({interval or 'no interval: too few runs'})"
+
+
+def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
+    """Throughput with its interval: "190,000 rows/s (95 % CI 187,000 to 193,000)"."""
+    if estimate is None:
+        return ""
+    if estimate.low is None or estimate.high is None:
+        return rows_per_s(estimate.value, unit)
+    interval = f"{significant(estimate.low)} to {significant(estimate.high)}"
+    return f"{rows_per_s(estimate.value, unit)} ({_level(estimate)} {interval})"
+
+
+def ratio_interval(ratio: Estimate | None) -> str:
+    """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
+
+    Joint: it holds together with the intervals of all other ratios of its kind. The interval of a mean holds by itself.
+
+    An interval whose ends are a hundred times apart is given by the one end that says something, else as "too wide to say".
+    """
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ""
+    if ratio.high > _TOO_WIDE * ratio.low:
+        return f"{_joint(ratio)} {_wide_interval(ratio.low, ratio.high)}"
+    if ratio.value >= 2:
+        digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
+        return f"{_joint(ratio)} {significant(ratio.low, digits)} to {significant(ratio.high, digits)}"
+    low, high = ratio.low - 1, ratio.high - 1
+    decimals = _change_decimals((high - low) / 2)
+    if ratio.high >= 2:
+        least = f"{percent(abs(low), decimals)} {'less' if low < 0 else 'more'}"
+        most = "more than 10" if ratio.high > 10 else significant(ratio.high, 2)
+        return f"{_joint(ratio)} {least} to {most} times"
+    if low < 0 < high:
+        return f"{_joint(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
+    small, large = sorted((abs(low), abs(high)))
+    # An interval that leaves no difference out must not read as if it began at none.
+    while decimals < 2 and 0 < small < 0.5 * 10 ** -(decimals + 2):
+        decimals += 1
+    start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
+    return f"{_joint(ratio)} {start} to {percent(large, decimals)}"
+
+
+def _joint(ratio: Estimate) -> str:
+    return f"joint {_level(ratio)}"
+
+
+def _wide_interval(low: float, high: float) -> str:
+    if low > 1:
+        return f"at least {significant(low, 2)} times" if low >= 2 else f"at least {percent(low - 1, 0)} more"
+    return f"at least {percent(1 - high, 0)} less" if high < 1 else "too wide to say"
+
+
+def change_estimate(ratio: Estimate | None, per: str = "") -> str:
+    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per` = " per row"."""
+    if ratio is None:
+        return ""
+    interval = ratio_interval(ratio)
+    return f"{change(ratio.value, _half_width(ratio), per)} ({interval or 'no interval: too few runs'})"
+
+
+def inverse(ratio: Estimate) -> Estimate:
+    """The same comparison seen from the other side: of a against b becomes of b against a."""
+    low = None if not ratio.high else 1 / ratio.high
+    high = None if not ratio.low else 1 / ratio.low
+    return Estimate(value=1 / ratio.value, low=low, high=high, confidence=ratio.confidence)

@@ -1,0 +1,301 @@
+"""Waits in words: which of them explain a difference, how they move, what a wait table holds. Pure.
+
+Shares are of connection time, that is of connections x elapsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storagelab.findings.model import CellSummary, Effect, Findings, WaitChange, WaitTrend
+from storagelab.model.measurement import WaitingTask
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import Method, TableRow
+from storagelab.report.words import compared
+from storagelab.report.words.compared import ends
+from storagelab.report.words.loads import load_noun
+from storagelab.report.words.names import DATA_FILES, cell_text, phrase, value_text
+from storagelab.report.words.numbers import (
+    change_estimate,
+    count,
+    inverse,
+    percent,
+    ratio_interval,
+    seconds,
+    share_estimate,
+)
+from storagelab.targets.sqlserver.facts import BENIGN
+
+_SHARE_WORTH_SAYING = 0.02
+_TRENDS_SHOWN = 3
+_NAMES_SHOWN = 3
+_COST_THAT_WOULD_SHOW = 0.10
+_METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
+
+
+def wait_text(wait_type: str, analogue: str, said: set[str] | None = None) -> str:
+    """A wait type with its SQL Server name the first time: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's words)".
+
+    `said` remembers, over several sentences, which names were explained.
+    """
+    known = said is not None and wait_type in said
+    if said is not None:
+        said.add(wait_type)
+    bare = analogue.strip()
+    if known or not bare or bare == wait_type or bare.startswith("("):
+        return wait_type
+    return f"{wait_type} ({bare} in SQL Server's words)"
+
+
+def method_text(method: Method) -> str:
+    """Where a figure comes from: "counted", "sampled" or "derived"."""
+    return _METHODS[method]
+
+
+def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
+    """What grew between the best cell and the worst, if these can be told apart."""
+    fastest, slowest = ends(findings)
+    told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
+    # With more rows everything grows, which explains nothing.
+    if fastest is None or slowest not in told or compared.by_rate(findings):
+        return []
+    best, worst = findings.cell(fastest), findings.cell(slowest)
+    if best.available_s is None or worst.available_s is None:
+        return []
+    extra_s = worst.available_s - best.available_s
+    growing = sorted(findings.wait_changes, key=lambda item: item.best_s - item.worst_s)
+    grown = [item for item in growing if extra_s > 0 and item.worst_s - item.best_s >= 0.1 * extra_s][:3]
+    if not grown:
+        return []
+    parts = [_grown(item, said) for item in grown]
+    share = sum(item.worst_s - item.best_s for item in grown) / extra_s
+    covers = f"; together {percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
+    return [
+        f"Where the time goes: the connections of {cell_text(worst.levels)} together spent {seconds(extra_s)} more per "
+        f"run than those of {cell_text(best.levels)}. What grew: {'; '.join(parts)}{covers}."
+    ]
+
+
+def wait_names_sentence(findings: Findings) -> list[str]:
+    """Where engines are compared: their own names for each class of waits."""
+    shown = {item.wait_type for item in findings.wait_changes} & findings.wait_names.keys()
+    parts = [
+        f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
+        for name, natives in findings.wait_names.items()
+        if name in shown
+    ]
+    return [f"Waits of different engines are joined by what is waited for: {'; '.join(parts)}."] if parts else []
+
+
+def _grown(item: WaitChange, said: set[str]) -> str:
+    return (
+        f"{wait_text(item.wait_type, item.analogue, said)} by {seconds(item.worst_s - item.best_s)}, to "
+        f"{percent(item.worst_share)} of connection time from {percent(item.best_share)}"
+    )
+
+
+def wait_trend_sentences(findings: Findings, said: set[str]) -> list[str]:
+    """How waits move along the ordered factor: the largest movements, one per wait type."""
+    moves = [move for trend in findings.wait_trends if trend.category != "cpu" and (move := _move(trend))]
+    moves = sorted((move for move in moves if move.range >= _SHARE_WORTH_SAYING), key=lambda move: -move.range)
+    largest = {move.trend.wait_type: move for move in reversed(moves)}
+    shown = sorted(largest.values(), key=lambda move: -move.range)[:_TRENDS_SHOWN]
+    lines = []
+    for move in shown:
+        again = move is not shown[0] and move.span == shown[0].span
+        sentence = _short_trend(move, said) if again else _trend_sentence(move, said) + _meaning(findings, move)
+        lines.append(f"{sentence}.")
+    return lines
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A trend by its ends and, where it goes beyond them, the level of its peak or trough; each with its share."""
+
+    trend: WaitTrend
+    first: tuple[JsonValue, float]
+    last: tuple[JsonValue, float]
+    turn: tuple[JsonValue, float] | None
+    range: float
+
+    @property
+    def span(self) -> tuple[object, ...]:
+        """Where it was seen: two moves of the same span can share their words."""
+        return self.trend.factor, self.first[0], self.last[0], self.trend.at, self.turn
+
+    @property
+    def falls(self) -> bool:
+        return self.last[1] < self.first[1]
+
+
+def _move(trend: WaitTrend) -> _Move | None:
+    known = [(level, share) for level, share in zip(trend.levels, trend.shares, strict=True) if share is not None]
+    if len(known) < 2:
+        return None
+    low, high = sorted((known[0][1], known[-1][1]))
+    between = [(max(share - high, low - share), (level, share)) for level, share in known[1:-1]]
+    beyond, turn = max(between, key=lambda pair: pair[0], default=(0.0, known[0]))
+    shares = [share for _, share in known]
+    turns = turn if beyond >= _SHARE_WORTH_SAYING else None
+    return _Move(trend, known[0], known[-1], turns, max(shares) - min(shares))
+
+
+def _trend_sentence(move: _Move, said: set[str]) -> str:
+    trend, (first, _), (last, _) = move.trend, move.first, move.last
+    name = wait_text(trend.wait_type, trend.analogue, said)
+    start = f"{_share_at(move.first, trend)} of connection time at {phrase(trend.factor, [first])}"
+    end = f"{_share_at(move.last, trend)} at {_second_phrase(trend.factor, last)}"
+    where = f", with {cell_text(trend.at)}" if trend.at else ""
+    if move.turn is not None:
+        turn = f"{_share_at(move.turn, trend)} at {_second_phrase(trend.factor, move.turn[0])}"
+        return f"{name} is {start}, {turn} and {end}{where}"
+    return f"{name} {'falls' if move.falls else 'grows'} from {start} to {end}{where}"
+
+
+def _short_trend(move: _Move, said: set[str]) -> str:
+    """A shorter sentence, after one that named the same span."""
+    name = wait_text(move.trend.wait_type, move.trend.analogue, said)
+    goes = "falls" if move.falls else "grows"
+    ends = _share_at(move.first, move.trend), _share_at(move.last, move.trend)
+    return f"Meanwhile {name} {goes} from {ends[0]} to {ends[1]}"
+
+
+def _share_at(place: tuple[JsonValue, float], trend: WaitTrend) -> str:
+    """The share at a level, with its interval where the trend knows it."""
+    level, share = place
+    estimates = dict(zip(map(repr, trend.levels), trend.estimates, strict=False))
+    return share_estimate(estimates.get(repr(level))) or percent(share)
+
+
+def _second_phrase(factor: str, level: JsonValue) -> str:
+    return value_text(level) if factor == DATA_FILES else phrase(factor, [level])
+
+
+def _meaning(findings: Findings, move: _Move) -> str:
+    """What the completion time did meanwhile; "" unless the two ends were compared."""
+    effect = _effect_between(findings, move)
+    interval = ratio_interval(effect.ratio) if effect is not None else ""
+    if effect is None or not interval:
+        return ""
+    if not effect.distinguishable:
+        return f", while the completion time can't be told apart ({interval}){_what_it_cost(effect, move)}"
+    joined = "and" if (effect.ratio.value < 1) == move.falls else "yet"
+    per = compared.per(findings)
+    return f", {joined} the run took {change_estimate(effect.ratio, per)}"
+
+
+def _what_it_cost(effect: Effect, move: _Move) -> str:
+    """Whether the wait cost time: that it did not is only said where the runs would have shown a cost."""
+    ends = (effect.ratio.low, effect.ratio.high)
+    if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
+        return ": more runs are needed to say whether it costs time"
+    return ": the wait changed, at no cost in time that shows" if move.falls and move.turn is None else ""
+
+
+def _effect_between(findings: Findings, move: _Move) -> Effect | None:
+    """The last level against the first; turned round where the factor lists its levels the other way."""
+    first, last = move.first[0], move.last[0]
+    for effect in findings.effects:
+        if effect.factor == move.trend.factor and effect.at == move.trend.at:
+            if (effect.baseline, effect.level) == (first, last):
+                return effect
+            if (effect.baseline, effect.level) == (last, first):
+                return effect.model_copy(update={"ratio": inverse(effect.ratio)})
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Around a wait table
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
+    """What a wait table shows, above it."""
+    told = {item.cell_id for item in findings.comparisons if item.distinguishable}
+    place = ""
+    load = findings.load_of(cell.cell_id)
+    judged, under = (load, f" under its {load_noun(findings)}") if load is not None else (findings, "")
+    if judged.verdict not in ("too-few-runs", "single-cell"):
+        if cell.cell_id in judged.best[:1]:
+            place = f" (fastest{under})" if judged.verdict == "winner" else f" (nominally fastest{under})"
+        elif cell.cell_id == judged.worst:
+            place = f" (slowest{under})" if cell.cell_id in told else f" (nominally slowest{under})"
+    runs = cell.runs_ok + cell.runs_unverified
+    mean = f", mean of {runs} runs" if runs > 1 else ""
+    return f"Waits of {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
+
+
+def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> str:
+    """The most crowded moment of a cell, and in how many of the `moments` looked at anyone waited for that kind of thing:
+    "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
+    """
+    sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
+    file = crowd.data_file
+    of_file = "" if file is None or "data file" in crowd.resource else f" (data file {file})"
+    held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
+    return (
+        f"The most crowded moment seen: {sessions} for {crowd.wait_type} on {crowd.resource}{of_file}{held}, "
+        f"{seconds(crowd.at_s)} after the start. Of {count(moments)} moments sampled in which anyone waited, "
+        f"{count(seen)} had sessions in {crowd.wait_type} on {kind}."
+    )
+
+
+def no_waits_sentence(cell: CellSummary) -> str:
+    """Why there is no table."""
+    if cell.elapsed_s is None:
+        return "No run of this cell was measured."
+    if cell.raw_io:
+        return "Raw I/O runs no database, so there are no waits; its latencies are in the table of all cells."
+    if not cell.waits and not cell.waits_asked:
+        return "Waits were not sampled: measure.waits = false."
+    return "No waits were observed in these runs." if not cell.waits else "The connections waited for nothing."
+
+
+def no_waits_anywhere_sentence(findings: Findings) -> str:
+    """Why no cell has a table; "" if one has."""
+    measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
+    if not measured:
+        return "No run was measured, so there are no waits to show."
+    reasons = list(dict.fromkeys(no_waits_sentence(cell) for cell in measured if not cell.waits))
+    return "" if any(cell.waits for cell in measured) else " ".join(reasons)
+
+
+def audit_sentences(cell: CellSummary) -> list[str]:
+    """CPU time beside the waits, and how much of connections x elapsed is accounted for."""
+    lines = []
+    for row in cell.waits:
+        if not row.is_wait:
+            share = f", {percent(row.wait_s / cell.available_s)} of connection time" if cell.available_s else ""
+            lines.append(f"{row.wait_type}: {seconds(row.wait_s)}{share} ({method_text(row.method)}; no wait)")
+    if cell.explained is not None and cell.available_s is not None:
+        lines.append(
+            f"Waits + CPU explain {percent(cell.explained, 1)} of connections x elapsed "
+            f"({cell.connections} x {seconds(cell.available_s / cell.connections)} = {seconds(cell.available_s)})."
+        )
+    elif cell.waits:
+        lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
+    benign = [row for row in cell.waits if row.is_wait and row.wait_type in BENIGN.wait_types and row.wait_s > 0]
+    if benign:
+        named = ", ".join(f"{row.wait_type} {seconds(row.wait_s)}" for row in benign)
+        lines.append(f"Benign, so only in the uncut table: {named} (list of {BENIGN.date}: {BENIGN.name}).")
+    return lines
+
+
+def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
+    """Where the figures of a table come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
+    lines = []
+    methods = {row.method for row in rows}
+    notes = []
+    if "sampled" in methods:
+        notes.append("~ sampled: estimated shares, rough counts")
+    if "derived" in methods:
+        notes.append("* derived from the kernel's totals")
+    if notes:
+        lines.append("; ".join(notes))
+    if any(row.resource_s is None for row in rows):
+        lines.append("Resource_S and Signal_S are empty where the split could not be measured.")
+    named = [f"{row.wait_type} = {row.analogue}" for row in rows if row.analogue and row.analogue != row.wait_type]
+    if analogues and named:
+        lines.append(f"In SQL Server's words: {'; '.join(named)}.")
+    return lines

@@ -1,0 +1,199 @@
+"""What the best level depends on, which effects change, and whether the drive's past may be behind it, in words. Pure.
+
+Every sentence comes from `Findings.dependences` or `Findings.drive_trends`; the largest come first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from storagelab.findings.model import BestLevels, Dependence, DriveTrend, EffectChange, Estimate, Findings, LevelCost
+from storagelab.model.values import JsonValue
+from storagelab.report.words import compared
+from storagelab.report.words.loads import load_noun
+from storagelab.report.words.names import factor_noun, is_counted, listed, phrase, value_text
+from storagelab.report.words.numbers import change_estimate, percent, share_estimate, slower_by
+
+SENTENCES_MAX = 3
+_LEVELS_SHOWN = 5
+_TIED_SHOWN = 4
+_FORMAT_DRIVES = "between_runs.format_drives"
+_MOVES_TOGETHER = 0.5
+
+
+def what_if_sentences(findings: Findings) -> list[str]:
+    """At most three: dependences and changes by their size, and the drives' past; [] where the runs show none."""
+    if findings.verdict == "too-few-runs":
+        return []
+    sized: list[tuple[float, str]] = []
+    for found in findings.dependences:
+        if found.differs and not _is_the_verdict(findings, found):
+            sized.append((_size(found.cost.ratio) if found.cost else 0.0, _depends(findings, found)))
+        if found.change is not None:
+            sized.append((_size(found.change.difference), _changes(findings, found, found.change)))
+    sized.sort(key=lambda item: -item[0])
+    past = _drives(findings)
+    said = [sentence for _, sentence in sized[: SENTENCES_MAX - len(past)]]
+    if len(said) + len(past) < SENTENCES_MAX:
+        said += _independent(findings)
+    return [*said, *past]
+
+
+def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
+    """Whether the verdicts of the loads are the same answer: one factor is the load, the other all that can be chosen."""
+    return findings.verdict == "by-load" and not found.averaged and found.within in findings.loads[0].load
+
+
+def _size(ratio: Estimate) -> float:
+    return abs(math.log(ratio.value))
+
+
+def _per(findings: Findings) -> str:
+    return compared.per(findings)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The best level
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _depends(findings: Findings, found: Dependence) -> str:
+    rows = _some(found.best)
+    parts = [_fastest(found, row, first=row is rows[0]) for row in rows]
+    cost = _cost(findings, found, found.cost) if found.cost is not None else ""
+    return f"{listed(parts)}: the best {factor_noun(found.factor)} {_follows(found)}{_averaged(found)}.{cost}"
+
+
+def _some(rows: Sequence[BestLevels]) -> list[BestLevels]:
+    """All of them, or the ends of very many and a few between."""
+    if len(rows) <= _LEVELS_SHOWN:
+        return list(rows)
+    step = (len(rows) - 1) / (_LEVELS_SHOWN - 1)
+    return [rows[round(index * step)] for index in range(_LEVELS_SHOWN)]
+
+
+def _fastest(found: Dependence, row: BestLevels, first: bool) -> str:
+    fastest, *tied = row.levels
+    with_ = f"{'W' if first else 'w'}ith {phrase(found.within, [row.at])}"
+    shown = listed([value_text(level) for level in tied[:_TIED_SHOWN]])
+    more = f" and {len(tied) - _TIED_SHOWN} more" if len(tied) > _TIED_SHOWN else ""
+    or_else = f" (or {shown}{more}, not told apart)" if tied else ""
+    verb = "are" if is_counted(found.factor) and fastest != 1 else "is"
+    return f"{with_} {phrase(found.factor, [fastest])} {verb} fastest{or_else}"
+
+
+def _follows(found: Dependence) -> str:
+    where, best = [row.at for row in found.best], [row.levels[0] for row in found.best]
+    if all(map(_is_number, [*where, *best])):
+        steps = [float(str(after)) - float(str(before)) for before, after in itertools.pairwise(best)]
+        if all(step >= 0 for step in steps):
+            return f"follows the {factor_noun(found.within)}"
+        if all(step <= 0 for step in steps):
+            return f"falls as the {factor_noun(found.within)} grows"
+    return f"depends on the {factor_noun(found.within)}"
+
+
+def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
+    takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
+    return (
+        f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
+        f"{phrase(found.within, [cost.taken_from])}, {takes} {change_estimate(cost.ratio, _per(findings))} than "
+        f"{phrase(found.factor, [cost.best])}."
+    )
+
+
+def _averaged(found: Dependence) -> str:
+    return f", averaged over {listed([factor_noun(name) for name in found.averaged])}" if found.averaged else ""
+
+
+def _independent(findings: Findings) -> list[str]:
+    """That one level does everywhere, for the factor of which this holds against most others."""
+    of_factor: dict[str, list[Dependence]] = {}
+    for found in findings.dependences:
+        if _is_the_verdict(findings, found):
+            continue
+        if found.in_common and any(len(row.levels) < _levels(findings, found.factor) for row in found.best):
+            of_factor.setdefault(found.factor, []).append(found)
+    if not of_factor:
+        return []
+    factor, rows = max(of_factor.items(), key=lambda item: len(item[1]))
+    common = [level for level in rows[0].in_common if all(repr(level) in map(repr, row.in_common) for row in rows)]
+    if not common:
+        return []
+    verb = "follow" if all(_is_number(row.at) for found in rows for row in found.best) else "depend on"
+    others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
+    loads = {name for load in findings.loads for name in load.load}
+    # What is best under one load only may not be best over all of them.
+    over_all = f"Over all {load_noun(findings, 2)} together, whatever"
+    whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
+    return [
+        f"{whatever} {others}, {phrase(factor, common)} can't be told apart from the fastest: as far as these runs tell, the "
+        f"best {factor_noun(factor)} does not {verb} {'them' if len(rows) > 1 else 'it'}."
+    ]
+
+
+def _levels(findings: Findings, name: str) -> int:
+    return next((len(factor.levels) for factor in findings.factors if factor.name == name), 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The effect
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
+    if _is_number(step.baseline) and _is_number(step.level):
+        what = f"From {value_text(step.baseline)} to {phrase(found.factor, [step.level])}"
+    else:
+        what = f"With {phrase(found.factor, [step.level])} instead of {value_text(step.baseline)}"
+    high, low = (change_estimate(ratio, _per(findings)) for ratio in (step.high, step.low))
+    where = [phrase(found.within, [at]) for at in (step.high_at, step.low_at)]
+    return (
+        f"{what} a run takes {high} with {where[0]}, and {low} with {where[1]}{_averaged(found)}: the effect depends on "
+        f"the {factor_noun(found.within)}, by {slower_by(step.difference)}."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The drives' past
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _drives(findings: Findings) -> list[str]:
+    """A sentence on the drive that changed most along the order of runs, if any did."""
+    of_drive: dict[str, list[DriveTrend]] = {}
+    for trend in findings.drive_trends:
+        of_drive.setdefault(trend.drive, []).append(trend)
+    if not of_drive:
+        return []
+    drive, trends = max(of_drive.items(), key=lambda item: max(abs(t.last.value - t.first.value) for t in item[1]))
+    moved = listed([_moved(trend) for trend in trends]).replace(" and utilisation", " and its utilisation")
+    strongest = max(trends, key=lambda trend: abs(trend.with_time))
+    together = (
+        f" Times moved with it (rank correlation {strongest.with_time:.2f})."
+        if abs(strongest.with_time) >= _MOVES_TOGETHER
+        else ""
+    )
+    start = f"Drive {drive} changed from the first runs after a formatting to the last: its {moved}.{together}"
+    if trends[0].randomised:
+        return [f"{start} The order was random, so on average this affects all cells alike."]
+    advice = (
+        "" if any(_FORMAT_DRIVES in level.sets for factor in findings.factors for level in factor.levels)
+        else f"; {_FORMAT_DRIVES} as a factor tells the two apart"
+    )  # fmt: skip
+    return [f"{start} Cells that ran late may owe part of their time to the drive's past{advice}."]
+
+
+def _moved(trend: DriveTrend) -> str:
+    went = "rose" if trend.last.value > trend.first.value else "fell"
+    if trend.quantity == "utilisation":
+        return f"utilisation {went} from {percent(trend.first.value)} to {share_estimate(trend.last)}"
+    low, high = trend.last.low, trend.last.high
+    interval = f" (95 % CI {low:.2f} to {high:.2f})" if low is not None and high is not None else ""
+    return f"write amplification {went} from {trend.first.value:.2f} to {trend.last.value:.2f}{interval}"

@@ -1,0 +1,94 @@
+"""What most tests may have cheaper than users do, as they test something else.
+
+New databases of private servers are copies of one that the engine's own program made: a tenth of the time. Tests of how
+databases are made ask for the fixture `fresh_databases`. Charts of reports stay blank: a chart takes a tenth of a second to
+draw, a report has a dozen. Tests of what is drawn ask for `drawn_charts`.
+
+A process of its own takes the same shortcuts: `shortcuts.py FOLDER WORDS` is `storagelab WORDS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from storagelab import cli
+from storagelab.report.drawing import side_process as drawing
+from storagelab.targets.mariadb.server import Server as MariaDBServer
+from storagelab.targets.postgres.server import Server as PostgresServer
+from storagelab.targets.private import PrivateServer
+
+Make = Callable[[PrivateServer], None]
+MAKERS: dict[type[PrivateServer], Make] = {
+    PostgresServer: PostgresServer._init_database,
+    MariaDBServer: MariaDBServer._make_database,
+}
+DRAWING = {"_started": drawing._started, "to_svg": drawing.to_svg}
+BLANK = {"_started": lambda: None, "to_svg": lambda spec: "<svg></svg>"}
+
+
+def command(templates: Path) -> list[str]:
+    """Stands for `storagelab` where that is a process."""
+    return [sys.executable, __file__, str(templates)]
+
+
+def take(templates: Path) -> None:
+    """From now on, new databases are copies of those below `templates`, and charts are blank."""
+    for server, make in MAKERS.items():
+        setattr(server, make.__name__, copying(make, templates))
+    vars(drawing).update(BLANK)
+
+
+@contextlib.contextmanager
+def drawn() -> Iterator[None]:
+    """Within it, charts are drawn as for users."""
+    vars(drawing).update(DRAWING)
+    try:
+        yield
+    finally:
+        vars(drawing).update(BLANK)
+
+
+def copying(make: Make, templates: Path) -> Make:
+    """`make`, which fills a server's empty folders; run once for each kind of database."""
+
+    def make_or_copy(server: PrivateServer) -> None:
+        template = templates / kind(server)
+        if template.exists():
+            copy(template / "log", server.log_folder)
+            copy(template / "data", server.data_folder)
+            log = server.data_folder / "pg_wal"
+            if log.is_symlink():
+                log.unlink()
+                log.symlink_to(server.log_folder)
+        else:
+            make(server)
+            made = Path(tempfile.mkdtemp(dir=templates))
+            for folder, part in ((server.data_folder, "data"), (server.log_folder, "log")):
+                (made / part).mkdir()
+                copy(folder, made / part, "--sparse=always")  # logs are zeros at first, a hundred megabytes of them
+            made.rename(template)
+
+    make_or_copy.__name__ = make.__name__
+    return make_or_copy
+
+
+def kind(server: PrivateServer) -> str:
+    """Stands for what decides how a new database looks: the programs, and what MariaDB must know from the start."""
+    settings = server.settings if isinstance(server, MariaDBServer) else {}
+    return hashlib.sha256(repr((server.binaries, sorted(settings.items()))).encode()).hexdigest()
+
+
+def copy(source: Path, target: Path, *options: str) -> None:
+    """All that is in one folder into another, with its owners and modes; done by cp, as it is quicker than Python."""
+    subprocess.run(["cp", "-a", *options, f"{source}/.", str(target)], check=True)
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv.pop(1)))
+    cli.main()

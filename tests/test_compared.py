@@ -1,0 +1,68 @@
+"""Words for what is compared: time per row where cells do different work, and nothing between blocks."""
+
+from __future__ import annotations
+
+import pytest
+from fabricated_findings import FILES, LOG, make_findings
+
+from storagelab.findings.model import Estimate, Findings
+from storagelab.report.words.headline import comparison_text, difference_text, headline, verdict_mark
+from storagelab.report.words.sentences import sentences
+
+
+def per_row(verdict: str, **how) -> Findings:
+    findings = make_findings({"workload.connections": [1, 200]}, {1: 3.1, 200: 2.4}, verdict=verdict, **how)
+    return findings.model_copy(update={"compared": "time-per-row"})
+
+
+def test_where_cells_insert_different_numbers_of_rows_the_headline_speaks_of_rows_a_second():
+    text = headline(per_row("winner"))
+    assert "was fastest: 133,000 rows/s (95 % CI" in text or "were fastest: 133,000 rows/s (95 % CI" in text
+    assert "less time per row" in text
+    assert "2.4 s" not in text
+    assert "per row" in sentences(per_row("winner"))[0]
+    assert comparison_text(per_row("winner"), "c1").startswith("29 % more time per row")
+
+
+def test_the_other_verdicts_speak_of_rows_a_second_too():
+    assert "both inserted 103,000 to 133,000 rows/s" in headline(per_row("indistinguishable"))
+    assert "highest mean rate is 133,000 rows/s" in headline(per_row("too-few-runs"))
+
+
+def test_an_interval_without_an_upper_end_leaves_room_for_more_than_10_times():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.4}, verdict="indistinguishable")
+    wide = findings.comparisons[0].model_copy(update={"ratio": Estimate(value=1.04, low=0.0032, high=180_000)})
+    text = " ".join(sentences(findings.model_copy(update={"comparisons": (wide,)})))
+    assert "may take more than 10 times as long as" in text
+    assert "180,000" not in text
+
+
+def two_blocks(verdict: str) -> Findings:
+    """Data on a and b in a block each, with 1 and 4 files; the best of the second block is not tested."""
+    means = {("a", 1): 3.0, ("a", 4): 2.4, ("b", 1): 6.0, ("b", 4): 4.8}
+    tied = [("b", 4)] if verdict == "best-set" else [("a", 1), ("b", 1), ("b", 4)]
+    findings = make_findings({LOG: ["a", "b"], FILES: [1, 4]}, means, verdict=verdict, tied=tied)
+    rows = [
+        row.model_copy(update={"ratio": Estimate(value=row.ratio.value), "p_value": None, "across_blocks": True})
+        if row.cell_id == "c4"
+        else row.model_copy(update={"best_cell_id": "c4"})
+        if row.cell_id == "c3"
+        else row
+        for row in findings.comparisons
+    ]
+    return findings.model_copy(update={"comparisons": tuple(rows)})
+
+
+@pytest.mark.parametrize("verdict", ["best-set", "indistinguishable"])
+def test_between_blocks_no_verdict_is_given_and_the_headline_says_so(verdict):
+    findings = two_blocks(verdict)
+    assert "between blocks no verdict is given" in headline(findings)
+    assert [verdict_mark(findings, cell_id) for cell_id in ("c2", "c4")] == ["best of block", "best of block"]
+    assert "not tested: in another block" in comparison_text(findings, "c4")
+    assert difference_text(findings, "c4").endswith("(not tested)")
+
+
+def test_cells_are_said_to_be_slower_than_the_best_of_their_own_block():
+    slower = [line for line in sentences(two_blocks("best-set")) if line.startswith("Slower than")]
+    assert len(slower) == 2
+    assert ["log on a" in line for line in slower] == [True, False]

@@ -1,0 +1,186 @@
+"""Loads in words: the headline speaks of layouts, once where one will do under every load, else load by load."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_experiment, make_plan, make_runs, ten_seconds
+from test_verdicts import BATCH, CONNECTIONS, FILES, LOG, analysed, small_batches_take_longer
+
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.report.charts import best_case
+from storagelab.report.words.headline import comparison_text, headline, verdict_mark
+from storagelab.report.words.sentences import sentences
+from storagelab.report.writing import render
+
+THREE = {BATCH: [10, 100, 1000], FILES: [1, 4, 8]}
+
+
+def best_of(best) -> Findings:
+    """All but `best[batch]` data files take a fifth longer; of a batch without a best all are alike."""
+    return analysed(
+        THREE,
+        lambda levels: (
+            small_batches_take_longer(levels) * (1.2 if levels[FILES] not in best.get(levels[BATCH], [1, 4, 8]) else 1)
+        ),
+    )
+
+
+def test_a_layout_that_is_fastest_under_every_load_is_named_once_with_its_least_and_its_largest_lead():
+    findings = best_of({10: [4], 100: [4], 1000: [4]})
+    text = headline(findings)
+    assert text.startswith("4 data files were fastest under each of the 3 loads: 1")
+    assert text.count("less time (joint 95 % CI") == 2
+    assert text.count("rows per transaction") == 2
+    assert text.count("data files") == 1
+    each = [line for line in sentences(findings) if "4 data files were fastest: " in line]
+    assert [line.split(",")[0] for line in each] == [
+        "With 10 rows per transaction", "With 100 rows per transaction", "With 1",
+    ]  # fmt: skip
+
+
+def test_two_loads_are_both():
+    findings = analysed({BATCH: [10, 1000], FILES: [1, 4]}, lambda levels: 1 if levels[FILES] == 4 else 1.2)
+    assert headline(findings).startswith("4 data files were fastest under both loads: ")
+    assert " than 1 data file with " in headline(findings)
+
+
+def test_what_is_no_load_is_called_a_condition_and_never_chosen():
+    pause = "between_runs.pause_s"
+    findings = analysed({pause: [0, 60], FILES: [1, 4]}, lambda levels: 1 if levels[FILES] == 4 else 1.2)
+    assert headline(findings).startswith("4 data files were fastest under both conditions: ")
+    assert comparison_text(findings, findings.best[0]).endswith("under its condition")
+    either = analysed({pause: [0, 60], FILES: [1, 4]})
+    assert headline(either) == "Under neither condition can layouts be told apart."
+    alone = analysed({pause: [0, 60]}, lambda levels: 1 + levels[pause] / 60)
+    assert headline(alone).startswith("One layout was run under 2 conditions, so there is none to choose: it took ")
+    both = analysed({pause: [0, 60], BATCH: [10, 1000], FILES: [1, 4]}, small_batches_take_longer)
+    assert headline(both) == "Under none of the 4 conditions can layouts be told apart."
+
+
+def test_what_is_among_the_best_everywhere_will_do_as_far_as_the_runs_tell():
+    text = headline(best_of({10: [4, 8], 100: [4]}))
+    assert text.startswith(
+        "As far as these runs tell, 4 data files will do under each of the 3 loads: fastest, or not told apart from the "
+        "fastest; "
+    )
+    assert "more time (joint 95 % CI" in text
+
+
+def test_of_several_layouts_without_a_name_in_common_one_is_named():
+    findings = analysed(
+        {BATCH: [10, 1000], FILES: [1, 4], LOG: ["a", "b"]},
+        lambda levels: 1.3 if (levels[FILES] == 1) == (levels[LOG] == "a") else 1,
+    )
+    text = headline(findings)
+    assert text.startswith("As far as these runs tell, 2 of 4 layouts will do under both loads, ")
+    named = text.split(", ")[2].removesuffix(" among them: fastest")
+    assert named in ("1 data file with log on b", "4 data files with log on a")
+
+
+def test_where_the_best_layout_depends_on_the_load_each_set_of_layouts_has_a_sentence_with_its_loads():
+    findings = best_of({10: [4], 100: [4], 1000: [1]})
+    first, together, alone = headline(findings).split(". With ")
+    assert first == "No layout is among the fastest under every load"
+    assert together.startswith("10 and 100 rows per transaction, 4 data files were fastest: ")
+    assert alone.startswith("1,000 rows per transaction, 1 data file was fastest: ")
+    assert not any(line.startswith("With 10 rows per transaction, 4") for line in sentences(findings))
+
+
+def test_of_many_different_verdicts_five_are_told_and_the_table_has_the_rest():
+    batches = list(range(1, 8))
+    findings = analysed(
+        {BATCH: batches, FILES: batches}, lambda levels: 1 if levels[FILES] == levels[BATCH] else 1.3, repetitions=4
+    )
+    text = headline(findings)
+    assert text.count("fastest: ") == 5
+    assert text.endswith("For the other 2 loads see the table.")
+
+
+def test_where_nothing_is_told_apart_under_any_load_no_layout_is_called_equal():
+    findings = analysed(THREE, small_batches_take_longer)
+    assert headline(findings) == "Under none of the 3 loads can layouts be told apart."
+    assert any("need not be equal: " in line and " may take up to " in line for line in sentences(findings))
+
+
+def test_loads_alone_have_no_fastest_and_the_cost_of_each():
+    findings = analysed({BATCH: [10, 100, 1000]}, small_batches_take_longer)
+    assert headline(findings).startswith(
+        "One layout was run under 3 loads, so there is none to choose: it took 9.97 s (95 % CI"
+    )
+    said = " ".join(sentences(findings))
+    assert "Compared with 10 rows per transaction, all else the same: 100 rows per transaction took 66.9 % less" in said
+    assert "astest" not in headline(findings) + said
+    assert {verdict_mark(findings, cell.cell_id) for cell in findings.cells} == {""}
+    assert comparison_text(findings, "cell-001") == "the only layout under its load"
+
+
+def test_loads_of_different_numbers_of_rows_are_told_in_rows_a_second():
+    text = headline(analysed({CONNECTIONS: [1, 16]}))
+    assert text.startswith("One layout was run under 2 loads, so there is none to choose: it inserted 79,700 rows/s")
+    assert "rows/s" in text
+
+
+def test_no_number_of_rows_or_fraction_of_reads_is_ever_said_to_be_best():
+    findings = analysed(
+        {BATCH: [10, 100, 1000], CONNECTIONS: [8, 16], FILES: [1, 4]},
+        lambda levels: small_batches_take_longer(levels) * (1 if levels[FILES] == 4 or levels[BATCH] == 10 else 1.3),
+    )
+    said = " ".join([headline(findings), *sentences(findings)])
+    assert "best number of rows" not in said
+    assert "best number of connections" not in said
+    assert {found.factor for found in findings.dependences if found.best} == {FILES}
+
+
+def test_what_the_verdicts_of_the_loads_say_is_not_said_again_as_a_dependence():
+    said = sentences(best_of({10: [4], 100: [4], 1000: [1]}))
+    assert not any("the best number of data files" in line for line in said)
+    batches = analysed(
+        {BATCH: [10, 100, 1000], FILES: [1, 4], LOG: ["a", "b"]},
+        lambda levels: 1.3 if (levels[FILES] == 4) == (levels[BATCH] == 10) else 1,
+    )
+    depends, never = [line for line in sentences(batches) if "the best number of data files" in line]
+    assert depends.startswith("With 10 rows per transaction 1 data file is fastest")
+    assert "averaged over log volume" in depends
+    assert never.startswith("Over all loads together, whatever the log volume, 4 data files")
+
+
+def test_the_table_marks_the_best_of_each_load():
+    findings = best_of({10: [4], 100: [4, 8], 1000: [1]})
+    marks = {tuple(cell.levels.values()): verdict_mark(findings, cell.cell_id) for cell in findings.cells}
+    assert [marks[key] for key in ((10, 4), (100, 4), (100, 8), (1000, 1))] == ["best", "tied", "tied", "best"]
+    assert marks[10, 1].startswith("slower +19 %")
+    assert comparison_text(findings, findings.loads[0].best[0]) == "fastest under its load"
+
+
+def test_too_few_runs_name_no_load_either():
+    text = headline(analysed({BATCH: [10, 1000], FILES: [1, 4]}, small_batches_take_longer, repetitions=1))
+    assert text == "Not judged: with 1 run each, a difference can't be told from chance."
+
+
+def test_a_load_whose_runs_are_still_to_come_is_told_of():
+    experiment = make_experiment({BATCH: [10, 1000], FILES: [1, 4]})
+    plan = make_plan(experiment)
+    heavy = {cell.cell_id for cell in plan.cells if cell.levels[BATCH] == 10}
+    runs = make_runs(experiment, plan, elapsed=lambda levels, at: ten_seconds(levels, at) * levels[FILES])
+    text = headline(analyse(experiment, plan, [run for run in runs if run.cell_id in heavy]))
+    assert text.startswith("With 10 rows per transaction, 1 data file was fastest: ")
+    assert text.endswith("1 more load has too few runs for a verdict.")
+
+
+def test_there_is_no_best_case_among_loads():
+    findings = analysed({FILES: [1, 4, 8], BATCH: [10, 100, 1000], LOG: ["a", "b"]}, small_batches_take_longer)
+    assert best_case.CHART.of(findings, ()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factors", [THREE, {BATCH: [10, 1000]}])
+def test_every_form_of_the_report_can_be_made(factors):
+    experiment = make_experiment(factors)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=lambda levels, at: ten_seconds(levels, at) * levels.get(FILES, 1))
+    findings = analyse(experiment, plan, runs)
+    for form in ("html", "md", "json"):
+        assert headline(findings).split(",")[0] in render(form, experiment, plan, runs, findings).replace(" ", " ")
+    page = render("html", experiment, plan, runs, findings)
+    assert ("where layouts differ most" in page) == (FILES in factors)

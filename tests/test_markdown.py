@@ -1,0 +1,177 @@
+"""Markdown for people, CSV for spreadsheets: the same figures as everywhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+from builders import make_experiment, make_measurement, make_plan, make_run, make_runs
+
+from storagelab.findings.analysis import analyse
+from storagelab.model.measurement import Check
+from storagelab.model.plan import Factor, Level
+from storagelab.model.waits import normalise
+from storagelab.report.export.as_csv import RUN_COLUMNS, WAIT_COLUMNS, csv_runs, csv_waits
+from storagelab.report.text.markdown import markdown
+
+FILES, LOG = "layout.data_files", "layout.log"
+
+
+def the_runs(factors=None, **fields):
+    experiment = make_experiment(factors or {FILES: [1, 4], LOG: ["a", "b"]}, **fields)
+    plan = make_plan(experiment)
+    lost = plan.runs[3]
+    return (
+        experiment,
+        plan,
+        make_runs(experiment, plan, failed=lambda planned: "no space, at all" if planned == lost else ""),
+    )
+
+
+def as_markdown(experiment, plan, runs):
+    return markdown(experiment, plan, runs, analyse(experiment, plan, runs))
+
+
+def read_csv(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Markdown
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_markdown_report_is_whole():
+    text = as_markdown(*the_runs())
+    heads = re.findall(r"^#+ .*", text.split("```")[0], re.MULTILINE)
+    assert heads[:4] == ["# files-and-log-place", "## Cells", "## To bear in mind", "## Waits"]
+    assert heads[-3:] == ["## Runs that did not go as asked", "## How it was measured", "## The spec"]
+    assert len([head for head in heads if head.startswith("### Waits of ")]) == 4
+    assert "- failed: " in text
+    assert "no space, at all" in text
+    assert '```toml\n# fabricated for tests\nname = "files-and-log-place"\n```' in text
+    assert "- server.version: 18.4" in text
+    assert "- host.memory_bytes: 16 GB" in text
+
+
+def test_the_nine_columns_have_their_exact_names():
+    text = as_markdown(*the_runs())
+    head = next(line for line in text.splitlines() if line.startswith("| WaitType"))
+    assert head == (
+        "| WaitType | Wait_S | Resource_S | Signal_S | WaitCount | Percentage | AvgWait_S | AvgRes_S | AvgSig_S "
+        "| In SQL Server | Method |"
+    )
+
+
+def test_all_rows_of_a_table_have_as_many_columns_as_its_head():
+    experiment, plan, runs = the_runs({"driver | x": ["a|b", "*c*"]})
+    for table in re.findall(r"(?:^\|.*\n)+", as_markdown(experiment, plan, runs), re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_names_can_not_become_markup():
+    text = as_markdown(*the_runs({"driver": ["*bold*", "<b>x</b>", "[a](b)", "`c`"]}, question="Is it *this*?"))
+    body = text.split("## The spec")[0]
+    assert r"\*bold\*" in body
+    assert "<b>" not in body.replace(r"\<b>", "")
+    assert r"*Is it \*this\*?*" in body
+
+
+def test_a_fence_in_the_spec_does_not_end_the_fence_around_it():
+    text = as_markdown(*the_runs(text="question = '''\n```\n'''\n"))
+    assert text.endswith("````toml\nquestion = '''\n```\n'''\n````\n")
+
+
+def test_unverified_runs_say_what_was_not_got():
+    experiment, plan, _ = the_runs()
+    cell = plan.cells[0]
+    check = Check(name=FILES, asked="4", got="3", ok=False, read_from="pg_inherits")
+    run = make_run(plan.runs[0], cell, make_measurement(cell.config, 10.0, None, checks=(check,)))
+    assert "unverified: 1 data file with log on a, repetition 1: layout.data_files: asked 4, got 3" in as_markdown(
+        experiment, plan, [run]
+    )
+
+
+def test_markdown_without_runs_is_short_and_sound():
+    experiment, plan, _ = the_runs()
+    text = as_markdown(experiment, plan, [])
+    assert "**No run has given a time yet, so nothing can be said.**" in text
+    assert "None" not in text
+    assert "nan" not in text
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# CSV
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_have_one_row_each_in_the_order_of_cells_and_repetitions():
+    experiment, plan, runs = the_runs()
+    rows = read_csv(csv_runs(experiment, plan, runs))
+    assert list(rows[0]) == ["cell_id", FILES, LOG, *RUN_COLUMNS]
+    assert [(row["cell_id"], row["repetition"]) for row in rows] == [
+        (cell.cell_id, str(repetition)) for cell in plan.cells for repetition in range(1, 6)
+    ]
+
+
+def test_figures_in_csv_are_exact_and_bare():
+    experiment, plan, runs = the_runs()
+    by_key = {(run.cell_id, str(run.repetition)): run for run in runs if run.measurement}
+    for row in read_csv(csv_runs(experiment, plan, runs)):
+        if row["status"] == "ok":
+            measured = by_key[row["cell_id"], row["repetition"]].measurement
+            assert float(row["elapsed_s"]) == measured.elapsed_s
+            assert int(row["rows"]) == measured.rows == 800_000
+            assert float(row["rows_per_s"]) == measured.rows / measured.elapsed_s
+            assert float(row["cpu_s"]) == measured.waits.cpu_s
+
+
+def test_a_failed_run_has_a_reason_and_empty_figures():
+    experiment, plan, runs = the_runs()
+    (failed,) = [row for row in read_csv(csv_runs(experiment, plan, runs)) if row["status"] == "failed"]
+    assert failed["reason"] == "no space, at all"
+    assert {failed[name] for name in ("elapsed_s", "rows", "rows_per_s", "cpu_s", "explained", "provenance")} == {""}
+
+
+def test_waits_have_one_row_per_run_and_type_uncut():
+    experiment, plan, runs = the_runs()
+    rows = read_csv(csv_waits(experiment, plan, runs))
+    assert list(rows[0]) == ["cell_id", FILES, LOG, *WAIT_COLUMNS]
+    measured = [run for run in runs if run.measurement]
+    assert len(rows) == sum(len(normalise(run.measurement.waits)) for run in measured)
+    first = [row for row in rows if (row["cell_id"], row["repetition"]) == ("cell-001", "1")]
+    assert {"Lock:extend", "RUNNABLE_NO_EVENT", "ON_CPU"} <= {row["wait_type"] for row in first}
+    on_cpu = next(row for row in first if row["wait_type"] == "ON_CPU")
+    assert (on_cpu["is_wait"], on_cpu["resource_s"], on_cpu["signal_s"]) == ("false", "", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1.2.7, 512 B", "1.2.7, 512 B"),
+        (True, "true"),
+        (["a", "b"], '["a", "b"]'),
+        (0.5, "0.5"),
+        ('say "x"', 'say "x"'),
+    ],
+)
+def test_levels_survive_csv(value, text):
+    experiment = make_experiment({}, repetitions=1).model_copy(
+        update={"factors": (Factor(name="thing", levels=(Level(value=value, sets={}),)),)}
+    )
+    plan = make_plan(experiment)
+    (row,) = read_csv(csv_runs(experiment, plan, make_runs(experiment, plan)))
+    assert row["thing"] == text
+
+
+def test_no_password_gets_into_markdown_or_csv():
+    experiment, plan, _ = the_runs()
+    run = make_run(plan.runs[0], plan.cells[0], None, "connection to postgresql://me:s3cr3t@db/lab failed")
+    for text in (
+        as_markdown(experiment, plan, [run]),
+        csv_runs(experiment, plan, [run]),
+        csv_waits(experiment, plan, [run]),
+    ):
+        assert "s3cr3t" not in text

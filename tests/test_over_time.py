@@ -1,0 +1,143 @@
+"""Time series as charts draw them: every repetition, one panel per cell, whatever the target could observe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run, TimeSeries
+from storagelab.model.values import JsonValue
+from storagelab.report.charts import drawn_charts, over_time, wide_specs
+from storagelab.report.drawing import arrange
+from storagelab.report.drawing.vega import to_svg
+
+FILES = "layout.data_files"
+BY_NAME = {chart.name: chart for chart in over_time.CHARTS}
+ROWS, IO = BY_NAME["rows-over-time"], BY_NAME["io-over-time"]
+
+
+def story(
+    factors: dict[str, Sequence[JsonValue]], repetitions: int = 5, **given: object
+) -> tuple[Findings, tuple[Run, ...]]:
+    """FABRICATED: the findings and runs of an experiment over `factors`."""
+    experiment = make_experiment(factors, repetitions)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, **given)  # type: ignore[arg-type]
+    return analyse(experiment, plan, runs), runs
+
+
+def test_long_series_are_drawn_as_means_over_stretches():
+    findings, runs = story({FILES: [1]}, repetitions=1, elapsed=lambda levels, repetition: 1_000.0)
+    rows = ROWS.rows(findings, runs).rows
+    assert 0.5 * over_time.MAX_SERIES_POINTS <= len(rows) <= over_time.MAX_SERIES_POINTS
+    assert rows[-1]["at_s"] == 1_000.0
+    drawn = sum(float(row["value"] or 0) for row in rows) / len(rows)
+    series = next(run.measurement.series.columns["rows_per_s"] for run in runs if run.measurement is not None)
+    assert drawn == pytest.approx(sum(value or 0 for value in series) / len(series) / 1_000, rel=0.02)
+
+
+def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
+    findings, runs = story({FILES: [1, 4]}, repetitions=2)
+    data = ROWS.rows(findings, runs)
+    spec = wide_specs(findings, runs)["rows-over-time"]
+    for layer in spec["spec"]["layer"]:
+        for axis, column in (("x", "at_s"), ("y", "value")):
+            low, high = layer["encoding"][axis]["scale"]["domain"]
+            assert low == 0
+            assert high > max(float(row[column] or 0) for row in data.rows)
+
+
+def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
+    """Volume b writes what volume a does, and is on `device`; a is on nvme0n1."""
+    changed = []
+    for run in runs:
+        m = run.measurement
+        assert m is not None
+        writes = m.series.columns["volume.a.write_bytes_per_s"]
+        series = m.series.model_copy(update={"columns": {**m.series.columns, "volume.b.write_bytes_per_s": writes}})
+        volumes = {"a": {"device": "nvme0n1"}, "b": {"device": device}}
+        environment = {**m.environment, "volumes": volumes}
+        measurement = m.model_copy(update={"series": series, "environment": environment})
+        changed.append(run.model_copy(update={"measurement": measurement}))
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("device", "lines"),
+    [
+        ("nvme0n1", ["volumes a and b, write"]),
+        ("nvme1n1", ["volume a, write", "volume b, write"]),
+        ("", ["volume a, write", "volume b, write"]),
+    ],
+)
+def test_volumes_on_one_device_share_a_line_with_both_names(device, lines):
+    findings, runs = story({FILES: [1]}, repetitions=1)
+    changed = with_a_second_volume(runs, device)
+    assert IO.rows(findings, changed).lines == lines
+    svg = to_svg(wide_specs(findings, changed)["io-over-time"])
+    assert [line for line in lines if line not in svg] == []
+
+
+def test_every_repetition_is_a_line_and_the_run_of_median_time_stands_out():
+    times = {1: 12.0, 2: 10.0, 3: 11.0}
+    findings, runs = story({FILES: [1]}, repetitions=3, elapsed=lambda levels, repetition: times[repetition])
+    rows = ROWS.rows(findings, runs).rows
+    assert {row["series"] for row in rows} == {"rows 1", "rows 2", "rows 3"}
+    assert {row["repetition"] for row in rows if row["median"]} == {3}
+
+
+def test_of_many_cells_those_that_are_looked_at_first_are_drawn_and_the_rest_is_counted():
+    findings, runs = story({FILES: [1, 2, 4, 8, 16, 32], "layout.log": ["a", "b"]}, repetitions=2)
+    data = ROWS.rows(findings, runs)
+    chosen = arrange.chosen_cells(findings)
+    assert data.panels == arrange.short_names(chosen)
+    assert data.hidden_panels == 12 - len(chosen)
+
+
+def test_what_a_simulated_server_tells_is_drawn_too_each_in_its_unit():
+    findings, runs = story({FILES: [1, 2]}, repetitions=2)
+    told = {
+        "write_amplification": 1.5,
+        "utilisation": 0.25,
+        "dirty_pages": 2_000.0,
+        "runnable": 7.0,
+        "io_in_progress": 3.0,
+    }
+    changed = [with_series(run, told) for run in runs]
+    drawn = drawn_charts(findings, changed)
+    shown = {name: {row["value"] for row in drawn[name].data.rows} for name in BY_NAME if name in drawn}
+    assert shown == {
+        "write-amplification-over-time": {1.5}, "utilisation-over-time": {25.0}, "dirty-pages-over-time": {2.0},
+        "runnable-over-time": {7.0}, "io-in-progress-over-time": {3.0},
+    }  # fmt: skip
+
+
+def with_series(run: Run, told: dict[str, float]) -> Run:
+    assert run.measurement is not None
+    series = TimeSeries(at_s=(1.0, 2.0), columns={name: (value, value) for name, value in told.items()})
+    return run.model_copy(update={"measurement": run.measurement.model_copy(update={"series": series})})
+
+
+def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
+    findings, runs = story({FILES: [1, 2]}, repetitions=2)
+    silent = [with_series(run, {}) for run in runs]
+    assert BY_NAME.keys() & drawn_charts(findings, silent) == set()
+
+
+@pytest.mark.parametrize(
+    ("times_s", "said"),
+    [
+        ({1: 20.0, 4: 20.5}, "1 s"),
+        ({1: 960.0, 4: 960.0}, "8 s"),
+        ({1: 960.0, 4: 2_400.0}, "8 to 20 s"),
+        ({1: 0.4, 4: 0.4}, "0.4 s"),
+    ],
+)
+def test_how_far_apart_points_are_is_said_as_it_is_drawn(times_s, said):
+    findings, runs = story({FILES: [1, 4]}, repetitions=2, elapsed=lambda levels, _: times_s[levels[FILES]])
+    drawn = drawn_charts(findings, runs)
+    assert over_time.steps_text(drawn["rows-over-time"].data) == said

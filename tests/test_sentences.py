@@ -1,0 +1,496 @@
+"""Findings in words: what is said is true of the figures, and nothing is called equal."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+from fabricated_findings import (
+    FILES,
+    LOG,
+    extension_trend,
+    make_effect,
+    make_findings,
+)
+
+from storagelab.findings.model import Caution, CautionKind, Estimate, Findings, WaitChange
+from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.headline import comparison_text, headline, verdict_mark
+from storagelab.report.words.names import factor_text, level_text
+from storagelab.report.words.sentences import sentences
+
+FIVE = {FILES: [1, 2, 4, 8, 16]}
+TWO_FACTORS = {FILES: [1, 4, 8], LOG: ["a", "b"]}
+SHARES = [0.25, 0.20, 0.12, 0.03, 0.02]
+
+
+def test_a_winner_is_named_with_its_time_and_its_lead_each_with_an_interval():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
+    assert headline(findings) == (
+        "4 data files were fastest: 2.41 s (95 % CI 2.36 to 2.46 s), 18 % less time (joint 95 % CI 16 to 20 %) than 1 "
+        "data file."
+    )
+
+
+def test_a_winner_among_many_is_compared_with_the_slowest():
+    findings = make_findings(FIVE, {1: 2.94, 2: 2.8, 4: 2.41, 8: 2.6, 16: 2.7}, verdict="winner")
+    assert headline(findings).endswith("than the slowest, 1 data file.")
+    (slower,) = [line for line in sentences(findings) if line.startswith("Slower than 4 data files")]
+    assert "8 data files by 8 % (joint 95 % CI 5 to 11 %); 16 data files by" in slower
+
+
+def test_a_single_data_file_was_fastest_and_four_were():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.0, 4: 3.0}, verdict="winner")
+    assert headline(findings).startswith("1 data file was fastest")
+
+
+def test_cells_as_good_as_the_best_are_named_in_one_breath():
+    findings = make_findings(
+        {FILES: [1, 4, 8, 16]}, {1: 2.94, 4: 2.41, 8: 2.42, 16: 2.43}, verdict="best-set", tied=[8, 16]
+    )
+    assert headline(findings) == (
+        "4, 8 and 16 data files can't be told apart; 1 data file is slower, by 22 % (joint 95 % CI 19 to 25 %)."
+    )
+
+
+def test_when_nothing_stands_out_the_headline_says_so_without_calling_anything_equal():
+    findings = make_findings(FIVE, {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}, verdict="indistinguishable")
+    assert headline(findings) == (
+        "No layout can be told apart from the fastest: all 5 took 2.41 to 2.50 s on average (95 % CIs within "
+        "2.36 to 2.55 s)."
+    )
+    room = next(line for line in sentences(findings) if line.startswith("That does not make them equal"))
+    assert "1 data file may take up to 10 % more time than 4 data files (upper end of the joint 95 % CI)" in room
+
+
+def test_a_bound_too_small_to_show_is_rounded_up():
+    findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.4}, verdict="indistinguishable")
+    (cost,) = [line for line in sentences(findings.model_copy(update={"at_most_slower": 1.0})) if "truly" in line]
+    assert cost == "It takes at most 0.1 % more time than the truly fastest layout, whichever that is (95 %)."
+
+
+def test_a_best_set_that_is_a_cross_of_levels_names_each_factor_once():
+    means = {(1, "a"): 3.0, (1, "b"): 2.9, (4, "a"): 2.8, (4, "b"): 2.01, (8, "a"): 2.7, (8, "b"): 2.0}
+    findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(4, "b")])
+    assert headline(findings) == (
+        "4 and 8 data files with log on b can't be told apart; the other 4 are slower, by 35 % (joint 95 % CI 32 to 38 %) to "
+        "50 % (joint 95 % CI 47 to 53 %)."
+    )
+
+
+def test_a_factor_that_is_there_with_all_its_levels_is_called_any():
+    means = {(1, "a"): 3.0, (1, "b"): 2.99, (4, "a"): 2.1, (4, "b"): 2.11, (8, "a"): 2.0, (8, "b"): 2.01}
+    findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(8, "b"), (4, "a"), (4, "b")])
+    assert headline(findings).startswith("4 and 8 data files with any log volume can't be told apart; ")
+
+
+def test_a_best_set_of_many_odd_cells_is_counted_and_its_fastest_named():
+    means = {(1, "a"): 2.0, (1, "b"): 3.0, (4, "a"): 3.0, (4, "b"): 2.01, (8, "a"): 2.02, (8, "b"): 2.03}
+    findings = make_findings(TWO_FACTORS, means, verdict="best-set", tied=[(4, "b"), (8, "a"), (8, "b")])
+    assert headline(findings).startswith(
+        "3 of 6 layouts can't be told apart from the fastest, 1 data file with log on a; the other 2 are slower, by 50 %"
+    )
+
+
+def test_simulated_figures_are_never_taken_for_measured_ones():
+    findings = make_findings({FILES: [1, 4]}, {1: 300.0, 4: 100.0}, verdict="winner", provenance="simulated")
+    assert headline(findings).startswith("In simulation, 4 data files were fastest: 100 s")
+    assert any("comes from the simulator" in line for line in sentences(findings))
+    none = make_findings({FILES: [1, 4]}, {1: 3.0, 4: 3.1}, verdict="indistinguishable", provenance="simulated")
+    assert headline(none).startswith("In simulation, no layout can be told apart")
+
+
+def test_labels_and_settings_read_as_what_they_are():
+    factors = {"driver": ["1.2.7, 512 B", "2.2.3"], "target.settings.wal_compression": [False, True]}
+    means = {("1.2.7, 512 B", False): 3.0, ("1.2.7, 512 B", True): 2.8, ("2.2.3", False): 2.0, ("2.2.3", True): 1.0}
+    findings = make_findings(factors, means, verdict="winner")
+    assert headline(findings).startswith("driver = 2.2.3 and wal_compression = on was fastest: 1.00 s")
+    assert headline(findings).endswith('driver = "1.2.7, 512 B" and wal_compression = off.')
+
+
+def test_settings_that_are_no_layout_are_called_combinations():
+    findings = make_findings(
+        {"target.settings.jit": ["off", "on"]}, {"off": 2.0, "on": 2.01}, verdict="indistinguishable"
+    )
+    assert headline(findings).startswith("No combination can be told apart from the fastest: both took 2.00 to 2.01 s")
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict", "repetitions", "text"),
+    [
+        ({1: None, 4: None}, "too-few-runs", 5, "No run has given a time yet, so nothing can be said."),
+        (
+            {1: 2.9, 4: 2.41},
+            "too-few-runs",
+            1,
+            "Not judged: with 1 run each, a difference can't be told from chance. The shortest mean time is 2.41 s, with "
+            "4 data files; the longest is 2.90 s, with 1 data file.",
+        ),
+        (
+            {1: 2.9, 4: None},
+            "too-few-runs",
+            1,
+            "Not judged yet: 1 of 2 runs are stored, too few to test. Only 1 data file has a time, 2.90 s.",
+        ),
+    ],
+)
+def test_without_a_test_there_is_no_verdict(means, verdict, repetitions, text):
+    assert headline(make_findings({FILES: [1, 4]}, means, verdict=verdict, repetitions=repetitions)) == text
+
+
+def test_one_cell_alone_has_nothing_to_be_compared_with():
+    findings = make_findings({}, {(): 2.9}, verdict="single-cell")
+    assert headline(findings) == (
+        "The only layout took 2.90 s (95 % CI 2.84 to 2.96 s); there is nothing to compare it with."
+    )
+
+
+def test_a_wait_that_moved_without_costing_time_is_told_as_such():
+    findings = make_findings(
+        FIVE,
+        {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43},
+        verdict="indistinguishable",
+        trends=[extension_trend(FIVE[FILES], SHARES)],
+        effects=[make_effect(FILES, 16, 1, (0.96, 0.98, 1.02))],
+    )
+    assert sentences(findings)[-1] == (
+        "Lock:extend (PAGELATCH_* on PFS/GAM/SGAM in SQL Server's words) falls from 25 % of connection time at "
+        "1 data file to 2 % at 16, while the completion time can't be told apart (joint 95 % CI 4 % less to 2 % "
+        "more): the "
+        "wait changed, at no cost in time that shows."
+    )
+
+
+def test_with_wide_intervals_a_wait_is_not_said_to_cost_nothing():
+    findings = make_findings(
+        {FILES: [1, 4]},
+        {1: 2.5, 4: 2.4},
+        verdict="indistinguishable",
+        trends=[extension_trend([1, 4], [0.25, 0.02])],
+        effects=[make_effect(FILES, 4, 1, (0.44, 0.79, 1.43))],
+    )
+    assert sentences(findings)[-1].endswith(
+        "can't be told apart (joint 95 % CI 56 % less to 43 % more): more runs are needed to say whether it costs time."
+    )
+
+
+def test_a_wait_that_fell_together_with_the_time_is_told_with_both():
+    findings = make_findings(
+        FIVE,
+        {1: 2.94, 2: 2.8, 4: 2.6, 8: 2.5, 16: 2.41},
+        verdict="winner",
+        trends=[extension_trend(FIVE[FILES], SHARES)],
+        effects=[make_effect(FILES, 16, 1, (0.79, 0.82, 0.85))],
+    )
+    assert sentences(findings)[-1].endswith("to 2 % at 16, and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
+
+
+def test_a_trend_listed_from_the_top_is_compared_the_right_way_round():
+    findings = make_findings(
+        {FILES: [16, 1]},
+        {16: 2.41, 1: 2.94},
+        verdict="winner",
+        trends=[extension_trend([1, 16], [0.25, 0.02])],
+        effects=[make_effect(FILES, 1, 16, (1.18, 1.22, 1.27))],
+    )
+    assert sentences(findings)[-1].endswith("and the run took 18 % less time (joint 95 % CI 15 to 21 %).")
+
+
+def test_a_trend_with_a_peak_names_the_peak():
+    findings = make_findings(
+        {FILES: [1, 4, 16]},
+        {1: 2.5, 4: 2.41, 16: 2.43},
+        verdict="indistinguishable",
+        trends=[extension_trend([1, 4, 16], [0.10, 0.40, 0.05])],
+    )
+    assert "is 10 % of connection time at 1 data file, 40 % at 4 and 5 % at 16." in sentences(findings)[-1]
+
+
+def test_a_trend_of_too_few_runs_says_nothing_about_time():
+    effect = make_effect(FILES, 4, 1, (0.9, 0.95, 1.0))
+    unsure = effect.model_copy(update={"ratio": Estimate(value=0.95), "distinguishable": False})
+    findings = make_findings(
+        {FILES: [1, 4]},
+        {1: 2.5, 4: 2.4},
+        verdict="too-few-runs",
+        repetitions=1,
+        trends=[extension_trend([1, 4], [0.25, 0.02])],
+        effects=[unsure],
+    )
+    assert sentences(findings)[-1].endswith("falls from 25 % of connection time at 1 data file to 2 % at 4.")
+
+
+def test_trends_too_small_or_with_gaps_make_no_sentence():
+    flat = extension_trend([1, 4], [0.021, 0.020])
+    gaps = extension_trend([1, 4], [None, 0.5])
+    findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.41}, verdict="indistinguishable", trends=[flat, gaps])
+    assert not any("Lock:extend" in line for line in sentences(findings))
+
+
+def test_what_grew_between_best_and_worst_is_named_with_seconds_and_shares():
+    change = WaitChange(
+        wait_type="Lock:extend",
+        analogue="",
+        category="allocation",
+        best_s=2.5,
+        worst_s=11.7,
+        best_share=0.065,
+        worst_share=0.25,
+    )
+    findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner", changes=[change])
+    (line,) = [line for line in sentences(findings) if line.startswith("Where the time goes")]
+    assert "together spent 8.48 s more per run" in line
+    assert "Lock:extend by 9.20 s, to 25 % of connection time from 6.5 %." in line
+
+
+def test_cells_that_can_not_be_told_apart_have_no_wait_to_blame():
+    change = WaitChange(
+        wait_type="Lock:extend",
+        analogue="",
+        category="allocation",
+        best_s=2.5,
+        worst_s=11.7,
+        best_share=0.06,
+        worst_share=0.25,
+    )
+    findings = make_findings({FILES: [1, 4]}, {1: 2.5, 4: 2.41}, verdict="indistinguishable", changes=[change])
+    assert not any("Where the time goes" in line for line in sentences(findings))
+
+
+def test_each_factor_has_its_say_with_all_else_the_same():
+    findings = make_findings(
+        {FILES: [1, 4], LOG: ["a", "b"]},
+        {(1, "a"): 3.0, (1, "b"): 2.99, (4, "a"): 2.0, (4, "b"): 2.01},
+        verdict="best-set",
+        tied=[(4, "b")],
+        effects=[make_effect(FILES, 4, 1, (0.6, 0.67, 0.7)), make_effect(LOG, "b", "a", (0.97, 1.0, 1.03))],
+    )
+    lines = sentences(findings)
+    assert (
+        "Compared with 1 data file, all else the same: 4 data files took 33 % less time (joint 95 % CI 30 to 40 %)."
+        in lines
+    )
+    (log,) = [line for line in lines if "log on b can't be told apart" in line]
+    assert "95 % CI 3 % less to 3 % more" in log
+
+
+def test_of_very_many_levels_the_ends_are_told_and_the_rest_counted():
+    levels = [f"s{number}" for number in range(12)]
+    effects = [
+        *(make_effect("storage", f"s{number}", "s0", (0.2, 0.2 + number / 20, 0.9)) for number in range(1, 10)),
+        make_effect("storage", "s10", "s0", (1.1, 1.2, 1.3)),
+        make_effect("storage", "s11", "s0", (0.9, 1.0, 1.1)),
+    ]
+    findings = make_findings(
+        {"storage": levels, FILES: [1, 4]},
+        {(level, files): 3.0 for level in levels for files in (1, 4)},
+        verdict="indistinguishable",
+        effects=effects,
+    )
+    (said,) = [line for line in sentences(findings) if line.startswith("Compared with storage = s0")]
+    assert "9 of the 11 others took less time, from 35 % less time" in said
+    assert "with storage = s9 to 75 % less time" in said
+    assert "1 of the 11 others took 20 % more time" in said
+    assert said.endswith("1 can't be told apart from it.")
+
+
+def test_no_sentence_ever_calls_two_layouts_equal():
+    for verdict in ("indistinguishable", "best-set", "winner"):
+        findings = make_findings(
+            {FILES: [1, 4, 8]}, {1: 2.9, 4: 2.41, 8: 2.42}, verdict=verdict, tied=[8] * (verdict == "best-set")
+        )
+        text = " ".join([headline(findings), *sentences(findings)])
+        assert not re.search(r"\b(identical|no difference|as fast as)\b", text)
+        assert "equal" not in text.replace("does not make them equal", "")
+
+
+def test_every_cell_is_compared_with_the_best_in_words_and_in_a_mark():
+    findings = make_findings({FILES: [1, 4, 8]}, {1: 2.94, 4: 2.41, 8: 2.42}, verdict="best-set", tied=[8])
+    one, four, eight = (cell.cell_id for cell in findings.cells)
+    assert comparison_text(findings, one) == "22 % more time (joint 95 % CI 19 to 25 %) than 4 data files"
+    assert comparison_text(findings, four) == "nominally fastest"
+    assert comparison_text(findings, eight).startswith("can't be told apart from 4 data files: ")
+    assert [verdict_mark(findings, cell_id) for cell_id in (one, four, eight)] == ["slower +22 %", "tied", "tied"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("layout.data_files", "data files"),
+        ("layout.log", "log volume"),
+        ("target.settings.wal_compression", "wal_compression"),
+        ("target.settings.auto_explain.log_nested", "auto_explain.log_nested"),
+        ("workload.connections", "connections"),
+        ("drives.ssd.format", "format of drive ssd"),
+        ("volumes.a.raid", "RAID level of volume a"),
+        ("volumes.a.lost", "lost drives of volume a"),
+        ("driver", "driver"),
+        ("workload.read_fraction", "read fraction"),
+        ("PostgreSQL 17.5 vs 18.4", "PostgreSQL 17.5 vs 18.4"),
+    ],
+)
+def test_factors_have_plain_names(name, text):
+    assert factor_text(name) == text
+
+
+def test_levels_are_listed_one_by_one():
+    levels = {FILES: 4, LOG: "b", "layout.data": ["a", "b"], "target.settings.fsync": False, "driver": "1.2.7, 512 B"}
+    assert level_text(levels) == (
+        'data files = 4, log volume = b, data volumes = a + b, fsync = off, driver = "1.2.7, 512 B"'
+    )
+    assert level_text({}) == ""
+    assert level_text({"volumes.a.lost": []}) == "lost drives of volume a = none"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Doubts
+# ---------------------------------------------------------------------------------------------------------------------
+
+FIGURES: dict[str, dict[str, str | int | float]] = {
+    "failed-runs": {"failed": 3, "unrecovered": 2, "planned": 20, "reason": "the disk is full"},
+    "missing-runs": {"missing": 8, "stored": 12, "planned": 20},
+    "unverified": {
+        "what": "layout.data_files",
+        "asked": "4",
+        "got": "3",
+        "read_from": "pg_inherits",
+        "runs": 5,
+        "reason": "",
+    },
+    "single-repetition": {"repetitions": 1, "sound": 5},
+    "few-repetitions": {"repetitions": 3, "sound": 5},
+    "short-runs": {"shortest_s": 0.41, "limit_s": 2.0},
+    "outlier": {"repetition": 3, "elapsed_s": 4.2, "expected_s": 2.4, "ratio": 1.75, "deviation_sd": 8.0, "runs": 2},
+    "blocks": {"factors": "layout.data_files, layout.log", "blocks": 4},
+    "drift": {"change": 0.08, "p_value": 0.001, "order": "randomised", "blocks": 1},
+    "step": {"change": -0.12, "p_value": 0.005, "run": 21, "runs": 40, "order": "randomised", "blocks": 1},
+    "order": {"order": "cell-by-cell", "provenance": "measured"},
+    "observer-cost": {"core_share": 0.061, "sampler_core_share": 0.03, "limit": 0.04},
+    "conservation": {"lowest": 0.62, "highest": 0.74, "limit_low": 0.8, "limit_high": 1.1},
+    "no-split": {"runs": 20, "reason": "the server runs on another host"},
+    "few-wait-samples": {"passes": 40, "limit": 100},
+    "busy-machine": {"others_share": 0.32, "limit": 0.1, "runs": 9, "checked": 25},
+    "cpu-saturated": {"cpu_share": 0.97, "cpu_count": 2, "limit": 0.9},
+    "virtual-disk": {"volumes": "a, b", "reason": "virtio", "device_model": "vda"},
+    "durability-off": {"setting": "fsync", "value": "off"},
+    "shared-device": {"volumes": "a, b", "device": "nvme0n1"},
+    "allocation-latches": {"major": 15},
+    "different-loads": {"factors": "storage", "loads": 3},
+}
+NAMED = {
+    "failed-runs": ["3 runs failed", "20", "the disk is full", "storagelab run --again", "give it a new name"],
+    "missing-runs": ["8 of 20", "storagelab run"],
+    "unverified": ["5 runs", "data files was asked to be 4 but was 3", "pg_inherits"],
+    "single-repetition": ["1 run per cell", "repetitions to 5"],
+    "few-repetitions": ["3 runs per cell", "5 or more"],
+    "short-runs": ["0.410 s", "workload.rows_per_connection", "2 s or more"],
+    "outlier": ["epetition 3", "4.20 s", "2.40 s", "time series"],
+    "blocks": ["Data files and ", "No verdict is given between blocks", "costly"],
+    "drift": ["grew by 8 %", "between_runs.pause_s"],
+    "step": ["from run 21 of 40 on they are 12 % shorter", "between_runs.pause_s"],
+    "order": ['order = "cell-by-cell"', "nothing is tested", 'order = "randomised"'],
+    "observer-cost": ["6.1 % of one core", "measure.sample_hz"],
+    "conservation": ["62 % to 74 %", "went by unseen", "longer runs"],
+    "no-split": ["20 runs", "another host", "empty, not zero"],
+    "few-wait-samples": ["40 looks", "measure.sample_hz"],
+    "busy-machine": ["Other processes and the kernel", "32 % of the machine's CPU time", "9 of 25 runs", "repetitions"],
+    "cpu-saturated": ["97 %", "2 CPUs", "more cores"],
+    "virtual-disk": ["Volumes a, b are", "vda, virtio", "a real one"],
+    "durability-off": ["With fsync = off nothing is forced to the disk", "turn it on"],
+    "shared-device": ["Volumes a, b", "nvme0n1", "a drive of its own"],
+    "allocation-latches": ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
+    "different-loads": ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
+}
+
+
+def findings_to_doubt() -> Findings:
+    return make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner")
+
+
+def doubt(kind, cells=(), **figures):
+    return Caution(kind=kind, severity="caution", cells=cells, figures=figures)
+
+
+@pytest.mark.parametrize("kind", get_args(CautionKind))
+def test_every_doubt_names_what_how_much_and_what_to_do(kind):
+    text = caution_sentence(doubt(kind, **FIGURES[kind]), findings_to_doubt())
+    assert [part for part in NAMED[kind] if part not in text] == []
+
+
+@pytest.mark.parametrize("kind", get_args(CautionKind))
+@pytest.mark.parametrize("figures", ["all", "none"])
+def test_every_doubt_is_whole_sentences_with_or_without_figures(kind, figures):
+    text = caution_sentence(doubt(kind, **(FIGURES[kind] if figures == "all" else {})), findings_to_doubt())
+    assert re.fullmatch(r"[A-Z0-9].*\.", text)
+    assert not re.search(r"  |\(\)|None|nan| ,| \.|\.\.", text), text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    set(get_args(CautionKind))
+    - {
+        "missing-runs",
+        "virtual-disk",
+        "shared-device",
+        "busy-machine",
+        "drift",
+        "step",
+        "order",
+        "blocks",
+        "allocation-latches",
+        "different-loads",
+    },
+)
+def test_a_doubt_about_some_cells_names_them(kind):
+    text = caution_sentence(doubt(kind, ("c2",), **FIGURES[kind]), findings_to_doubt())
+    assert "4 data files" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "risk"),
+    [
+        ("fsync", "can corrupt the whole database"),
+        ("synchronous_commit", "the database stays sound"),
+        ("delayed_durability", "commits do not wait for the log"),
+        ("innodb_flush_method", "can corrupt the whole database"),
+        ("sync_binlog", "commits do not wait for the binary log"),
+        ("full_page_writes", "commits wait for the disk as ever"),
+    ],
+)
+def test_each_durability_setting_has_the_risk_that_is_its_own(setting, risk):
+    text = caution_sentence(doubt("durability-off", setting=setting, value="off"), findings_to_doubt())
+    assert f"With {setting} = off " in text
+    assert risk in text
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "sense"),
+    [(0.6, 0.7, "went by unseen"), (1.2, 1.3, "more often than the kernel leaves room for"), (0.6, 1.3, "too seldom")],
+)
+def test_time_that_does_not_add_up_is_explained_by_its_direction(lowest, highest, sense):
+    text = caution_sentence(doubt("conservation", lowest=lowest, highest=highest), findings_to_doubt())
+    assert sense in text
+    assert "counted twice" not in text
+
+
+def test_a_doubt_about_all_cells_names_none():
+    text = caution_sentence(doubt("short-runs", ("c1", "c2"), shortest_s=0.4), findings_to_doubt())
+    assert "data file" not in text
+
+
+def test_what_could_not_be_read_back_is_not_said_to_be_different():
+    text = caution_sentence(doubt("unverified", what="wal_level", asked="minimal", got="", runs=1), findings_to_doubt())
+    assert "wal_level was asked to be minimal, and what it was could not be read back" in text
+
+
+def test_drift_over_several_blocks_is_why_they_are_not_compared():
+    text = caution_sentence(doubt("drift", change=0.08, order="randomised", blocks=2), findings_to_doubt())
+    assert "blocks are not compared" in text
+    assert "hardly suffers" not in text
+
+
+def test_drift_in_a_listed_order_is_said_to_hurt_the_verdict():
+    text = caution_sentence(doubt("drift", change=-0.08, order="as-listed"), findings_to_doubt())
+    assert "fell by 8 %" in text
+    assert 'order = "randomised"' in text

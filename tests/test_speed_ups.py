@@ -1,0 +1,62 @@
+"""Charts of speed-ups."""
+
+from __future__ import annotations
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.model.plan import Plan
+from storagelab.report.charts import speed_ups
+
+FILES, LOG = "layout.data_files", "layout.log"
+
+
+def twice_as_fast_on_b(levels, repetition):
+    return (20.0 if levels[LOG] == "a" else 10.0) * (1 + 0.005 * ((repetition * 7 + int(levels[FILES])) % 5))
+
+
+def story(plan_of=lambda plan: plan) -> Findings:
+    """FABRICATED: volume b is twice as fast as a."""
+    experiment = make_experiment({FILES: [1, 2, 4], LOG: ["a", "b"]}, 4)
+    plan: Plan = plan_of(make_plan(experiment))
+    return analyse(experiment, plan, make_runs(experiment, plan, elapsed=twice_as_fast_on_b))
+
+
+def test_a_level_twice_as_fast_has_a_speed_up_of_two_with_its_interval_at_each_level_of_the_axis():
+    data = speed_ups.CHARTS[0].rows(story(), ())
+    assert [row["x"] for row in data.rows] == ["1", "2", "4"]
+    for row in data.rows:
+        assert float(row["low"] or 0) < 2.0 < float(row["high"] or 0)
+        assert row["judged"] == "faster"
+        assert "b against a with" in str(row["tip"])
+        assert "times as fast (joint 95 % CI" in str(row["tip"])
+
+
+def test_speed_ups_between_blocks_have_no_interval_and_say_that_they_are_not_tested():
+    def in_blocks(plan: Plan) -> Plan:
+        block = {cell.cell_id: int(cell.levels[LOG] == "b") for cell in plan.cells}
+        return plan.model_copy(
+            update={"runs": tuple(run.model_copy(update={"block": block[run.cell_id]}) for run in plan.runs)}
+        )
+
+    data = speed_ups.CHARTS[0].rows(story(in_blocks), ())
+    assert {row["low"] for row in data.rows} == {None}
+    assert {row["judged"] for row in data.rows} == {"not tested: in another block"}
+    assert [row["speed_up"] for row in data.rows] == pytest.approx([2.0] * 3, rel=0.02)
+
+
+def test_the_factor_that_does_most_comes_first():
+    assert speed_ups.compared_factors(story()) == [LOG]
+    assert speed_ups.CHARTS[0].title(story()) == "Speed-up against log on a"
+
+
+def test_of_more_levels_than_there_are_lines_each_has_a_panel_for_its_speed_up():
+    levels = [f"configuration {number}" for number in range(19)]
+    experiment = make_experiment({"storage": levels, FILES: [1, 2]}, 3)
+    plan = make_plan(experiment)
+    findings = analyse(experiment, plan, make_runs(experiment, plan))
+    data = speed_ups.CHARTS[0].rows(findings, ())
+    assert (data.panels, data.lines, data.hidden_lines) == (levels[1:], [""], 0)
+    assert [row["panel"] for row in data.rows if row["x"] == "2"] == levels[1:]

@@ -1,0 +1,85 @@
+"""One report in many forms, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.errors import StoragelabError
+from storagelab.findings.analysis import analyse
+from storagelab.report import writing
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    experiment = make_experiment({"layout.data_files": [1, 4]}, repetitions=3)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan)
+    return experiment, plan, runs, analyse(experiment, plan, runs)
+
+
+def test_the_page_is_written_into_the_results_folder(inputs, tmp_path):
+    file = writing.write_report(tmp_path / "new", *inputs)
+    assert file == tmp_path / "new" / "report.html"
+    assert file.read_text("utf-8") == writing.render("html", *inputs)
+    assert [path.name for path in file.parent.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [("html", "<!doctype html"), ("md", "# files-and-log-place"), ("csv", "cell_id,layout.data_files,repetition"),
+     ("waits-csv", "cell_id,layout.data_files,repetition"), ("json", '{"schema":1,')],
+)  # fmt: skip
+def test_every_form_can_be_had(inputs, form, start):
+    assert writing.render(form, *inputs).lower().startswith(start)
+
+
+def test_an_unknown_form_is_refused_with_those_known(inputs):
+    with pytest.raises(StoragelabError, match=r"as 'pdf'\n  known are html, md, csv, waits-csv, json"):
+        writing.render("pdf", *inputs)
+
+
+def test_all_forms_agree_on_the_headline(inputs):
+    headline = json.loads(writing.render("json", *inputs))["findings"]["headline"]
+    assert headline in writing.render("md", *inputs)
+    assert headline.split(":")[0].replace("'", "&#x27;") in writing.render("html", *inputs).replace("\u00a0", " ")
+
+
+def test_charts_are_written_as_files_one_each(inputs, tmp_path):
+    files = writing.write_charts(tmp_path, "svg", inputs[3], inputs[2])
+    assert "completion-time.svg" in [file.name for file in files]
+    assert all(file.read_text("utf-8").startswith("<svg") for file in files)
+
+
+def test_a_write_that_breaks_off_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):
+    file = tmp_path / "report.html"
+    writing.write_atomically(file, "old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoragelabError, match=r"report.html can't be written: No space left on device"):
+        writing.write_atomically(file, "new")
+    assert file.read_text("utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_what_was_half_written_when_somebody_was_killed_is_removed_by_the_next_one(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as alive, subprocess.Popen(["true"]) as gone:
+        gone.wait()
+        for process in (alive, gone):
+            (tmp_path / f".report.html.{process.pid}").write_text("half a rep")
+        writing.write_atomically(tmp_path / "report.html", "new")
+        assert {path.name for path in tmp_path.iterdir()} == {"report.html", f".report.html.{alive.pid}"}
+        alive.kill()
+
+
+def test_a_file_where_a_folder_should_be_is_an_error_with_a_way_out(inputs, tmp_path):
+    (tmp_path / "here").write_text("")
+    with pytest.raises(StoragelabError, match=r"another place with --output"):
+        writing.write_report(tmp_path / "here", *inputs)
