@@ -1,8 +1,10 @@
-//! What is rarely so: the compiler puts the code for it aside, and the processor reads what happens all the time in one piece.
+//! Hints to the compiler for conditions that are rarely true: it puts their code aside, so that the processor reads the usual
+//! case in one piece. Results do not depend on them.
 //!
-//! A step of a simulation runs through many rooms and comes back to each only after it has been through all others: on the
-//! processor where it was counted, a third of what could have been done was not done as the instructions were not there yet.
-//! Nothing but the speed depends on these hints.
+//! What hints of all kinds earn, measured on article A with 8 files (instructions counted by callgrind, CPU time in pairs):
+//! without `rare`, `put` and every `inline` attribute a run takes 25 % more instructions; without the plain `#[inline]` alone
+//! it takes 9 % more; without the look ahead at keys, frames and blocks (`engine/look_ahead.rs`, `Pool::look_ahead`,
+//! `Ftl::look_ahead`) it takes a quarter more time.
 
 /// Does nothing, in a place to which the compiler expects not to come.
 #[cold]

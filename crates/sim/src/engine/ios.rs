@@ -111,6 +111,8 @@ pub(super) struct Ios<'w> {
     volumes: RefCell<Vec<Volume>>,
     /// CPU time that the driver of each volume's drives takes for a page.
     driver_cpu_ns: Vec<Ns>,
+    /// The same for whichever volume, if they are alike: no page need be looked up then.
+    any_driver_cpu_ns: Option<Ns>,
     /// When each volume will be called next.
     due_ns: Vec<Cell<Ns>>,
     /// I/Os that a volume has just done: always empty, and kept for its memory.
@@ -120,11 +122,14 @@ pub(super) struct Ios<'w> {
 impl<'w> Ios<'w> {
     /// No I/O yet, on volumes in the order of `layout.volumes`.
     pub(super) fn new(os: &'w Sqlos, layout: Layout, volumes: Vec<Volume>) -> Self {
+        let driver_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
+        let first = driver_cpu_ns.first().copied();
         Self {
             os,
             layout,
             slots: RefCell::default(),
-            driver_cpu_ns: volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect(),
+            any_driver_cpu_ns: first.filter(|first| driver_cpu_ns.iter().all(|other| other == first)),
+            driver_cpu_ns,
             due_ns: vec![Cell::new(Ns::MAX); volumes.len()],
             volumes: RefCell::new(volumes),
             done: RefCell::default(),
@@ -147,11 +152,13 @@ impl<'w> Ios<'w> {
         self.volumes.take()
     }
 
-    /// CPU time that the driver takes for a page.
+    /// CPU time that the driver takes for a page, which is looked up only if volumes differ.
     #[inline]
-    pub(super) fn driver_cpu_ns(&self, page: DbPage) -> Ns {
-        let (volume, _) = self.layout.place(page);
-        self.driver_cpu_ns[volume]
+    pub(super) fn driver_cpu_ns(&self, page: impl FnOnce() -> DbPage) -> Ns {
+        self.any_driver_cpu_ns.unwrap_or_else(|| {
+            let (volume, _) = self.layout.place(page());
+            self.driver_cpu_ns[volume]
+        })
     }
 
     /// The most that any driver takes for a page.

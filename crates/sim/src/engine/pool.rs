@@ -1,6 +1,6 @@
 //! The buffer pool: its frames, the leaves that wait for one, and the clock that picks the next page to evict.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::leaf::{Leaf, flag};
 use super::tree::Tree;
@@ -208,14 +208,14 @@ impl Pool {
                 self.len()
             ));
         }
-        let mut seen = BTreeSet::new();
+        let mut seen = vec![false; tree.numbers()];
         for &leaf in held {
-            if !seen.insert(leaf) {
+            if std::mem::replace(&mut seen[leaf.index()], true) {
                 return Err(format!("leaf {leaf} is in two frames"));
             }
         }
         for (leaf, state) in tree.states().filter(|(_, state)| !state.is(flag::READING)) {
-            let is_there = seen.contains(&leaf);
+            let is_there = seen[leaf.index()];
             if is_there == state.is(flag::ABSENT) {
                 return Err(format!("leaf {leaf} has {state}, and in a frame: {is_there}"));
             }

@@ -278,7 +278,7 @@ impl<'w> Engine<'w> {
 
     /// CPU time for a read.
     pub(super) fn read_cpu_ns(&self, leaf: Leaf) -> Ns {
-        let page = self.files.borrow().page_of(leaf);
+        let page = || self.files.borrow().page_of(leaf);
         self.costs.read_cpu_ns.value + self.ios.driver_cpu_ns(page)
     }
 

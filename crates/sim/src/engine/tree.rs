@@ -107,6 +107,12 @@ impl Tree {
         leaves.filter(|(_, state)| state.is_leaf())
     }
 
+    /// How many numbers are taken, those of pages that are no leaves included.
+    #[must_use]
+    pub fn numbers(&self) -> usize {
+        self.states.len()
+    }
+
     /// Dirty leaves.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
