@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from storagelab import cli
+from storagelab.__main__ import main
 from storagelab.report.drawing import side_process as drawing
 from storagelab.targets.mariadb.server import Server as MariaDBServer
 from storagelab.targets.postgres.server import Server as PostgresServer
@@ -91,4 +91,4 @@ def copy(source: Path, target: Path, *options: str) -> None:
 
 if __name__ == "__main__":
     take(Path(sys.argv.pop(1)))
-    cli.main()
+    main()
