@@ -13,9 +13,9 @@ from builders import make_runs
 from real_servers import left_behind
 
 import storagelab
-from storagelab import cli
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
+from storagelab.verbs.planning import site_of
 
 SPEC = """
 name = "files"
@@ -118,7 +118,7 @@ def test_a_plan_learns_from_what_is_stored(typed, home):
 
 def test_debris_of_a_killed_run_is_removed_and_said(typed, home):
     file = write_spec(home)
-    identity = cli._site(reading.load(file), Path("results/files")).identity
+    identity = site_of(reading.load(file), Path("results/files")).identity
     left = home / "a" / f"storagelab-files-{identity}"
     left.mkdir()
     (left / ".storagelab.json").write_text(json.dumps({"made_by": "storagelab", "identity": identity}))

@@ -18,9 +18,10 @@ from real_servers import left_behind, make_one_run, server_processes, site_at, s
 from storagelab.errors import RunFailed
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, PlannedRun
+from storagelab.targets import private
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.loops import Loop
-from storagelab.targets.private import PrivateServer
+from storagelab.targets.programs import environment
 
 ENGINES = ["postgres", pytest.param("mariadb", marks=needs_mariadb)]
 NOT_SHORT = {"rows_per_connection": 15_000, "rows_per_transaction": 200}
@@ -57,13 +58,8 @@ def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
     shift.write_bytes(struct.pack("q", 0))
     shift.chmod(0o644)
     library.chmod(0o755)
-    launch = PrivateServer._launch
-
-    def with_a_clock_of_its_own(self, command, environment, *more) -> None:
-        theirs = {**environment, "LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(shift)}
-        launch(self, command, theirs, *more)
-
-    monkeypatch.setattr(PrivateServer, "_launch", with_a_clock_of_its_own)
+    theirs = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(shift)}
+    monkeypatch.setattr(private, "environment", lambda *variables: environment(*variables) | theirs)
 
     def set_(seconds: float) -> None:
         with shift.open("r+b") as file:

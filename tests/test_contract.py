@@ -210,9 +210,7 @@ def test_an_engine_that_leaves_something_behind_is_found_out_and_cleaned_up_afte
 def test_an_engine_that_leaves_a_database_behind_is_found_out_too(monkeypatch):
     with recorded() as answers:
         monkeypatch.setenv("LAB", answers.dsn())
-        monkeypatch.setattr(
-            SqlServerTarget, "_tear_down", lambda self: self._session.close() if self._session else None
-        )
+        monkeypatch.setattr(SqlServerTarget, "_tear_down", lambda self: self._close(self._connection))
         found = broken(tried(target_of("LAB")))
         assert "dropped database storagelab_" in found[promises.LEFT_BEHIND]
         assert answers.server.names == {"master", "somebody"}

@@ -25,10 +25,11 @@ from real_servers import (
 
 from storagelab.errors import PreflightError
 from storagelab.model.waits import normalise
-from storagelab.targets import private, sweep
+from storagelab.targets import sweep
 from storagelab.targets.postgres import attached as attaching
 from storagelab.targets.postgres.connecting import connect as connect_to
 from storagelab.targets.postgres.preflight import check
+from storagelab.targets.postgres.server import Server
 from storagelab.targets.postgres.target import PostgresTarget
 
 PASSWORD = "tr0ub4dor-and-3"
@@ -119,11 +120,9 @@ def test_a_login_without_the_right_to_checkpoint_measures_all_but_the_checkpoint
 
 
 def test_a_server_in_another_pid_namespace_has_no_resource_and_signal_and_says_why(scratch, monkeypatch):
-    launch = private.PrivateServer._launch
+    command = Server._command
     elsewhere = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--pid", "--fork", "--kill-child")
-    monkeypatch.setattr(
-        private.PrivateServer, "_launch", lambda self, command, *rest: launch(self, [*elsewhere, *command], *rest)
-    )
+    monkeypatch.setattr(Server, "_command", lambda self: [*elsewhere, *command(self)])
     with running(scratch / "elsewhere") as server:
         config = small(scratch, dsn=server.conninfo)
         assert check(plan_of(config), site_at(scratch)).server.endswith("attached, remote: no resource/signal split")

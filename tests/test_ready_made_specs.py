@@ -15,6 +15,7 @@ from real_mariadb import needs_mariadb
 from spec_texts import as_toml
 
 from storagelab import cli
+from storagelab.verbs import run
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = sorted((ROOT / "experiments").glob("*.toml"))
@@ -50,7 +51,7 @@ def asked(monkeypatch, *words: object) -> None:
 )
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
     monkeypatch.chdir(scratch)
-    monkeypatch.setattr(cli, "_conclude", lambda *_: None)  # pictures take longer than these runs
+    monkeypatch.setattr(run, "conclude", lambda *_: None)  # pictures take longer than these runs
     spec = tiny(tomllib.loads(file.read_text("utf-8")))
     for volume in spec["volumes"].values():
         if "path" in volume:

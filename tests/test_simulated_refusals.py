@@ -12,7 +12,7 @@ from real_servers import site_at
 from simulated_specs import ONE_BLOCK, SMALL, planned
 
 from storagelab import _sim, cli
-from storagelab.model.config import LARGEST_SCALE
+from storagelab.model.engines import LARGEST_SCALE
 from storagelab.run import loop
 from storagelab.targets.simulated import preflight as looks
 from storagelab.targets.simulated.scenario import scenario

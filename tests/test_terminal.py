@@ -12,9 +12,9 @@ from rich.console import Console
 from storagelab.errors import StoragelabError
 from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.analysis import analyse
-from storagelab.report.text.plan_facts import PlanFacts, VolumeFacts
+from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.report.text.tables import NINE_COLUMNS
-from storagelab.report.text.terminal import print_findings, print_plan, print_waits
+from storagelab.report.text.terminal import print_findings, print_waits
 
 FIVE = {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}
 GB = 2**30

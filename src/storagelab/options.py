@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from storagelab.findings.model import FitKind
+from storagelab.findings.fit_kinds import FitKind
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment's TOML file.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An experiment's name, or its spec file.")]

@@ -8,35 +8,26 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable
-from typing import Any
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from typing import TYPE_CHECKING, Any
 
 from storagelab.spec.characters import escaped
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _STANDARD = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 _WIDTH = re.compile(r"[1-9][0-9]{1,4}")
 
 
-class Screen(Console):
-    """rich's console, which may colour and move what it likes; the text that it shows is escaped. It takes no markup: words
-    in brackets are words."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(highlight=False, markup=False, **how)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=escaped(segment.text))
-
-
 def out() -> Console:
+    from storagelab.console import Screen  # here, as not every verb draws
+
     return Screen()
 
 
 def err() -> Console:
+    from storagelab.console import Screen
+
     return Screen(stderr=True)
 
 

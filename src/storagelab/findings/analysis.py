@@ -13,12 +13,12 @@ from storagelab.findings import drive_states, irregular, samples, stats, verdict
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
 from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import (
     CellSummary,
     Compared,
     Estimate,
     Findings,
-    FitKind,
     Point,
     Sample,
     WaitChange,

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from storagelab.findings.caution_kinds import Caution
+from storagelab.findings.fit_kinds import FitKind
 from storagelab.model.engines import Provenance
 from storagelab.model.plan import Factor, Order
 from storagelab.model.values import Frozen, JsonValue
@@ -223,7 +224,6 @@ class WaitTrend(Frozen):
     estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
 
 
-FitKind = Literal["robust", "least-squares"]
 Compared = Literal["elapsed", "time-per-row", "time-per-request"]
 Verdict = Literal[
     "winner", "best-set", "indistinguishable", "by-load", "one-layout", "too-few-runs", "untested", "single-cell"

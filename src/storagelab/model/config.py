@@ -9,16 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.model.engines import ENGINES, Engine, EngineName
+from storagelab.model.engines import ENGINES, LARGEST_SCALE, Engine, EngineName
 from storagelab.model.values import Frozen, LeftOut, Scalar
 from storagelab.model.workload import DatabaseLoad, RandomInsert, Workload
 
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
-
-LARGEST_SCALE = 1000
-"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
-extent."""
 
 
 class TargetConfig(Frozen):

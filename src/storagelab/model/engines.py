@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 Provenance = Literal["measured", "simulated"]
+LARGEST_SCALE = 1000
+"""The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
+extent."""
 
 
 class Engine(NamedTuple):

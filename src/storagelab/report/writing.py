@@ -12,9 +12,8 @@ import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from storagelab import __version__
+from storagelab import __version__, screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
@@ -74,14 +73,23 @@ def write_report(
     return file
 
 
-def write_charts(folder: Path, format_: Literal["png", "svg"], findings: Findings, runs: Sequence[Run]) -> list[Path]:
-    """Write each chart that there is data for into `folder`; the files, in reading order."""
+def write_charts(folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> list[Path]:
+    """Write each chart that there is data for into `folder`, as "png" or "svg"; the files, in reading order."""
     files = []
     for name, spec in wide_specs(findings, runs).items():
         file = folder / f"{name}.{format_}"
         write_atomically(file, to_png(spec) if format_ == "png" else to_svg(spec))
         files.append(file)
     return files
+
+
+def deliver(text: str, output: Path | None) -> None:
+    """To a file, or to stdout."""
+    if output is None:
+        screen.write(text)
+    else:
+        write_atomically(output, text)
+        screen.say(f"written: {output}")
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:

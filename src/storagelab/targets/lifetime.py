@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from storagelab.errors import RunFailed
 from storagelab.model.config import Config
+from storagelab.stopping import uninterrupted
 from storagelab.targets.hiding import hidden
-from storagelab.targets.uninterrupted import uninterrupted
 
 
 class Lifetime(ABC):

@@ -15,9 +15,9 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.values import Scalar
+from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
 from storagelab.targets.programs import Programs, environment, run
-from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, make_folder
 
 START_TIMEOUT_S = 60.0

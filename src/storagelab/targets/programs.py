@@ -13,8 +13,8 @@ from pathlib import Path
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config
 from storagelab.model.values import Frozen
+from storagelab.stopping import uninterrupted
 from storagelab.targets.folders import Site
-from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from storagelab.errors import PreflightError, RunFailed
+from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
 from storagelab.targets.private import StartFailed
-from storagelab.targets.uninterrupted import uninterrupted
 from storagelab.targets.unprivileged import check_may_enter
 
 MOST_TRIALS = 8

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from storagelab.report.drawing.vega import VEGA_LITE, Spec, to_svg
-from storagelab.targets.uninterrupted import uninterrupted
+from storagelab.stopping import uninterrupted
 
 # -P: or modules of the script's own folder would stand for those of the standard library that are called the same.
 _COMMAND = [sys.executable, "-P", str(Path(__file__).with_name("side_process_main.py"))]

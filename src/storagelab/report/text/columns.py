@@ -6,9 +6,10 @@ used here.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,6 +20,11 @@ from storagelab.report.words.numbers import keep_together
 GAP = 2
 _NARROWEST_WRAPPED = 16
 _BREAK = "\u00a0"
+_NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
+"""With its unit."""
+_LONG_LEVEL = 16
+_WORDS = 32
+"""Characters of a line that words of levels may have before other columns go."""
 
 
 @dataclass(frozen=True)
@@ -109,3 +115,21 @@ def print_paragraph(console: Console, text: str, *, first: str = "", style: str 
 def emit(console: Console, line: Text) -> None:
     """One line as it is: rich neither wraps nor colours it further."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def blank(console: Console) -> None:
+    emit(console, Text(""))
+
+
+def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
+    """The columns of factors where they are too wide: up to two of long words are wrapped, more become one column."""
+    long = [column for column in factors if column.width > _LONG_LEVEL]
+    if not 1 <= len(long) <= 2 or sum(column.width for column in factors if column not in long) > _WORDS:
+        return [together]
+    least = _WORDS // len(long)
+    return [replace(column, right=False, wraps=True, least=least) if column in long else column for column in factors]
+
+
+def are_numbers(texts: Sequence[str]) -> bool:
+    """Whether all that is said is a number, with its unit or without."""
+    return all(_NUMBER.fullmatch(text) for text in texts if text)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from storagelab.findings.model import Estimate
-from storagelab.model.workload import Unit
+if TYPE_CHECKING:
+    from storagelab.findings.model import Estimate
+    from storagelab.model.workload import Unit
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
@@ -324,4 +326,4 @@ def inverse(ratio: Estimate) -> Estimate:
     """The same comparison seen from the other side: of a against b becomes of b against a."""
     low = None if not ratio.high else 1 / ratio.high
     high = None if not ratio.low else 1 / ratio.low
-    return Estimate(value=1 / ratio.value, low=low, high=high, confidence=ratio.confidence)
+    return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})

@@ -15,11 +15,11 @@ from storagelab.errors import PreflightError, RunFailed, SpecError, StoragelabEr
 from storagelab.model.config import Config, TargetConfig, VolumeConfig
 from storagelab.model.plan import Cell, Experiment, Plan, PlannedRun
 from storagelab.model.values import JsonValue
+from storagelab.stopping import uninterrupted
 from storagelab.targets import Site, open_target, preflight, sweep
 from storagelab.targets.contract import promises as p
 from storagelab.targets.contract.probes import Probe, engine_of, probe_of
 from storagelab.targets.contract.promises import Outcome, Promise
-from storagelab.targets.uninterrupted import uninterrupted
 
 Say = Callable[[str], None]
 DATA_FILES, ROWS_PER_TRANSACTION = (1, 2), (10, 1_000)

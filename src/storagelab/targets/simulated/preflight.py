@@ -10,7 +10,7 @@ from typing import Any
 from storagelab import _sim
 from storagelab.errors import PreflightError
 from storagelab.machine import host
-from storagelab.model.config import LARGEST_SCALE
+from storagelab.model.engines import LARGEST_SCALE
 from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.targets import Preflight, Site
 from storagelab.targets.simulated.host_ram import check_host_ram

@@ -1,0 +1,23 @@
+"""A terminal as rich draws on it, with all text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from storagelab.spec.characters import escaped
+
+
+class Screen(Console):
+    """rich's console, which may colour and move what it likes; the text that it shows is escaped. It takes no markup: words
+    in brackets are words."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(highlight=False, markup=False, **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))

@@ -1,0 +1,189 @@
+"""A plan on a terminal, with the facts of this machine that `plan` finds before anything is touched."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rich.console import Console
+
+from storagelab.model.plan import Cell, Experiment, Plan
+from storagelab.report.text.columns import Column, are_numbers, blank, narrow, print_paragraph, print_table
+from storagelab.report.words.names import cell_text, factor_text, level_text, listed, value_text
+from storagelab.report.words.numbers import bytes_, count, duration, plural
+
+_CELLS_SHOWN = 40
+_FIRST_RUNS_SHOWN = 6
+
+
+class VolumeFacts(NamedTuple):
+    """One volume: where it is, what it is, and the bytes it needs and has. None = could not be told."""
+
+    name: str
+    path: str
+    device: str
+    needed_bytes: int | None
+    free_bytes: int | None
+
+    @property
+    def lacks_space(self) -> bool:
+        return self.needed_bytes is not None and self.free_bytes is not None and self.needed_bytes > self.free_bytes
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """`server`: the server that would be used, in words. `estimate_s`: time for the runs still to make, None = unknown;
+    `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`: what survives a
+    crash, a line for each engine that is compared."""
+
+    server: str
+    volumes: tuple[VolumeFacts, ...] = ()
+    estimate_s: float | None = None
+    estimate_basis: str = ""
+    runs_stored: int = 0
+    warnings: tuple[str, ...] = ()
+    durability: tuple[str, ...] = ()
+
+
+def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
+    """What `run` would do: cells, runs and their order, server, disk space, time. Nothing is touched to know it.
+
+    Shows the first of many cells, and the first few runs; `whole` shows all cells, and every run in its order.
+    """
+    question = f": {experiment.question}" if experiment.question else ""
+    print_paragraph(console, experiment.name + question, style="bold")
+    blank(console)
+    pairs = [
+        ("Runs", _runs_text(experiment, plan, facts)),
+        ("Order", _order_text(experiment, plan)),
+        ("First", "" if whole else _first_runs_text(plan)),
+        ("Server", facts.server),
+        *(("Durable", line) for line in facts.durability),
+        ("Time", _time_text(plan, facts)),
+    ]
+    for name, text in pairs:
+        if text:
+            print_paragraph(console, text, first=f"{name:<8}")
+    _print_planned_cells(console, experiment, plan, len(plan.cells) if whole else _CELLS_SHOWN)
+    if whole:
+        _print_planned_runs(console, experiment, plan)
+    _print_volumes(console, [VolumeFacts(*volume) for volume in facts.volumes])
+    if facts.warnings:
+        blank(console)
+    for warning in facts.warnings:
+        print_paragraph(console, warning, first="! ", style="yellow")
+
+
+def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
+    text = (
+        f"{plural(len(plan.cells), 'cell')} x {plural(experiment.repetitions, 'repetition')} "
+        + (f"+ {plural(burn_in, 'burn-in run')} " if (burn_in := sum(run.burn_in for run in plan.runs)) else "")
+        + f"= {plural(len(plan.runs), 'run')}"
+    )
+    if not facts.runs_stored:
+        return text
+    left = len(plan.runs) - facts.runs_stored
+    return f"{text}; {count(facts.runs_stored)} stored already, {count(left)} to go"
+
+
+def _order_text(experiment: Experiment, plan: Plan) -> str:
+    blocks = len({run.block for run in plan.runs})
+    text = {
+        "randomised": f"randomised with seed {experiment.seed}",
+        "as-listed": "as listed in the spec",
+        "cell-by-cell": "as listed in the spec, all repetitions of a cell before the next",
+    }[experiment.order]
+    if blocks > 1:
+        costly = listed([factor_text(name) for name in _constant_in_blocks(plan)])
+        text += f", in {blocks} blocks" + (f", one for each {costly}" if costly else "")
+    return text
+
+
+def _constant_in_blocks(plan: Plan) -> list[str]:
+    """The factors that have one level in each block."""
+    levels = {cell.cell_id: cell.levels for cell in plan.cells}
+    seen: dict[tuple[str, int], set[str]] = {}
+    for run in plan.runs:
+        for name, level in levels[run.cell_id].items():
+            seen.setdefault((name, run.block), set()).add(str(level))
+    return [name for name in plan.cells[0].levels if all(len(one) == 1 for (at, _), one in seen.items() if at == name)]
+
+
+def _first_runs_text(plan: Plan) -> str:
+    levels = {cell.cell_id: cell.levels for cell in plan.cells}
+    order = list(dict.fromkeys(run.cell_id for run in plan.runs if run.cell_id in levels))
+    repeated = any(one.cell_id == other.cell_id for one, other in itertools.pairwise(plan.runs))
+    shown = order if repeated else [run.cell_id for run in plan.runs if run.cell_id in levels]
+    first = [cell_text(levels[cell_id]) for cell_id in shown[:_FIRST_RUNS_SHOWN]]
+    more = " ..." if len(shown) > len(first) else ""
+    return "; ".join(first) + more if len(plan.cells) > 1 else ""
+
+
+def _time_text(plan: Plan, facts: PlanFacts) -> str:
+    if facts.runs_stored >= len(plan.runs):
+        return "none: every run is stored"
+    basis = f" ({facts.estimate_basis})" if facts.estimate_basis else ""
+    if facts.estimate_s is None:
+        return f"no estimate{basis or ' until a run has finished'}"
+    return f"about {duration(facts.estimate_s)}{basis}"
+
+
+def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan, most: int) -> None:
+    cells = plan.cells[:most]
+    blank(console)
+    identity = Column("cell", [cell.cell_id for cell in cells], right=False, style="dim")
+    _print_levels(console, experiment, [identity], cells)
+    if len(plan.cells) > len(cells):
+        more = count(len(plan.cells) - len(cells))
+        print_paragraph(console, f"... and {more} more; --all lists them, and every run in its order", first="  ")
+
+
+def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) -> None:
+    """Every run in its order, and the block it is in where there are several."""
+    cells = {cell.cell_id: cell for cell in plan.cells}
+    columns = [
+        Column("run", [count(number) for number in range(1, len(plan.runs) + 1)]),
+        Column("block", [count(run.block + 1) for run in plan.runs]),
+        Column("repetition", ["burn-in" if run.burn_in else count(run.repetition) for run in plan.runs]),
+        Column("cell", [run.cell_id for run in plan.runs], right=False, style="dim"),
+    ]
+    if len({run.block for run in plan.runs}) == 1:
+        del columns[1]
+    blank(console)
+    _print_levels(console, experiment, columns, [cells[run.cell_id] for run in plan.runs])
+
+
+def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
+    """A row for each of `cells`: the columns `before`, then its levels, wrapped where they are too wide."""
+    factors = [
+        Column(factor_text(factor.name), texts, right=are_numbers(texts))
+        for factor in experiment.factors
+        if (texts := [_level_of(cell, factor.name) for cell in cells])
+    ]
+    columns = [*before, *factors]
+    if sum(column.width + 2 for column in columns) > console.width:
+        levels = Column("levels", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        columns = [*before, *narrow(factors, levels)]
+    print_table(console, columns)
+
+
+def _level_of(cell: Cell, name: str) -> str:
+    return value_text(cell.levels[name]) if name in cell.levels else ""
+
+
+def _print_volumes(console: Console, volumes: Sequence[VolumeFacts]) -> None:
+    if not volumes:
+        return
+    blank(console)
+    columns = [
+        Column("volume", [volume.name for volume in volumes], right=False),
+        Column("needs", [bytes_(volume.needed_bytes) for volume in volumes]),
+        Column("free", [bytes_(volume.free_bytes) for volume in volumes]),
+        Column("", ["not enough" if volume.lacks_space else "" for volume in volumes], right=False),
+        Column("path", [volume.path for volume in volumes], right=False, wraps=True),
+        Column("device", [volume.device for volume in volumes], right=False, wraps=True, rank=1),
+    ]
+    lacking = [column for column in columns if column.heading or any(column.cells)]
+    print_table(console, lacking, rows_styled=["red" if volume.lacks_space else "" for volume in volumes])

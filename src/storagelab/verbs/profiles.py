@@ -1,0 +1,25 @@
+"""`storagelab profiles`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storagelab import profiles, screen
+from storagelab.report import writing
+from storagelab.report.text.profiles import print_profile, print_profiles, print_sizing
+from storagelab.targets.simulated.sizing import sizing
+
+
+def list_all() -> None:
+    print_profiles(screen.out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
+
+
+def show(name: str) -> None:
+    profile = profiles.load(name, Path())
+    offered = sizing(profile)  # first, as it may be refused
+    print_profile(screen.out(), profile)
+    print_sizing(screen.out(), offered)
+
+
+def show_file(name: str) -> None:
+    writing.deliver(profiles.text_of(name, Path()), None)

@@ -1,0 +1,62 @@
+"""`storagelab report`, `waits` and `export`: what is stored, judged anew and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storagelab import screen
+from storagelab.errors import SpecError
+from storagelab.findings.analysis import analyse
+from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings.model import Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.report import writing
+from storagelab.report.text import terminal
+from storagelab.run import stored
+
+
+def report(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, embed_data: bool) -> None:
+    folder, experiment, expanded, runs, findings = _stored(name, results, fit)
+    if format_ == "png" or format_ == "svg":
+        files = writing.write_charts(output or folder / "charts", format_, findings, runs)
+        for file in files:
+            screen.say(str(file), stdout=True)
+    elif format_ == "html" and output is None:
+        file = writing.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
+        screen.say(str(file), stdout=True)
+    else:
+        writing.deliver(writing.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
+
+
+def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> None:
+    _, _, _, _, findings = _stored(name, results)
+    known = [cell.cell_id for cell in findings.cells]
+    for cell_id in cells:
+        if cell_id not in known:
+            raise SpecError(f"there is no cell {cell_id!r}", key="CELL", hint=f"cells: {', '.join(known)}")
+    terminal.print_waits(screen.out(), findings, cells or known, uncut)
+
+
+def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:
+    _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
+    writing.deliver(writing.render(format_, experiment, expanded, runs, findings), output)
+
+
+def _stored(
+    name: str, results: Path, fit: FitKind = "robust"
+) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
+    folder, experiment, expanded, runs = stored.read(name, results)
+    return folder, experiment, expanded, runs, analyse(experiment, expanded, runs, fit)
+
+
+def _salvaged(
+    name: str, results: Path, fit: FitKind = "robust"
+) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
+    """As `_stored`, of what is left of a damaged store; says what is lost."""
+    (folder, experiment, expanded, runs), lost = stored.salvage(name, results)
+    screen.say(f"{len(runs)} runs can be read of the {len(expanded.runs)} that the spec asks for")
+    for one in lost:
+        screen.say(f"lost: {one}")
+    return folder, experiment, expanded, runs, analyse(experiment, expanded, runs, fit)

@@ -1,0 +1,49 @@
+"""`storagelab validate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import storagelab
+from storagelab import screen
+from storagelab.machine import host
+from storagelab.report import writing
+from storagelab.stopping import Interruptible
+from storagelab.validation import making, table
+from storagelab.validation.articles import articles
+from storagelab.validation.parameters import parameters
+
+
+def validate(
+    only: Sequence[str],
+    format_: str | None,
+    write: Path | None,
+    *,
+    scale: int,
+    repetitions: int | None,
+    jobs: int | None,
+    results: Path | None,
+    experiments: Path | None,
+) -> None:
+    chosen = articles(only)
+    asked = making.Asked(experiments or _ready_made_specs(), scale, repetitions, jobs or host.usable_cpus(), results)
+    before = table.existing(write) if write is not None else None
+    planned = making.plan(chosen, asked)
+    # Looked up before the runs: they may take long, and what is shown must be what was simulated.
+    model = parameters([name for one in planned if isinstance(one, making.Planned) for name in one.profiles])
+    with Interruptible() as stopping:
+        rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
+    found = table.Validation(articles=chosen, simulations=tuple(simulations), rows=tuple(rows), parameters=model)
+    if format_ is None:
+        table.print_validation(screen.out(), found)
+    else:
+        writing.deliver(table.render(format_, found), None)
+    if write is not None:
+        writing.deliver(table.document(before, found), write)
+
+
+def _ready_made_specs() -> Path:
+    """The folder `experiments` here, else that of the checkout which storagelab runs from."""
+    here = Path("experiments")
+    return here if here.is_dir() else Path(storagelab.__file__).resolve().parents[2] / here
