@@ -20,6 +20,7 @@ ROOMS = {
     "durability": {"judge"},
     "engine": {"ENGINE"},
     "events": {"LISTED", "event_of"},
+    "known": {"KNOWN"},
     "layout": {"Layout"},
     "preflight": {"check"},
     "probe": set[str](),

@@ -1,31 +1,18 @@
-"""What is known of engines without their drivers, by those who read what runs left behind."""
+"""What is known of engines without their drivers, for those who read what runs left behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from importlib import import_module
 
-from storagelab.model.durability import Durability
-from storagelab.model.waits import BenignList
-from storagelab.targets.mariadb import durability as mariadb
-from storagelab.targets.postgres import durability as postgres
-from storagelab.targets.sqlserver import durability as sqlserver
-from storagelab.targets.sqlserver.facts import BENIGN, latch_note
+from storagelab.model.engines import ENGINES
+from storagelab.targets.knowledge import Known
 
 
-class Known(NamedTuple):
-    """`judge` gives the verdict on durability, by the settings that a server shows and its version's text."""
-
-    judge: Callable[[Mapping[str, str], str], Durability]
-    benign: BenignList | None = None
-    note_on_files: Callable[[int], str] | None = None
-    """What to bear in mind where numbers of data files are compared, by the major version."""
+def _known(folder: str) -> Known:
+    found: Known = import_module(f"storagelab.targets.{folder}.known").KNOWN
+    return found
 
 
-KNOWN = {
-    "postgres": Known(postgres.judge),
-    "mariadb": Known(mariadb.judge),
-    "sqlserver": Known(sqlserver.judge, BENIGN, latch_note),
-}
+KNOWN = {name: _known(engine.folder) for name, engine in ENGINES.items() if engine.provenance == "measured"}
 BENIGN_LISTS = tuple(engine.benign for engine in KNOWN.values() if engine.benign is not None)
 BENIGN_WAITS = frozenset[str]().union(*(one.wait_types for one in BENIGN_LISTS))

@@ -24,20 +24,23 @@ pub struct Layout {
     pub volume_bytes: Vec<u64>,
 }
 
+/// A field of a run, and why it can't be.
+pub type Misfit = (&'static str, String);
+
 impl Layout {
     /// Lays out a run's files: on each volume the log first if it is there, then the data files end to end.
     ///
     /// # Errors
-    /// A sentence that says what does not fit.
-    pub fn of(scenario: &Scenario, run: &RunPlan) -> Result<Self, String> {
+    /// The field of the run that can't be, and a sentence that says why.
+    pub fn of(scenario: &Scenario, run: &RunPlan) -> Result<Self, Misfit> {
         let volumes: Vec<String> = scenario.volumes.keys().cloned().collect();
         let number_of = |volume: &String| {
             let number = volumes.iter().position(|name| name == volume);
-            number.ok_or_else(|| format!("no volume '{volume}'"))
+            number.ok_or_else(|| ("data_volumes", format!("no volume '{volume}'")))
         };
         let mut volume_bytes = Vec::new();
         for name in &volumes {
-            volume_bytes.push(scenario.volume_bytes(name).map_err(|refusal| refusal.to_string())?);
+            volume_bytes.push(scenario.volume_bytes(name).map_err(|refusal| ("data_volumes", refusal.to_string()))?);
         }
         let log_volume = number_of(&run.log_volume)?;
         let log_bytes = (run.log_bytes / u64::from(scenario.scale))
@@ -47,12 +50,13 @@ impl Layout {
         let mut used = vec![0; volumes.len()];
         used[log_volume] = log_bytes;
         if log_bytes > volume_bytes[log_volume] {
-            return Err(format!(
+            let what = format!(
                 "a log of {} does not fit the {} of '{}'",
                 life_size(log_bytes, scenario.scale),
                 life_size(volume_bytes[log_volume], scenario.scale),
                 volumes[log_volume]
-            ));
+            );
+            return Err(("log_bytes", what));
         }
         let data_volumes = run.data_volumes.iter().map(number_of).collect::<Result<Vec<_>, _>>()?;
         let pages_per_file = pages_per_file(scenario, run, &data_volumes, &volume_bytes, &used)?;
@@ -150,7 +154,7 @@ fn pages_per_file(
     data_volumes: &[usize],
     volume_bytes: &[u64],
     used: &[u64],
-) -> Result<u32, String> {
+) -> Result<u32, Misfit> {
     let mut files_on = vec![0_u64; volume_bytes.len()];
     for file in 0..run.data_files as usize {
         files_on[data_volumes[file % data_volumes.len()]] += 1;
@@ -163,19 +167,21 @@ fn pages_per_file(
         .map(|bytes| bytes / u64::from(scenario.scale) / u64::from(run.data_files));
     if wanted.is_some_and(|bytes| bytes > most) {
         let wanted = wanted.unwrap_or(0);
-        return Err(format!(
+        let what = format!(
             "a data file of {} does not fit: there is room for {} each",
             life_size(wanted, scenario.scale),
             life_size(most, scenario.scale)
-        ));
+        );
+        return Err(("data_bytes", what));
     }
     let extent_bytes = u64::from(EXTENT_PAGES) * PAGE_BYTES;
     let extents = wanted.unwrap_or(most) / extent_bytes;
     if extents < 4 {
-        return Err(format!(
+        let what = format!(
             "{} files leave each less than 4 extents at scale {}: fewer files, or a smaller scale",
             run.data_files, scenario.scale
-        ));
+        );
+        return Err(("data_files", what));
     }
     let pages = extents * u64::from(EXTENT_PAGES);
     if pages * u64::from(run.data_files) >= u64::from(Leaf::NONE.number()) {

@@ -226,8 +226,8 @@ impl Scenario {
     /// Whether the files fit their volumes, and the table the files.
     fn check_room(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
         let place = |field: &str| format!("runs[{index}].{field}");
-        let layout = Layout::of(self, run).map_err(|what| Refusal {
-            place: place("data_files"),
+        let layout = Layout::of(self, run).map_err(|(field, what)| Refusal {
+            place: place(field),
             what,
         })?;
         let block_bytes = self.log_block_bytes(&layout)?;

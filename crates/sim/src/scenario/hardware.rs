@@ -164,12 +164,12 @@ pub(crate) fn check(
             let Some(other) = users.insert(drive, name) else {
                 continue;
             };
-            let what = if other == name {
-                format!("has its drive '{drive}' twice: a drive has one place")
-            } else {
-                format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume")
-            };
-            return refuse(format!("volumes.{name}"), what);
+            if other == name {
+                let what = format!("has its drive '{drive}' twice: a drive has one place");
+                return refuse(format!("volumes.{name}"), what);
+            }
+            let what = format!("its drive '{drive}' is in volume '{other}' too: a drive has one volume");
+            return refuse(format!("volumes.{name}.drives"), what);
         }
     }
     Ok(())

@@ -24,8 +24,6 @@ _BYTES_ANYWAY = 64 * 2**20
 _ROWS_PER_LEAF = 34
 """50 rows a page, ln 2 full."""
 
-_DOES_NOT_FIT = re.compile(r"a (data file|log) of .+ does not fit")
-_TOO_LARGE = {"data file": "data_bytes", "log": "log_bytes"}
 _RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
     "data_files": "layout.data_files", "data_volumes": "layout.data", "log_volume": "layout.log",
@@ -60,14 +58,12 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
             place, levels = match["field"], block.cell_of(block.runs[int(match["run"])]).levels
         where = ", ".join(f"{name} = {level}" for name, level in levels.items())
         what = refusal.what
-        hint = _COSTLY if what.endswith("a drive has one volume") else ""
-        if match := _DOES_NOT_FIT.match(what):
-            place = _TOO_LARGE[match[1]]
-            hint = "It is what all data files have together." if place == "data_bytes" else ""
+        hint = _HINTS.get(place, _COSTLY if place.endswith(".drives") else "")
         problem = what + (f" (in the cell {where})" if where else "")
         raise PreflightError(problem, key=_KEYS.get(place, place), hint=hint) from None
 
 
+_HINTS = {"data_bytes": "It is what all data files have together."}
 _COSTLY = (
     "Volumes over the same drives are not in one block: make the factor that chooses between them costly, as in\n"
     '  costly = ["storage"] at the top of the spec; each of its levels then has its drives freshly formatted.'
