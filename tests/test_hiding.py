@@ -6,10 +6,10 @@ import importlib.util
 
 import pytest
 
-from storagelab import cli
 from storagelab.model.config import TargetConfig
 from storagelab.targets import Preflight
 from storagelab.targets.hiding import MASK, hidden
+from storagelab.verbs import planning, run
 
 LEFT, RIGHT = "tr0ub4dor", "xyzzyqvark"
 SCHEMES = {"postgres": "postgresql", "mariadb": "mysql", "sqlserver": "mssql"}
@@ -109,8 +109,8 @@ def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):
     texts = [*URIS.values(), *(CONNINFOS.values() if engine == "postgres" else [])]
     for number, text in enumerate(texts):
         monkeypatch.setenv(f"LAB_{number}", dsn(engine, text))
-    monkeypatch.setattr(cli, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
-    monkeypatch.setattr(cli, "sweep", lambda *_: [])
+    monkeypatch.setattr(planning, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
+    monkeypatch.setattr(run, "sweep", lambda *_: [])
     variables = [f"LAB_{number}" for number in range(len(texts))]
     levels = f'[factors]\n"target.dsn_env" = {variables}'
     (home / "lab.toml").write_text(SPEC.format(engine=engine, target='dsn_env = "LAB_0"') + levels)

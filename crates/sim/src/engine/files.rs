@@ -185,12 +185,13 @@ fn pages_per_file(
     }
     let pages = extents * u64::from(EXTENT_PAGES);
     if pages * u64::from(run.data_files) >= u64::from(Leaf::NONE.number()) {
-        return Err(format!(
+        let what = format!(
             "{} files of {pages} pages have more than can be numbered in 32 bits: a larger scale, or smaller drives",
             run.data_files
-        ));
+        );
+        return Err(("data_files", what));
     }
-    u32::try_from(pages).map_err(|_| "a file has too many pages".to_owned())
+    u32::try_from(pages).map_err(|_| ("data_files", "a file has too many pages".to_owned()))
 }
 
 /// One data file: how far it has been filled, and the numbers of its extents.
