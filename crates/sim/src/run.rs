@@ -133,7 +133,8 @@ impl Block {
         };
         self.next_run += 1;
         self.rack.rest(plan.seed, plan.format_before);
-        let mut layout = Layout::of(&self.scenario, &plan).map_err(|(field, what)| BlockError::Defect(format!("{field}: {what}")))?;
+        let mut layout = Layout::of(&self.scenario, &plan)
+            .map_err(|(field, what)| BlockError::Defect(format!("{field}: {what}")))?;
         if plan.files_shift {
             layout.shift(&mut Rng::stream(plan.seed, "file system"));
         }

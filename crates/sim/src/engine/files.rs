@@ -40,7 +40,11 @@ impl Layout {
         };
         let mut volume_bytes = Vec::new();
         for name in &volumes {
-            volume_bytes.push(scenario.volume_bytes(name).map_err(|refusal| ("data_volumes", refusal.to_string()))?);
+            volume_bytes.push(
+                scenario
+                    .volume_bytes(name)
+                    .map_err(|refusal| ("data_volumes", refusal.to_string()))?,
+            );
         }
         let log_volume = number_of(&run.log_volume)?;
         let log_bytes = (run.log_bytes / u64::from(scenario.scale))
