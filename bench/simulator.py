@@ -1,4 +1,4 @@
-"""What the simulator costs: a campaign of 360 runs, one run life-size, its kernel and its flash drive alone."""
+"""Measures the simulator's cost: a campaign of 360 runs, one life-size run, and its kernel and flash drive alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FTL_ROW = re.compile(r"^map alone, (?P<pattern>\S+(?: \S+)*) +[\d.]+ +(?P<milli
 
 
 class _Campaign(NamedTuple):
-    """One time that all runs were made, in seconds."""
+    """Times of making all runs once, in seconds."""
 
     findings_s: float
     """From the command to the first line of its findings: all runs are stored then, and judged."""
@@ -42,7 +42,7 @@ class _Campaign(NamedTuple):
 
 
 def figures(folder: Path, times: int = TIMES) -> Iterator[Figure]:
-    """Every figure of the simulator, one by one as it is measured."""
+    """Every figure of the simulator, each as soon as it is measured."""
     yield from _campaigns(folder, times)
     yield from _life_size(folder, times)
     yield from _kernel()
@@ -97,7 +97,7 @@ def _campaign(results: Path) -> _Campaign:
 
 
 def _python_per_run(folder: Path, runs: tuple[Run, ...]) -> Iterator[Figure]:
-    """What of that is Python's own, in ms of CPU time a run: storing it, and judging it with all others."""
+    """Python's share of that, in ms of CPU time per run: storing it, and judging it with all others."""
     experiment = reading.load(CAMPAIGN)
     with Store.writing(folder / "stored-again", experiment) as store:
         began = time.process_time()
