@@ -23,14 +23,14 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "simulator", "statistics")
 FAULTS = "faults"
-"""Only if it is asked for: it costs nothing that could be measured, and takes long."""
+"""Only on request: it measures no cost, and takes long."""
 
 
 _CASES = {
     False: {"typed": 1_000, "forked": 5_000, "damaged": 200},
     True: {"typed": 40, "forked": 200, "damaged": 20},
 }
-"""Wrong specs by process and in process, damaged stores; whether it is to be quick."""
+"""Numbers of wrong specs by process and in process, and of damaged stores; the key is --quick."""
 
 
 def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collection[str]) -> Iterator[Figure]:

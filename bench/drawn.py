@@ -28,7 +28,7 @@ DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
     72: {FILES: [1, 2, 4, 8, 16, 32, 64, 128], LOG: ["a", "b", "c"], COMPRESSION: ["off", "pglz", "lz4"]},
 }
-"""Cells -> factors: as real experiments have them, so that reports make every kind of statement."""
+"""Cells -> factors: as in real experiments, so that reports make every kind of statement."""
 SIZES = ((2, 3), (2, 5), (5, 5), (8, 5), (16, 5), (72, 5), (16, 3))
 
 Rng = np.random.Generator
@@ -82,7 +82,7 @@ def skewed(of: Design, rng: Rng) -> Matrix:
 
 
 _SKEWED_MEAN = 2.443287
-"""Of log(10 + e^z), z a standard normal: by quadrature; a test holds it."""
+"""Mean of log(10 + e^z) for a standard normal z, by quadrature; a test checks it."""
 
 
 def heavy_tails(of: Design, rng: Rng) -> Matrix:

@@ -31,7 +31,7 @@ IN_TIME_S = 2.0
 KINDS: tuple[Kind, ...] = ("simulated", "real")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KEPT = {"experiment.sqlite", ".lock", "run.log", "report.html", "state"}
-"""What a folder of results may hold when all is done."""
+"""The files that a results folder may hold when all is done."""
 _SPECS: dict[Kind, str] = {
     "simulated": """
         name = "faults"
@@ -162,8 +162,7 @@ def _kill_until_done(campaign: _Campaign, dice: random.Random, found: Found, cou
 
 
 def _kill(process: subprocess.Popen[str], dice: random.Random) -> None:
-    """Kills the process alone, or with all that it started, as the kernel does when memory runs out, or one of those
-    first."""
+    """Kills the process, alone or with all that it started (as when memory runs out), or one of those first."""
     whom = dice.choice(["it", "it and its processes", "a process of its"])
     others = [pid for pid in _descendants(process.pid) if pid != process.pid]
     if whom == "a process of its" and others:

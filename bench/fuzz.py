@@ -95,7 +95,7 @@ _MEASURED = """
     "layout.data_files" = [1, 2]
     """
 _WORTH_A_SERVER = 50
-"""So many stores: then some are of runs on a real server, which observe more."""
+"""From this many stores on, some hold runs on a real server, which observe more."""
 
 
 class Said(NamedTuple):
@@ -260,8 +260,7 @@ class _Quiet:
 
 
 def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) -> Iterator[Broken]:
-    """Tries `typed` specs in processes of their own, `forked` specs in forks of this one, and `damaged` stores in
-    forks."""
+    """Tries `typed` specs in separate processes, and `forked` specs and `damaged` stores in forks of this one."""
     from storagelab.findings import analysis  # noqa: F401 - loaded once, for all forks
 
     yield from specs(folder, typed, seed, by_process)

@@ -30,7 +30,7 @@ ODD: tuple[Any, ...] = (
     ["a", "a"], _DEEP, list(range(5000)), {f"k{n}": n for n in range(3000)}, {"label": "a"}, {"path": "."},
     {"drives": ["ssd"]}, None,
 )  # fmt: skip
-"""What stands where something else should. None is a date in TOML, which has no null."""
+"""Values put in the wrong place. None becomes a date in TOML, which has no null."""
 _NAMES = (
     "", "a", "x.y", "PostgreSQL 17.5 vs 18.4", "label", "path", "\x1b[0m", "k" * 5000, "日本", "data_files", "layout",
     "layout.data_files", "target.settings.x", "volumes.a.path", "[/b]", "ssd", "name", "costly", "0", "__class__",
@@ -151,7 +151,7 @@ def torn(content: bytes, chance: Random) -> bytes:
 
 
 def wrong_spec(document: dict[str, Any], text: bytes, chance: Random) -> bytes:
-    """Of a spec, as read and as written."""
+    """A broken copy of a spec, given as read and as written."""
     return (
         torn(text, chance) if chance.random() < 0.15 else toml(mutate(document, chance)).encode(errors="surrogatepass")
     )

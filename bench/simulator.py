@@ -25,8 +25,8 @@ ROOT = Path(__file__).parent.parent
 CAMPAIGN = ROOT / "experiments" / "multiple-data-files.toml"
 JOBS = 2
 TIMES = 3
-"""So often is measured what takes a minute: a shared machine takes a fifth longer for the same work at one time than at
-another."""
+"""How often the figures that take a minute are measured: on a shared machine the same work can take a fifth longer at
+another time."""
 _RATIO_ROW = re.compile(r"^ *(?P<processes>\d+) +[\d.]+ +[\d.]+ +[\d.]+ +(?P<same>[\d.]+) +(?P<standard>[\d.]+) ", re.M)
 _FTL_ROW = re.compile(r"^map alone, (?P<pattern>\S+(?: \S+)*) +[\d.]+ +(?P<millions>[\d.]+)$", re.M)
 
@@ -35,9 +35,9 @@ class _Campaign(NamedTuple):
     """Times of making all runs once, in seconds."""
 
     findings_s: float
-    """From the command to the first line of its findings: all runs are stored then, and judged."""
+    """From the command to the first line of its findings, when all runs are stored and judged."""
     wall_s: float
-    """To its end: the report is written then."""
+    """From the command to its end, when the report is written."""
     cpu_s: float
 
 

@@ -28,7 +28,7 @@ FALSE_MOST, FALSE_MOST_NOISY = 5.0, 6.0
 MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
 POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
 _LIMIT_SE = 2.0
-"""A figure misses its limit if it is beyond it by more standard errors: chance reaches so far once in 40."""
+"""A figure misses its limit if it exceeds it by more than this many standard errors: chance does so once in 40."""
 DOCUMENT = Path(__file__).parent.parent / "docs" / "explanation" / "statistics.md"
 
 

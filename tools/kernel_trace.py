@@ -26,7 +26,7 @@ CALLS = {  # numbers of x86-64
 }  # fmt: skip
 CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in numbers}
 Classify = Callable[[int, int, Sequence[int]], str]
-"""Given a session, the number of its system call and the call's arguments: the class of it."""
+"""Maps a session, the number of its system call and the call's arguments to a class."""
 
 
 def class_of_call(_: int, number: int, __: Sequence[int]) -> str:

@@ -35,7 +35,7 @@ DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BEYOND_SAYING = 2**53
-"""A bound that no one meets is not worth a word."""
+"""Bounds too large to matter; the tables leave them out."""
 Row = Sequence[str]
 Field = tuple[str, FieldInfo]
 
@@ -179,7 +179,7 @@ def _default(field: FieldInfo) -> str:
 
 
 _OF_TYPE = re.compile(r" <([^|>]+)>")
-"""What typer puts after a name; choices, which it writes alike with bars between them, stay."""
+"""The suffix that typer puts after a name; choices, which it writes the same way but with bars, stay."""
 
 
 def _spelled(found: re.Match[str]) -> str:
