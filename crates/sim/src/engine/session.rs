@@ -361,7 +361,7 @@ impl<'w> Engine<'w> {
         self.counters.splits.add(1);
     }
 
-    /// Splits a page above the leaves, once per as many links as a page has entries; its own parent is latched
+    /// Splits a page above the leaves, needed once per as many leaf splits as it has entries; latches its parent
     /// meanwhile.
     pub(super) async fn split_parent(&self, key: u32, session: &mut Session) {
         let hold = self.above.acquire(key, Level::Grandparent).await;
