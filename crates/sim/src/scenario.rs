@@ -1,4 +1,4 @@
-//! What is simulated: a server, its drives, and the runs that are made on them one after the other.
+//! The simulated scenario: a server, its drives, and the runs made on them one after another.
 //!
 //! A scenario is plain data ([`Scenario`] reads from JSON with serde). Sizes are those of the real world: [`Scenario::scale`]
 //! shrinks them, rows and periods included, when the world is built. [`Scenario::check`] says what is wrong before anything runs.
@@ -24,7 +24,7 @@ pub use crate::volume::VolumeChoice;
 pub struct Scenario {
     /// How many times smaller the world is; 1 is life-size.
     pub scale: u32,
-    /// Seeds what belongs to the block and not to a run: the drives.
+    /// Seeds what belongs to the block rather than to a run: the drives.
     pub seed: u64,
     /// The database server.
     pub server: Server,
@@ -34,7 +34,7 @@ pub struct Scenario {
     pub volumes: BTreeMap<String, VolumeChoice>,
     /// What is run, in order.
     pub runs: Vec<RunPlan>,
-    /// How often the time series has a point, in seconds at life-size.
+    /// Interval of the time series, in seconds at life-size.
     #[serde(default = "one")]
     pub sample_every_s: f64,
 }
@@ -53,13 +53,13 @@ pub struct RunPlan {
     pub data_volumes: Vec<String>,
     /// The volume of the log.
     pub log_volume: String,
-    /// Bytes of all data files together; nothing for all that their volumes have left.
+    /// Bytes of all data files together; `None` for all space left on their volumes.
     #[serde(default)]
     pub data_bytes: Option<u64>,
     /// Bytes of the log file, which is written round and round.
     #[serde(default = "eight_gigabytes")]
     pub log_bytes: u64,
-    /// What is done.
+    /// The load.
     pub workload: Workload,
     /// Seeds all that is random in the run.
     pub seed: u64,
