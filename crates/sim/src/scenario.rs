@@ -66,7 +66,7 @@ pub struct RunPlan {
     /// Whether all drives are formatted before this run.
     #[serde(default)]
     pub format_before: bool,
-    /// Whether the file system puts the files to another place than in the run before.
+    /// Whether the file system puts the files in another place than in the previous run.
     #[serde(default)]
     pub files_shift: bool,
 }
@@ -83,17 +83,17 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// How many connections, at once.
     pub connections: u32,
-    /// Rows that each of them inserts.
+    /// Rows that each connection inserts.
     pub rows_per_connection: u64,
     /// Rows in a transaction.
     pub rows_per_transaction: u32,
-    /// Of a mixed load: how many of a thousand operations are point reads, the others inserts. No other load has it.
+    /// For a mixed load only: point reads per thousand operations; the others are inserts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_per_mille: Option<u32>,
 }
 
 impl Workload {
-    /// Point reads to be expected for so many rows.
+    /// The expected number of point reads for this many rows.
     #[must_use]
     pub fn point_reads(&self, rows: u64) -> u64 {
         let reads = u64::from(self.read_per_mille.unwrap_or(0));
@@ -107,9 +107,9 @@ impl Workload {
 pub enum WorkloadKind {
     /// Insert rows with random keys.
     RandomInsert,
-    /// Insert rows with random keys, and read rows that are there, one by one.
+    /// Insert rows with random keys, and read existing rows one by one.
     Mixed,
-    /// Insert rows of a page each, with ascending keys over all connections.
+    /// Insert page-sized rows, with keys that ascend over all connections.
     SequentialInsert,
 }
 
@@ -124,7 +124,7 @@ impl WorkloadKind {
     }
 }
 
-/// Why a scenario can't be run: what is wrong, where, and the way out.
+/// Why a scenario can't be run: what is wrong, where, and how to fix it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// The place in the scenario, as in `runs[3].data_files`.
