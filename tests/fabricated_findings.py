@@ -70,8 +70,8 @@ def make_wait(
 def make_cell(
     cell_id: str, levels: Mapping[str, JsonValue], mean_s: float | None, repetitions: int = 5, extend: float = 0.1
 ) -> CellSummary:
-    """A cell of 16 connections that waits for `extend`, this share of its time, and for the log; None = nothing
-    measured."""
+    """A cell of 16 connections that waits for the log and, an `extend` share of its time, for Lock:extend; None = no
+    runs."""
     available_s = 16 * (mean_s or 0)
     waits = (
         make_wait("LWLock:WALWrite", 0.5 * available_s, "WRITELOG"),

@@ -1,4 +1,4 @@
-"""Volumes of a server's own machine, as its operator describes them: on real servers that play a machine elsewhere."""
+"""Volumes on a server's own machine, as its operator describes them; real servers play the remote machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def far():
 
 
 def operators_step(hint: str) -> str:
-    """The command in a hint, for this machine: here the server is run by whoever storagelab has run it."""
+    """The command in a hint, adapted to this machine, where the server runs as storagelab's server user."""
     command = hint.split("run there: ")[1].split(" (postgres")[0]
     owner = unprivileged().owner
     return command.replace("-o postgres ", f"-o {owner[0]} " if owner else "")

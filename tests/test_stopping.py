@@ -14,7 +14,7 @@ from storagelab.stopping import Interruptible
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """Whoever was asked to stop hears no more signals."""
+    """Restores signal handling: after a stop request, further signals are ignored."""
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     before = [signal.getsignal(number) for number in numbers]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it would stay ignored
