@@ -98,7 +98,7 @@ def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
         make_folder(Path(name) / "storagelab-data-file-0001")
         config = elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1)
         target = PostgresTarget(config, site_at(scratch))
-        target.__enter__()  # and is killed: nobody leaves it
+        target.__enter__()  # and is killed without leaving it
         target._close(target._connection)
         plan = Plan(cells=(Cell(cell_id="c01", levels={}, config=config),), runs=())
         assert any("tablespace storagelab_0badcafe_f0001" in said for said in sweep(plan, site_at(scratch)))

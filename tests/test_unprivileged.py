@@ -62,7 +62,7 @@ def test_root_starts_programs_as_a_user_who_owns_nothing_of_roots(scratch):
 
 
 @needs_root
-def test_root_is_not_had_again(scratch):
+def test_root_rights_cannot_be_regained(scratch):
     """Not even through a setuid-root program."""
     program = scratch / "id-of-root"
     program.write_bytes(Path("/usr/bin/id").read_bytes())
