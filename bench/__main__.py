@@ -23,18 +23,18 @@ ROOT = Path(__file__).parent.parent
 
 PARTS = ("servers", "mariadb", "simulator", "statistics")
 FAULTS = "faults"
-"""Only if it is asked for: it costs nothing that could be measured, and takes long."""
+"""Only on request: it measures no cost, and takes long."""
 
 
 _CASES = {
     False: {"typed": 1_000, "forked": 5_000, "damaged": 200},
     True: {"typed": 40, "forked": 200, "damaged": 20},
 }
-"""Wrong specs by process and in process, damaged stores; whether it is to be quick."""
+"""Numbers of wrong specs by process and in process, and of damaged stores; the key is --quick."""
 
 
 def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collection[str]) -> Iterator[Figure]:
-    """Every figure, one by one as it is measured."""
+    """Every figure, each as soon as it is measured."""
     if "servers" in parts:
         yield from _servers(folder, pairs, quick)
     if "mariadb" in parts and shutil.which("mariadb"):
@@ -81,7 +81,7 @@ def _against_pgbench(folder: Path, pairs: int) -> Figure:
 
 
 def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
-    """Each round: watched, by the server's own client alone, and unwatched."""
+    """Each round runs watched, by the server's own client alone, and unwatched."""
     shares = []
 
     def ours(*, waits: bool = True) -> float:
@@ -133,7 +133,7 @@ def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _between_runs(folder: Path) -> Iterator[Figure]:
-    """Time that is neither a run's set-up, nor its load, nor its teardown."""
+    """Time outside a run's set-up, load and teardown."""
     from bench import overhead
 
     outside_ms, inside_ms = overhead.between_runs_ms(folder, runs=8)

@@ -1,7 +1,7 @@
-"""Experiments drawn by chance, whose truth is known: what do the statistics say of them?
+"""Draws random experiments with a known truth, to see what the statistics say of them.
 
-In none of the A/A experiments here does a cell differ from another, so whatever a report states of a difference is false.
-All are run in a random order, as `matrix` makes it; noise is of log time, 3 % from run to run.
+In an A/A experiment no cell differs from another, so any difference that a report states is false. Runs are in the
+random order that `matrix` makes. Noise applies to the log time, 3 % from run to run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
     72: {FILES: [1, 2, 4, 8, 16, 32, 64, 128], LOG: ["a", "b", "c"], COMPRESSION: ["off", "pglz", "lz4"]},
 }
-"""Cells -> factors: as real experiments have them, so that reports make every kind of statement."""
+"""Cells -> factors: as in real experiments, so that reports make every kind of statement."""
 SIZES = ((2, 3), (2, 5), (5, 5), (8, 5), (16, 5), (72, 5), (16, 3))
 
 Rng = np.random.Generator
@@ -37,7 +37,7 @@ Matrix = stats.Matrix
 
 @dataclass(frozen=True)
 class Design:
-    """An experiment and its plan; `place` = of each cell and repetition the place in the order, from 0 to 1."""
+    """An experiment and its plan; `place` is the position of each cell and repetition in the order, from 0 to 1."""
 
     experiment: Experiment
     plan: Plan
@@ -50,7 +50,7 @@ class Design:
 
 @functools.cache
 def design(cells: int, repetitions: int, order: Order = "randomised", seed: int = 1) -> Design:
-    """The experiment of so many cells and repetitions."""
+    """The experiment with this many cells and repetitions."""
     experiment = Experiment(
         name="drawn", repetitions=repetitions, order=order, seed=seed,
         base={"target": {"engine": "postgres"}, "volumes": {name: {"path": name} for name in "abc"}},
@@ -77,12 +77,12 @@ def normal(of: Design, rng: Rng) -> Matrix:
 
 
 def skewed(of: Design, rng: Rng) -> Matrix:
-    """10 s and a little more, at times much more: seconds over their mean logarithm."""
+    """Skewed times: 10 s and a little more, sometimes much more, relative to their mean logarithm."""
     return np.log(10 + rng.lognormal(0, 1, of.shape)) - _SKEWED_MEAN
 
 
 _SKEWED_MEAN = 2.443287
-"""Of log(10 + e^z), z a standard normal: by quadrature; a test holds it."""
+"""Mean of log(10 + e^z) for a standard normal z, by quadrature; a test checks it."""
 
 
 def heavy_tails(of: Design, rng: Rng) -> Matrix:
@@ -90,24 +90,24 @@ def heavy_tails(of: Design, rng: Rng) -> Matrix:
 
 
 def odd_runs(of: Design, rng: Rng) -> Matrix:
-    """Some of the runs take 30 % longer. The truth is what the others take."""
+    """Some runs take 30 % longer. The truth is the time of the others."""
     return normal(of, rng) + math.log(ODD_RATIO) * (rng.random(of.shape) < ODD_SHARE)
 
 
 def one_noisy(of: Design, rng: Rng) -> Matrix:
-    """The first cell, baseline of every factor, scatters five times as much as the others."""
+    """The first cell, the baseline of every factor, scatters five times as much as the others."""
     log_s = normal(of, rng)
     log_s[0] *= 5
     return log_s
 
 
 def drift(of: Design, rng: Rng) -> Matrix:
-    """Times grow by 10 % from the first run to the last, about their mean."""
+    """Times grow by 10 % from the first run to the last, centred on their mean."""
     return normal(of, rng) + math.log(1.10) * (of.place - of.place.mean())
 
 
 def autocorrelated(of: Design, rng: Rng) -> Matrix:
-    """Each run's luck is 0.7 of that of the run before, and new."""
+    """Autocorrelated noise: each run keeps 0.7 of the previous run's noise and adds its own."""
     order = np.argsort(of.place, axis=None)
     luck = np.empty(order.size)
     last = rng.normal(0, NOISE)
@@ -132,7 +132,7 @@ KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
 
 @dataclass(frozen=True)
 class Said:
-    """What an experiment's report says: its statements, the fit, which are the means, and the fastest cell."""
+    """What an experiment's report says: its statements, the fit with its means, and the fastest cell."""
 
     statements: Statements
     fitted: stats.Fit
@@ -140,7 +140,7 @@ class Said:
 
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
-    """As `analysis` does, less all that has nothing to do with times."""
+    """Does what `analysis` does, without the parts that do not concern times."""
     left_out = [run for run in irregular.outliers(log_s) if run.disturbed] if robust else []
     kept = irregular.without(log_s, left_out)
     fitted = stats.fit(irregular.without_trend(kept, of.place) if of.experiment.order == "as-listed" else kept)
@@ -150,7 +150,7 @@ def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:
-    """A/A experiments of one kind of noise, each in an order of its own; the same ones every time."""
+    """A/A experiments with one kind of noise, each in its own order; the same ones every time."""
     rng = np.random.default_rng([cells, repetitions, list(KINDS).index(kind)])
     for number in range(experiments):
         of = design(cells, repetitions, seed=number % 20)

@@ -1,6 +1,6 @@
-"""Kills and signals at random moments of real campaigns: nothing is lost, repeated or left, and all ends in time.
+"""Kills and signals at random moments of real campaigns: nothing is lost, repeated or left behind, and all end in time.
 
-Whoever wants a moment again takes its seed: a campaign's moments follow from it, though what they hit depends on the machine.
+The seed determines the moments of a campaign, so the same seed repeats them; what they hit depends on the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IN_TIME_S = 2.0
 KINDS: tuple[Kind, ...] = ("simulated", "real")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KEPT = {"experiment.sqlite", ".lock", "run.log", "report.html", "state"}
-"""What a folder of results may hold when all is done."""
+"""The files that a results folder may hold when all is done."""
 _SPECS: dict[Kind, str] = {
     "simulated": """
         name = "faults"
@@ -75,7 +75,7 @@ _SPECS: dict[Kind, str] = {
 
 @dataclass
 class Found:
-    """What went wrong, in words; nothing if all is well."""
+    """What went wrong, in words; empty if all is well."""
 
     kills: int = 0
     lost: list[str] = field(default_factory=list)
@@ -85,8 +85,8 @@ class Found:
 
 
 def figures(quick: bool, seed: int = 1) -> Iterator[Figure]:
-    """A hundred kills of either kind, and a hundred signals; a tenth of it if that is to be quick."""
-    # A short name, so that sockets stand in the campaign's own temporary folder; and one that a server may enter.
+    """A hundred kills of either kind, and a hundred signals; a tenth of that with --quick."""
+    # A short name, so that sockets fit into the campaign's own temporary folder, and a folder that a server may enter.
     with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -122,7 +122,7 @@ def _of_signals(folder: Path, count: int, seed: int) -> Iterator[Figure]:
 
 
 def kills(folder: Path, kind: Kind, count: int, seed: int) -> Found:
-    """Campaigns that are killed again and again until they are done, so many kills in all."""
+    """Campaigns that are killed again and again until they are done, with this many kills in total."""
     dice, found, number = random.Random(seed), Found(), 0
     while found.kills < count:
         number += 1
@@ -146,7 +146,7 @@ def _kill_until_done(campaign: _Campaign, dice: random.Random, found: Found, cou
         after = campaign.stored()
         found.lost += [f"{campaign}: {run.sequence}" for run in before if run not in after]
         before = after
-        whole_s *= 0.9  # or little would ever be done
+        whole_s *= 0.9  # otherwise little would ever be done
         whole_s = max(whole_s, 1.5)
     if process.returncode != 0:
         found.other.append(f"{campaign} ended with {process.returncode}: {said.strip()[-300:]}")
@@ -162,7 +162,7 @@ def _kill_until_done(campaign: _Campaign, dice: random.Random, found: Found, cou
 
 
 def _kill(process: subprocess.Popen[str], dice: random.Random) -> None:
-    """The process alone, or all that it started as well, as the kernel may kill for want of memory; or one of those first."""
+    """Kills the process, alone or with all that it started (as when memory runs out), or one of those first."""
     whom = dice.choice(["it", "it and its processes", "a process of its"])
     others = [pid for pid in _descendants(process.pid) if pid != process.pid]
     if whom == "a process of its" and others:
@@ -179,7 +179,7 @@ def _kill(process: subprocess.Popen[str], dice: random.Random) -> None:
 
 
 def signals(folder: Path, kind: Kind, count: int, seed: int) -> tuple[list[float], list[str]]:
-    """How long each campaign took to end once it was asked to, and what was not as it should be."""
+    """How long each campaign took to end after the signal, and what was wrong afterwards."""
     dice, took_s, troubles = random.Random(seed), list[float](), list[str]()
     for number in range(count):
         campaign = _Campaign(folder / str(number), kind, seed + number)
@@ -202,7 +202,7 @@ def signals(folder: Path, kind: Kind, count: int, seed: int) -> tuple[list[float
 
 
 class _Campaign:
-    """A `storagelab run` in a folder of its own, with a temporary folder of its own."""
+    """A `storagelab run` in its own folder, with its own temporary folder."""
 
     def __init__(self, home: Path, kind: Kind, seed: int) -> None:
         self.home, self.kind = home, kind
@@ -226,13 +226,13 @@ class _Campaign:
         )  # fmt: skip
 
     def stored(self) -> tuple[Run, ...]:
-        """Nothing as long as there is no store, or one that was not yet made whole."""
+        """Nothing while there is no store or an incomplete one."""
         with contextlib.suppress(StoragelabError), Store.reading(self.home / "results" / "faults") as store:
             return store.runs()
         return ()
 
     def left(self, *, done: bool = True) -> list[str]:
-        """Files and processes that should be gone; while it is not `done`, the drives of its blocks are kept."""
+        """Files and processes that should be gone. Until the campaign is `done`, the drives of its blocks are kept."""
         results = self.home / "results" / "faults"
         files = [*(self.home / "tmp").iterdir(), *(self.home / "a").iterdir()]
         if done:
@@ -241,7 +241,7 @@ class _Campaign:
         return [*(f"{self}: {file}" for file in files), *(f"{self}: process {pid}" for pid in self._processes())]
 
     def _processes(self) -> list[int]:
-        """Whatever works in its folders; what is about to end has a second for it."""
+        """Processes that work in its folders; those about to end get a second to do so."""
         deadline = time.monotonic() + 1.0
         while (found := _working_below(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -249,7 +249,7 @@ class _Campaign:
 
 
 def _hear_signals() -> None:
-    """Under nohup, or in the background of a shell, some signals are ignored from the start."""
+    """Restores signals that are ignored from the start under nohup or in the background of a shell."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
@@ -264,7 +264,7 @@ def _working_below(folder: Path) -> list[int]:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Its processes, and theirs."""
+    """Its child processes, and theirs."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

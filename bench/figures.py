@@ -38,7 +38,8 @@ def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], floa
 
 
 def rounds(count: int, ways: Sequence[Callable[[], float]]) -> list[tuple[float, ...]]:
-    """What each of `ways` gave, side by side in every round; who goes first rotates, so that drift favours nobody."""
+    """The results of each of `ways`, measured side by side in every round; who goes first rotates, so drift favours
+    nobody."""
     found = []
     for number in range(count):
         order = [(number + turn) % len(ways) for turn in range(len(ways))]
@@ -62,7 +63,7 @@ def ratio_figure(
 
 
 def show(figure: Figure) -> str:
-    """One line for people."""
+    """The figure as one readable line."""
     interval = "" if figure.low is None else f"  (95 % interval {figure.low:.3f} to {figure.high:.3f})"
     verdict = {True: "met", False: "MISSED", None: "for the record"}[figure.met]
     remark = f"\n      {figure.remark}" if figure.remark else ""

@@ -1,7 +1,7 @@
-"""Specs and stores that are wrong, by the thousand: what storagelab says of each. `python -m bench.fuzz --help`
+"""Feeds storagelab thousands of broken specs and stores and checks what it says. `python -m bench.fuzz --help`
 
-Promised is: no traceback, no hang, no abort, an exit code of 0, 1 or 2, a message that names the file, nothing raw on the
-terminal, and no store changed by what refuses it.
+The promise: no traceback, no hang, no abort, an exit code of 0, 1 or 2, a message that names the file, nothing raw on
+the terminal, and no change to a store that is refused.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ _MEASURED = """
     "layout.data_files" = [1, 2]
     """
 _WORTH_A_SERVER = 50
-"""So many stores: then some are of runs on a real server, which observe more."""
+"""From this many stores on, some hold runs on a real server, which observe more."""
 
 
 class Said(NamedTuple):
-    """What came of a command; `code` None = it had to be killed, below 0 = by that signal."""
+    """The outcome of a command; `code` is None if it had to be killed, and negative if that signal ended it."""
 
     code: int | None
     out: str
@@ -110,7 +110,7 @@ Saying = Callable[[Sequence[str], Path], Said]
 
 
 class Broken(NamedTuple):
-    """A promise that was not kept: of which case, by which command."""
+    """A broken promise: the case and the command."""
 
     case: str
     words: str
@@ -119,7 +119,7 @@ class Broken(NamedTuple):
 
 
 def by_process(words: Sequence[str], folder: Path) -> Said:
-    """As a person types it."""
+    """Runs the command as a person types it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         said = subprocess.run(
@@ -132,7 +132,8 @@ def by_process(words: Sequence[str], folder: Path) -> Said:
 
 
 def in_process(words: Sequence[str], folder: Path) -> Said:
-    """The same in a fork of this process, which has everything loaded: thirty times as fast, and an abort ends the fork."""
+    """The same in a fork of this process, which has everything loaded: thirty times as fast, and an abort ends only the
+    fork."""
     out, err = folder / ".out", folder / ".err"
     child = os.fork()
     if child == 0:
@@ -154,7 +155,7 @@ def _become(words: Sequence[str], folder: Path, out: Path, err: Path) -> None:
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:  # noqa: BLE001 - whatever it is, it is what is looked for
+    except BaseException:  # noqa: BLE001 - any exception is a finding
         import traceback
 
         traceback.print_exc()
@@ -196,7 +197,7 @@ def _broken(case: str, words: Sequence[str], said: Said, file: str) -> Iterator[
 
 
 def specs(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broken]:
-    """`storagelab plan` of `count` ready-made specs made wrong."""
+    """Runs `storagelab plan` on `count` broken copies of ready-made specs."""
     texts = [file.read_bytes() for file in sorted((ROOT / "experiments").glob("*.toml"))]
     texts += [text.encode() for text in _BASES.values()]
     sources = [(tomllib.loads(text.decode()), text) for text in texts]
@@ -212,7 +213,8 @@ def specs(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broke
 
 
 def stores(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broken]:
-    """Every verb that reads on `count` small stores made wrong; and `run`, which must change none that it refuses."""
+    """Runs every reading verb on `count` broken small stores, and `run`, which must not change a store that it
+    refuses."""
     bases = [_made(folder, name, text) for name, text in _BASES.items()]
     if count >= _WORTH_A_SERVER:
         folder.chmod(0o755)  # the server must get in
@@ -240,7 +242,7 @@ def _content(file: Path) -> bytes:
 
 
 def _made(folder: Path, name: str, text: str) -> Path:
-    """A small store, made by its runs."""
+    """A small store, made by real runs."""
     file = folder / f"{name}.toml"
     file.write_text(text, encoding="utf-8")
     experiment = reading.load(file)
@@ -258,7 +260,7 @@ class _Quiet:
 
 
 def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) -> Iterator[Broken]:
-    """`typed` specs by processes of their own, `forked` in forks of this one, `damaged` stores in forks."""
+    """Tries `typed` specs in separate processes, and `forked` specs and `damaged` stores in forks of this one."""
     from storagelab.findings import analysis  # noqa: F401 - loaded once, for all forks
 
     yield from specs(folder, typed, seed, by_process)
@@ -267,7 +269,7 @@ def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) 
 
 
 def figures(folder: Path, seed: int = 1, typed: int = 1000, forked: int = 5000, damaged: int = 200) -> Iterator[Figure]:
-    """For `make bench`: promises that were not kept."""
+    """For `make bench`: the number of broken promises."""
     found = list(campaign(folder, seed, typed=typed, forked=forked, damaged=damaged))
     kinds = ", ".join(f"{count} x {promise}" for promise, count in Counter(one.promise for one in found).items())
     what = f"promises broken by {typed + forked} wrong specs and {damaged} damaged stores"

@@ -1,4 +1,4 @@
-"""The same load in different hands: storagelab's, and the server's own tools'."""
+"""Runs the same load with storagelab and with the server's own tools."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
 
 
 def procedure_by_psql(folder: Path, cell_config: Config) -> float:
-    """Rows/s of the same procedure, called by one psql a connection and nothing else, by the server's clock."""
+    """Rows/s of the same procedure, called by one psql per connection and nothing else, by the server's clock."""
     with PostgresTarget(cell_config, site_in(folder)) as target:
         server = target.server
         assert server is not None

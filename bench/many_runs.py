@@ -1,4 +1,4 @@
-"""A store of thousands of runs, and how long its report takes."""
+"""Measures how long the report of a store of thousands of runs takes."""
 
 from __future__ import annotations
 

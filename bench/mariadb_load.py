@@ -1,4 +1,4 @@
-"""The same load on MariaDB in different hands: storagelab's, and the server's own client's."""
+"""Runs the same load on MariaDB with storagelab and with the server's own client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def config(*, waits: bool = True) -> Config:
 
 
 def procedure_by_client(folder: Path, cell_config: Config) -> float:
-    """Rows/s of the same procedure, called by one client `mariadb` a connection and nothing else, by the server's clock."""
+    """Rows/s of the same procedure, called by one `mariadb` client per connection and nothing else, by the server's
+    clock."""
     with MariaDBTarget(cell_config, loads.site_in(folder)) as target:
         server = target.server
         assert server is not None

@@ -1,4 +1,4 @@
-"""Specs and stores made wrong at random, by a seed: the same seed makes the same ones."""
+"""Breaks specs and stores at random; the same seed breaks them in the same way."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ODD: tuple[Any, ...] = (
     ["a", "a"], _DEEP, list(range(5000)), {f"k{n}": n for n in range(3000)}, {"label": "a"}, {"path": "."},
     {"drives": ["ssd"]}, None,
 )  # fmt: skip
-"""What stands where something else should. None is a date in TOML, which has no null."""
+"""Values put in the wrong place. None becomes a date in TOML, which has no null."""
 _NAMES = (
     "", "a", "x.y", "PostgreSQL 17.5 vs 18.4", "label", "path", "\x1b[0m", "k" * 5000, "日本", "data_files", "layout",
     "layout.data_files", "target.settings.x", "volumes.a.path", "[/b]", "ssd", "name", "costly", "0", "__class__",
@@ -38,7 +38,7 @@ _NAMES = (
 
 
 def _odd(chance: Random) -> Any:
-    """A copy, as what comes next may change it."""
+    """A copy, as the next steps may change it."""
     return deepcopy(chance.choice(ODD))
 
 
@@ -137,7 +137,7 @@ def _value(value: Any) -> str:
 
 
 def torn(content: bytes, chance: Random) -> bytes:
-    """Bytes of a file that something else happened to."""
+    """Bytes of a file, damaged in some other way."""
     at, size = chance.randrange(len(content) + 1), chance.choice((1, 3, 40, 2000))
     return chance.choice((
         content[:at],
@@ -151,7 +151,7 @@ def torn(content: bytes, chance: Random) -> bytes:
 
 
 def wrong_spec(document: dict[str, Any], text: bytes, chance: Random) -> bytes:
-    """Of a spec, as read and as written."""
+    """A broken copy of a spec, given as read and as written."""
     return (
         torn(text, chance) if chance.random() < 0.15 else toml(mutate(document, chance)).encode(errors="surrogatepass")
     )
@@ -161,7 +161,7 @@ def wrong_spec(document: dict[str, Any], text: bytes, chance: Random) -> bytes:
 
 
 def wrong_store(folder: Path, chance: Random) -> str:
-    """Makes the store in `folder` wrong, and says how."""
+    """Damages the store in `folder` and says how."""
     name, how = chance.choice(_STORES)
     how(folder / FILE_NAME, chance)
     return name
@@ -172,7 +172,7 @@ def _torn_file(file: Path, chance: Random) -> None:
 
 
 def _random_bytes(file: Path, chance: Random) -> None:
-    """Over one place, at times the first page."""
+    """Overwrites one place, sometimes in the first page."""
     content = bytearray(file.read_bytes())
     size = min(chance.choice((20, 2000)), len(content))
     at = chance.choice((0, 100, chance.randrange(len(content) - size + 1)))
@@ -189,7 +189,7 @@ def _pages_gone(file: Path, chance: Random) -> None:
 
 
 def _json_wrong(file: Path, chance: Random) -> None:
-    """One value of a JSON column: of valid JSON what it says, else the JSON itself."""
+    """Changes one value of a JSON column: the content of valid JSON, otherwise the JSON itself."""
     column = chance.choice(("experiment", "levels", "config", "measurement", "measurement"))
     table = "experiment" if column == "experiment" else "run"
     with _unlocked(file) as connection:
@@ -201,7 +201,7 @@ def _json_wrong(file: Path, chance: Random) -> None:
 
 
 def _all_json_wrong(file: Path, chance: Random) -> None:
-    """The same thing in every run, so that it is not one run that is lost."""
+    """The same change in every run, so that more than one run is lost."""
     column = chance.choice(("levels", "config", "measurement", "measurement"))
     seed = chance.random()
     with _unlocked(file) as connection:
@@ -235,7 +235,7 @@ def _schema_wrong(file: Path, chance: Random) -> None:
 
 
 def _other_thing(file: Path, chance: Random) -> None:
-    """Something that is no store stands in its place."""
+    """Puts something that is not a store in its place."""
     file.unlink()
     kind = chance.choice(("loop", "folder", "text", "empty", "dangling", "zero"))
     match kind:
@@ -253,8 +253,8 @@ def _other_thing(file: Path, chance: Random) -> None:
             file.symlink_to("/dev/zero")
 
 
-class _unlocked:  # noqa: N801 - it is used as a function
-    """The store without what keeps it from being changed. What it refuses all the same stays as it was."""
+class _unlocked:  # noqa: N801 - used as a function
+    """The store without its protection against changes. A change that it still refuses is dropped."""
 
     def __init__(self, file: Path) -> None:
         self._connection = sqlite3.connect(file, isolation_level=None)
@@ -277,6 +277,6 @@ _STORES: tuple[tuple[str, Callable[[Path, Random], None]], ...] = (
 
 
 def fresh_copy(store: Path, place: Path) -> None:
-    """The results folder `store` at `place`, whatever was there."""
+    """Puts the results folder `store` at `place`, whatever was there."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(store, place)

@@ -1,4 +1,4 @@
-"""How long storagelab itself takes between one run and the next."""
+"""Measures how long storagelab itself takes between one run and the next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Clock:
         pass
 
     def stored(self, run: Run) -> None:
-        # From the call to the run's being stored, less the run itself.
+        # From the call until the run is stored, less the run itself.
         self.gaps_s.append(time.perf_counter() - self._started - run.wall_s)
 
 

@@ -1,4 +1,4 @@
-"""What the simulator costs: a campaign of 360 runs, one run life-size, its kernel and its flash drive alone."""
+"""Measures the simulator's cost: a campaign of 360 runs, one life-size run, and its kernel and flash drive alone."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ ROOT = Path(__file__).parent.parent
 CAMPAIGN = ROOT / "experiments" / "multiple-data-files.toml"
 JOBS = 2
 TIMES = 3
-"""So often is measured what takes a minute: a shared machine takes a fifth longer for the same work at one time than at
-another."""
+"""How often the figures that take a minute are measured: on a shared machine the same work can take a fifth longer at
+another time."""
 _RATIO_ROW = re.compile(r"^ *(?P<processes>\d+) +[\d.]+ +[\d.]+ +[\d.]+ +(?P<same>[\d.]+) +(?P<standard>[\d.]+) ", re.M)
 _FTL_ROW = re.compile(r"^map alone, (?P<pattern>\S+(?: \S+)*) +[\d.]+ +(?P<millions>[\d.]+)$", re.M)
 
 
 class _Campaign(NamedTuple):
-    """One time that all runs were made, in seconds."""
+    """Times of making all runs once, in seconds."""
 
     findings_s: float
-    """From the command to the first line of its findings: all runs are stored then, and judged."""
+    """From the command to the first line of its findings, when all runs are stored and judged."""
     wall_s: float
-    """To its end: the report is written then."""
+    """From the command to its end, when the report is written."""
     cpu_s: float
 
 
 def figures(folder: Path, times: int = TIMES) -> Iterator[Figure]:
-    """Every figure of the simulator, one by one as it is measured."""
+    """Every figure of the simulator, each as soon as it is measured."""
     yield from _campaigns(folder, times)
     yield from _life_size(folder, times)
     yield from _kernel()
@@ -97,7 +97,7 @@ def _campaign(results: Path) -> _Campaign:
 
 
 def _python_per_run(folder: Path, runs: tuple[Run, ...]) -> Iterator[Figure]:
-    """What of that is Python's own, in ms of CPU time a run: storing it, and judging it with all others."""
+    """Python's share of that, in ms of CPU time per run: storing it, and judging it with all others."""
     experiment = reading.load(CAMPAIGN)
     with Store.writing(folder / "stored-again", experiment) as store:
         began = time.process_time()

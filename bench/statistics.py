@@ -1,4 +1,4 @@
-"""The tables of docs/explanation/statistics.md: what reports say of drawn experiments, held against what they promise.
+"""Makes the tables of docs/explanation/statistics.md: reports on drawn experiments against what they promise.
 
 make bench ARGS="--only statistics"            prints the tables, and whether the promises hold
 make bench ARGS="--only statistics --write"    puts them into docs/explanation/statistics.md as well
@@ -28,12 +28,12 @@ FALSE_MOST, FALSE_MOST_NOISY = 5.0, 6.0
 MEANS_LEAST, MEANS_LEAST_SKEWED, MEANS_MOST = 94.0, 93.0, 96.0
 POWER_LEAST = {0.05: 51.0, 0.10: 96.0}
 _LIMIT_SE = 2.0
-"""A figure misses its limit if it is beyond it by more standard errors: chance reaches so far once in 40."""
+"""A figure misses its limit if it exceeds it by more than this many standard errors: chance does so once in 40."""
 DOCUMENT = Path(__file__).parent.parent / "docs" / "explanation" / "statistics.md"
 
 
 class Share(NamedTuple):
-    """`hits` of `of` experiments, or of cells; `weight` = how many of these are independent."""
+    """`hits` out of `of` experiments or cells; `weight` is how many of these are independent."""
 
     hits: float
     of: int
@@ -61,7 +61,7 @@ class Drawn(NamedTuple):
 
 
 def figures(quick: bool, write: bool) -> Iterator[Figure]:
-    """Every figure with a goal; the tables on the way."""
+    """Every figure with a goal; makes the tables on the way."""
     part = 10 if quick else 1
     keys = [(kind, *size) for kind in KINDS for size in SIZES]
     with _processes() as processes:
@@ -184,7 +184,7 @@ def _other(asked: tuple[str, int]) -> Share:
 
 
 def _one_factor_differs(rng: np.random.Generator, number: int) -> bool:
-    """A fourth of the levels of one factor takes a tenth longer, everywhere: is anything false said of the other factor?"""
+    """A quarter of one factor's levels takes a tenth longer, everywhere: is anything false said of the other factor?"""
     of = design(8, 5, seed=number % 20)
     slow = [cell.levels[FILES] == DESIGNS[8][FILES][1] for cell in of.plan.cells]
     log_s = drawn.normal(of, rng) + math.log(1.1) * np.array(slow)[:, None]
@@ -200,7 +200,7 @@ def _one_factor_differs(rng: np.random.Generator, number: int) -> bool:
 
 
 def _no_round_in_common(rng: np.random.Generator, number: int) -> bool:
-    """Two equal layouts, one made in rounds 1 to 3 and one in 4 and 5, beside three slower ones: is there a winner?"""
+    """Two equal layouts, one run in rounds 1 to 3 and one in 4 and 5, beside three slower ones: is there a winner?"""
     of = design(5, 5, seed=number % 20)
     log_s = drawn.normal(of, rng) + math.log(1.3) * np.array([0, 0, 1, 1, 1])[:, None]
     log_s[0, 3:] = log_s[1, :3] = np.nan
@@ -264,7 +264,7 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _write(tables: dict[str, str]) -> None:
-    """Each table between its marks in the document."""
+    """Puts each table between its marks in the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
     for name, table in tables.items():
         start, end = f"<!-- drawn: {name} -->\n", f"<!-- end: {name} -->"

@@ -51,7 +51,8 @@ EXTEND_SHARE = {1: 0.25, 2: 0.20, 4: 0.12, 8: 0.03, 16: 0.02}
 
 
 def make_experiment(factors: Mapping[str, Sequence[JsonValue]], repetitions: int = 5, **fields: object) -> Experiment:
-    """An experiment on two volumes. `factors` maps a spec path to its levels; a name that is no path sets nothing."""
+    """An experiment on two volumes. `factors` maps a spec path to its levels; a name that is not a path sets
+    nothing."""
     known: dict[str, object] = {
         "name": "files-and-log-place",
         "question": "How many data files, and does the log want its own volume?",
@@ -120,7 +121,7 @@ def _config(experiment: Experiment, levels: Sequence[Level]) -> Config:
 
 
 def ten_seconds(levels: Levels, repetition: int) -> float:
-    """No factor does anything; runs scatter by about 1 %, the same at each call."""
+    """No factor has an effect; runs scatter by about 1 %, the same at each call."""
     return 10.0 * (1 + random.Random(f"{sorted(levels.items())}{repetition}").gauss(0, 0.01))
 
 
@@ -152,7 +153,7 @@ def make_runs(
 
     `elapsed(levels, repetition)` is in seconds; `waits(levels, repetition)` maps wait types to their share of
     connection time (the rest, up to 1, is CPU and its queue); None = waits were not observed. `failed(planned)` gives
-    the reason of a failure, "" = it went well.
+    the reason of a failure, "" for success.
     """
     runs = []
     for planned in plan.runs:
@@ -167,7 +168,7 @@ def make_runs(
 def runs_in_order(
     experiment: Experiment, plan: Plan, times_s: Sequence[float], lost: Collection[int]
 ) -> tuple[Run, ...]:
-    """Runs without waits whose times are those of `times_s`, by their place in the order; those in `lost` failed."""
+    """Runs without waits, with the times in `times_s` by their place in the order; those in `lost` failed."""
     at = {(run.cell_id, run.repetition): run.sequence for run in plan.runs}
     cells = {tuple(cell.levels.items()): cell.cell_id for cell in plan.cells}
     return make_runs(
@@ -180,7 +181,7 @@ def runs_in_order(
 def make_run(
     planned: PlannedRun, cell: Cell, measurement: Measurement | None, reason: str = "", attempt: int = 1
 ) -> Run:
-    """A run as the store hands it back: failed when there is no measurement, unverified when a check says so."""
+    """A run as the store returns it: failed without a measurement, unverified when a check says so."""
     started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=30 * planned.sequence)
     unverified = measurement is not None and bool(measurement.unverified)
     return Run(
@@ -208,7 +209,7 @@ def make_measurement(
     environment: Mapping[str, object] | None = None,
     **fields: object,
 ) -> Measurement:
-    """What a target would hand over of a run that took `elapsed_s`; any field can be given anew."""
+    """The measurement that a target would return for a run of `elapsed_s`; any field can be overridden."""
     rows, files = config.workload.rows, str(config.layout.data_files)
     known: dict[str, object] = {
         "provenance": "measured",
@@ -233,7 +234,7 @@ def make_measurement(
 
 
 def make_waits(connections: int, elapsed_s: float, shares: Mapping[str, float], hz: float = 50.0) -> SampledWaits:
-    """Samples in which each wait type has its share of connection time, a tenth of it seen as runnable."""
+    """Samples in which each wait type has its share of connection time, a tenth of which is runnable."""
     passes = round(elapsed_s * hz)
     samples = passes * connections
     events = [
@@ -299,7 +300,7 @@ def make_series(elapsed_s: float, rows: int) -> TimeSeries:
 
 
 def make_environment() -> dict[str, object]:
-    """A host with nothing to object to."""
+    """A host without any reason for doubt."""
     volume = {"filesystem": "ext4", "mount_options": "rw,relatime", "virtual": False, "virtual_reason": ""}
     return {
         "fabricated": "made up for a test; nothing was measured",

@@ -23,13 +23,14 @@ settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# A shell without job control starts background jobs deaf to Ctrl-C, and so would be the programs that tests interrupt.
+# A shell without job control starts background jobs that ignore Ctrl-C, and the programs that tests interrupt inherit
+# that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 SLOW_FIXTURES = {"attached", "browser", "drawn_charts", "scratch", "shared_server"}
-"""What tests of real servers, browsers and drawings ask for."""
+"""The fixtures that tests of real servers, browsers and drawings request."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, as many tests wait for servers; few enough for the memory of any machine."""
+    """One more than the cores, as many tests wait for servers; few enough for the memory of any machine."""
     return min(usable_cpus() + 1, 8)
 
 
@@ -53,7 +54,8 @@ def postgres_bin_dirs() -> list[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def templates(tmp_path_factory) -> Path:
-    """The folder of databases to copy. Charts stay blank, too; tests that want neither ask for one of the fixtures below."""
+    """The folder of databases to copy. Charts stay blank too; tests that need the real thing request a fixture
+    below."""
     folder = tmp_path_factory.mktemp("databases")
     shortcuts.take(folder)
     return folder
@@ -61,21 +63,21 @@ def templates(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def fresh_databases(monkeypatch) -> None:
-    """For tests in which the engine's own program must make the database: who runs it, and what it is given."""
+    """For tests in which the engine's own program must make the database."""
     for server, make in shortcuts.MAKERS.items():
         monkeypatch.setattr(server, make.__name__, make)
 
 
 @pytest.fixture
 def drawn_charts() -> Iterator[None]:
-    """For tests of what is drawn in a report."""
+    """For tests of a report's drawings."""
     with shortcuts.drawn():
         yield
 
 
 @pytest.fixture
 def scratch(monkeypatch) -> Iterator[Path]:
-    """A folder for servers, who can't enter pytest's own, with the temporary folder inside it."""
+    """A folder for servers, which can't enter pytest's own, with the temporary folder inside it."""
     with open_folder() as folder:
         (folder / "tmp").mkdir(mode=0o711)
         monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
@@ -85,7 +87,7 @@ def scratch(monkeypatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
-    """A server that runs as long as the tests do, for those that need no server of their own."""
+    """A server that runs as long as the tests, for those that need no server of their own."""
     with open_folder() as folder, running(folder, max_connections=120, fsync=False) as server:
         yield server
 
@@ -110,7 +112,7 @@ def home(scratch, monkeypatch) -> Path:
 
 @pytest.fixture
 def typed(monkeypatch, capfd) -> Callable[..., tuple[int, str, str]]:
-    """Types a command in this process; gives its exit code, stdout and stderr."""
+    """Runs a command in this process; returns its exit code, stdout and stderr."""
 
     def type_(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["storagelab", *map(str, words)])

@@ -70,7 +70,8 @@ def make_wait(
 def make_cell(
     cell_id: str, levels: Mapping[str, JsonValue], mean_s: float | None, repetitions: int = 5, extend: float = 0.1
 ) -> CellSummary:
-    """A cell of 16 connections whose waits are an `extend` share of its time and the log's; None = nothing measured."""
+    """A cell of 16 connections that waits for the log and, an `extend` share of its time, for Lock:extend; None = no
+    runs."""
     available_s = 16 * (mean_s or 0)
     waits = (
         make_wait("LWLock:WALWrite", 0.5 * available_s, "WRITELOG"),
@@ -172,7 +173,7 @@ def _comparison(cell: CellSummary, best: CellSummary, distinguishable: bool) -> 
 def make_effect(
     factor: str, level: JsonValue, baseline: JsonValue, ratio: tuple[float, float, float], at=None
 ) -> Effect:
-    """`ratio` is (low, value, high); it is told apart from 1 exactly if the interval leaves 1 out."""
+    """`ratio` is (low, value, high); the effect is significant if and only if the interval excludes 1."""
     low, value, high = ratio
     return Effect(
         factor=factor,

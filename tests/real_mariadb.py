@@ -1,4 +1,4 @@
-"""Real MariaDB servers for tests: those that somebody else started, and a few questions to ask them."""
+"""Real MariaDB servers for tests: servers that already run, and a few queries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ needs_mariadb = pytest.mark.skipif(
 
 
 class Elsewhere(Server):
-    """A server that somebody else started, as far as storagelab can tell: on TCP as well, with options of its own."""
+    """A server that already runs, as far as storagelab can tell: on TCP as well, with options of its own."""
 
     def __init__(self, folder: Path, *options: str, waits: bool = True) -> None:
         folder.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ class Elsewhere(Server):
         return self.dsn(unix_socket="")
 
     def said(self, *statements: str) -> list[Any]:
-        """The rows of the last statement, asked by the server's administrator."""
+        """The rows of the last statement, run as the server's administrator."""
         connection = self.connect()
         try:
             rows = [list(ask(connection, statement)) for statement in statements]

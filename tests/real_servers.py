@@ -1,4 +1,4 @@
-"""Real servers and real folders for tests: small configurations, and ways to see that nothing was left behind.
+"""Real servers and real folders for tests: small configurations, and checks that nothing was left behind.
 
 config = small(scratch, data_files=4)                a private server's cell: 4 connections x 500 rows
 with PostgresTarget(config, site_at(scratch)) as target: ...
@@ -56,9 +56,9 @@ def server_folders() -> list[Path]:
 
 
 def small(scratch: Path, **changes: Any) -> Config:
-    """A cell on the volume `a` below `scratch`; `changes` are keys of its tables, whatever table they stand in.
+    """A cell on the volume `a` below `scratch`; `changes` are keys of any of its tables.
 
-    `dsn` makes it a cell of an attached server, which then has no volumes unless they are asked for.
+    `dsn` makes it a cell of an attached server, which has no volumes unless they are given.
     """
     keys: dict[str, set[str]] = {
         "target": {"engine", "dsn", "dsn_env", "bin_dir", "settings"},
@@ -95,7 +95,7 @@ def measure(config: Config, site: Site) -> Measurement:
 
 
 def make_one_run(planned: PlannedRun, cell: Cell, site: Site, progress: Progress) -> Run:
-    """As the loop makes it."""
+    """Makes one run as the loop does."""
     return make_run(planned, cell, 1, partial(open_target, cell.config, site), progress)
 
 
@@ -123,7 +123,7 @@ def got(measurement: Measurement) -> dict[str, tuple[str, bool | None]]:
 
 
 def connect(server: Server, **changes: Any) -> psycopg.Connection[Any]:
-    """A session of the server's superuser, unless `changes` say who else."""
+    """A session of the server's superuser, unless `changes` name another user."""
     return connect_private(psycopg.conninfo.make_conninfo(server.conninfo, **changes), autocommit=True)
 
 
@@ -136,7 +136,7 @@ def ask(connection: psycopg.Connection[Any], statement: str, *values: Any) -> An
 
 @contextlib.contextmanager
 def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterator[Server]:
-    """A server that somebody else started, as far as storagelab can tell."""
+    """A server that already runs, as far as storagelab can tell."""
     server = Server(find_binaries(bin_dir), data_folder=folder / "server", log_folder=folder / "log", settings=settings)
     try:
         server.start()
@@ -147,7 +147,8 @@ def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterat
 
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder with a short name that a server without root's rights may enter, since a socket's path holds 107 bytes."""
+    """A folder that a server without root's rights may enter, with a short name, since a socket's path holds 107
+    bytes."""
     with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -173,7 +174,7 @@ def started_elsewhere(engine: str, folder: Path) -> Iterator[subprocess.Popen[by
 
 
 def key_and_certificate(folder: Path) -> list[str]:
-    """Two files of a server that calls itself localhost."""
+    """The key and certificate files of a server named localhost."""
     files = [str(folder / name) for name in ("key.pem", "cert.pem")]
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", files[0], "-out", files[1], "-subj",
@@ -199,7 +200,7 @@ def postgres_processes(below: Path) -> list[int]:
 
 
 def server_processes(below: Path, names: tuple[str, ...] = ("postgres", "mariadbd")) -> list[int]:
-    """Process ids of servers and sessions that work in a folder below `below`; what has ended does not count."""
+    """Process ids of servers and sessions that work in a folder below `below`, without ended processes."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -211,13 +212,13 @@ def server_processes(below: Path, names: tuple[str, ...] = ("postgres", "mariadb
 
 
 def left_behind(scratch: Path) -> list[str]:
-    """What storagelab left on the volumes, in the temporary folder and among the processes: nothing, if all is well."""
+    """What storagelab left on the volumes, in the temporary folder and among the processes; empty if all is well."""
     folders = [path for path in scratch.rglob("storagelab-*") if path.is_dir()]
     return [*map(str, folders), *(f"process {pid}" for pid in server_processes(scratch))]
 
 
 def until(happened: Any, timeout_s: float = 30.0) -> Any:
-    """Waits for a condition, and gives what it gave."""
+    """Waits for a condition, and returns its value."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         found = happened()

@@ -1,6 +1,6 @@
-"""Machines that this one is not: the files that a kernel shows of them, laid out in a folder as /proc and /sys.
+"""Simulates other machines: their kernel's files, laid out in a folder like /proc and /sys.
 
-Device numbers are larger than any kernel gives out, so that they never meet those of the machine that runs the tests.
+Device numbers are larger than any that a kernel assigns, so they never collide with those of the machine under test.
 """
 
 from __future__ import annotations

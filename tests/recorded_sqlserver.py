@@ -1,7 +1,7 @@
 """Stands in for a SQL Server behind a real TDS connection, as far as storagelab talks to one.
 
-It shows that the driver, the threads, the order of statements, the decoding and the cleaning up work together. It shows
-nothing of SQL Server itself: what a statement does here is what these few lines say. Columns and their types are as
+It shows that the driver, the threads, the order of statements, the decoding and the clean-up work together. It shows
+nothing about SQL Server itself: these few lines decide what a statement does here. Columns and their types are as
 Microsoft documents the views; figures are made up unless a source is named.
 
     with recorded() as running:   running.dsn(), running.server.batches, running.server.refuse[REGEX] = ServerError(...)
@@ -371,7 +371,7 @@ def _add(waits: dict[str, list[int]], name: str, seconds: float) -> None:
 
 @dataclass
 class Running:
-    """`wire` is the server of the protocol, whose two questions a test may answer itself."""
+    """`wire` is the protocol's server; a test may answer its two questions itself."""
 
     server: RecordedSqlServer
     wire: TdsServer

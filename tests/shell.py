@@ -1,6 +1,6 @@
-"""Commands as a shell starts them: a process of their own, with whatever streams and environment a test gives it.
+"""Runs commands as a shell does: in a process of their own, with the streams and environment that a test gives them.
 
-It takes the shortcuts of other tests: charts stay blank.
+It takes the same shortcuts as other tests: charts stay blank.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What most tests may have cheaper than users do, as they test something else.
+"""Shortcuts for tests that test something else.
 
-New databases of private servers are copies of one that the engine's own program made: a tenth of the time. Tests of how
-databases are made ask for the fixture `fresh_databases`. Charts of reports stay blank: a chart takes a tenth of a second to
-draw, a report has a dozen. Tests of what is drawn ask for `drawn_charts`.
+New databases of private servers are copies of one that the engine's own program made, which takes a tenth of the time.
+Tests of making databases request the fixture `fresh_databases`. Charts of reports stay blank: drawing one takes a tenth
+of a second, and a report has a dozen. Tests of drawings request `drawn_charts`.
 
 A process of its own takes the same shortcuts: `shortcuts.py FOLDER WORDS` is `storagelab WORDS`.
 """
@@ -33,7 +33,7 @@ BLANK = {"_started": lambda: None, "to_svg": lambda spec: "<svg></svg>"}
 
 
 def command(templates: Path) -> list[str]:
-    """Stands for `storagelab` where that is a process."""
+    """Replaces `storagelab` where it runs as a process."""
     return [sys.executable, __file__, str(templates)]
 
 
@@ -46,7 +46,7 @@ def take(templates: Path) -> None:
 
 @contextlib.contextmanager
 def drawn() -> Iterator[None]:
-    """Within it, charts are drawn as for users."""
+    """Draws charts as for users within this context."""
     vars(drawing).update(DRAWING)
     try:
         yield
@@ -79,13 +79,13 @@ def copying(make: Make, templates: Path) -> Make:
 
 
 def kind(server: PrivateServer) -> str:
-    """Stands for what decides how a new database looks: the programs, and what MariaDB must know from the start."""
+    """A key for what determines a new database: the programs, and the options that MariaDB needs from the start."""
     settings = server.settings if isinstance(server, MariaDBServer) else {}
     return hashlib.sha256(repr((server.programs, sorted(settings.items()))).encode()).hexdigest()
 
 
 def copy(source: Path, target: Path, *options: str) -> None:
-    """All that is in one folder into another, with its owners and modes; done by cp, as it is quicker than Python."""
+    """Copies the content of one folder into another, with owners and modes, using cp, as it is faster than Python."""
     subprocess.run(["cp", "-a", *options, f"{source}/.", str(target)], check=True)
 
 

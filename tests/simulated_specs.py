@@ -1,4 +1,4 @@
-"""Specs of simulated worlds so small that a run takes milliseconds; shared by the tests of what simulates them."""
+"""Specs of simulated worlds so small that a run takes milliseconds; shared by the tests of the simulator."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ rows_per_transaction = 100
 """
 
 ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
-"""The change that leaves one format of the drive, and so one block."""
+"""The change that leaves one drive format, and so one block."""
 
 
 def small(*changes: tuple[str, str], folder: Path = Path("lab")) -> Experiment:
-    """`SMALL` with each (old, new) of `changes` made."""
+    """`SMALL` with each (old, new) of `changes` replaced."""
     text = SMALL
     for old, new in changes:
         assert old in text

@@ -1,4 +1,4 @@
-"""Work for executors, in a module of its own, as each process that does it must load it."""
+"""Work for executors, in a module of its own because each worker process loads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def tell_who(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
-    """A task is a name, and how long it takes: "a 0.5". It tells its process when it begins and at its end."""
+    """A task is a name and a duration: "a 0.5". It reports its process when it begins and when it ends."""
     name, _, seconds = task.partition(" ")
     tell((f"{name} began", os.getpid()))
     time.sleep(float(seconds or 0))

@@ -1,4 +1,4 @@
-"""Small specs to write others from, and how one is refused; shared by the tests of specs and of factors."""
+"""Small specs as templates, and a helper for refusals; shared by the tests of specs and of factors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def planned(text: str, source: str = "lab/files.toml") -> Plan:
 
 
 def refusal(text: str) -> SpecError:
-    """The error that stops `text` on its way to a plan. Every one of them names the file and is plain words."""
+    """The error that stops `text` on its way to a plan. Each must name the file and be plain text."""
     with pytest.raises(SpecError) as caught:
         planned(text)
     error = caught.value

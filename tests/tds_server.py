@@ -1,5 +1,5 @@
-"""A server that speaks TDS over a real socket, for tests: the driver, its threads and its errors are real, the answers
-are whatever the test's `answer` gives. It knows nothing of SQL; what SQL Server itself would do it can't tell.
+"""A server that speaks TDS over a real socket, for tests: the driver, its threads and its errors are real; the answers
+come from the test's `answer`. It knows no SQL and can't tell what SQL Server itself would do.
 
 The protocol is Microsoft's open specification [MS-TDS], as far as a driver needs it: prelogin, login, batches.
 """
@@ -21,7 +21,7 @@ _TDS_74 = 0x74000004
 
 
 class ServerError(Exception):
-    """What the server answers with instead of rows."""
+    """The server's error response in place of rows."""
 
     def __init__(self, number: int, message: str, *, severity: int = 16) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class TdsServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A listener that is only closed would go on in accept().
+        # Closing the listener alone would not interrupt accept().
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -155,7 +155,7 @@ def _send(connection: socket.socket, content: bytes) -> None:
 
 
 def _prelogin() -> bytes:
-    # Version 15.0, and no encryption: it is one machine talking to itself.
+    # Version 15.0, and no encryption, as the machine talks to itself.
     version, encryption = struct.pack(">BBHH", 15, 0, 4153, 0), b"\x02"
     head = struct.pack(">BHH", 0, 11, len(version)) + struct.pack(">BHH", 1, 11 + len(version), 1) + b"\xff"
     return head + version + encryption

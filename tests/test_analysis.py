@@ -1,4 +1,4 @@
-"""Stories of whole experiments: what is concluded, how surely, and what isn't. All samples are fabricated."""
+"""Whole experiments: what is concluded, how surely, and what is not. All samples are fabricated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def analysed(factors, repetitions=5, **how) -> Findings:
 
 
 def noisy(factor_of):
-    """Ten seconds, 1 % of noise, times what `factor_of(levels)` says."""
+    """Ten seconds with 1 % of noise, times `factor_of(levels)`."""
     return lambda levels, repetition: ten_seconds(levels, repetition) * factor_of(levels)
 
 
@@ -168,7 +168,7 @@ def test_cells_with_the_same_rows_are_compared_by_their_times():
 
 
 def in_blocks(elapsed, provenance="measured", factors=None, repetitions=5) -> Findings:
-    """Two blocks, by the place of the log, of one to three numbers of files."""
+    """Two blocks, one per place of the log, each with one to three numbers of files."""
     factors = factors or {"layout.log": ["a", "b"], "layout.data_files": [1, 2, 4]}
     experiment = make_experiment(factors, repetitions, costly=("layout.log",))
     plan = expand(experiment)

@@ -1,4 +1,4 @@
-"""Article A at several scales, in the release build: a small world says what a large one does; facts that need no fit."""
+"""Article A at several scales, in the release build: a small world agrees with a large one; facts that need no fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def outcome(scale: int, files: int) -> dict:
 
 @pytest.fixture(scope="module")
 def runs() -> dict[tuple[int, int], dict]:
-    """By scale and number of files. A run lets go of Python, so two of them are made side by side."""
+    """Runs by scale and number of files. A run releases the GIL, so two are made side by side."""
     wanted = [(scale, files) for scale in SCALES for files in FILES]
     with ThreadPoolExecutor(2) as side_by_side:
         return dict(zip(wanted, side_by_side.map(lambda pair: outcome(*pair), wanted), strict=True))
@@ -103,9 +103,10 @@ def test_elapsed_is_waits_and_cpu_of_a_connection(runs, files):
 
 
 def test_yields_are_the_quanta_of_the_phase_in_memory():
-    """With 16 files nobody waits for long before the table passes the pool: until then a core's time is yields of 4 ms.
+    """With 16 files no session waits long before the table outgrows the pool: until then a core's time is yields of 4
+    ms.
 
-    Not all of it: a transaction's last quantum, and those that a wait cuts short, end in no yield.
+    Not all of it: a transaction's last quantum, and those cut short by a wait, end without a yield.
     """
     run = outcome(64, 16)
     quantum_ns = profiles.server().costs["quantum_ns"].value

@@ -1,4 +1,4 @@
-"""What is asked of servers that already run, whichever engine."""
+"""Requirements for servers that already run, for every engine."""
 
 from __future__ import annotations
 

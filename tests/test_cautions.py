@@ -1,4 +1,4 @@
-"""Each doubt: raised when there is reason for it, with the figures its wording needs, and not raised otherwise."""
+"""Each doubt is raised when there is a reason for it, with the figures that its wording needs, and not otherwise."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_waits(run: Run, **fields: object) -> Run:
 
 
 def environment(**tables: dict[str, object]) -> dict[str, object]:
-    """The fabricated environment with some values of its tables given anew."""
+    """The fabricated environment with some values of its tables replaced."""
     known = copy.deepcopy(make_environment())
     for name, values in tables.items():
         known[name] = {**known[name], **values}
@@ -270,7 +270,7 @@ def test_waits_that_were_not_observed_are_no_doubt():
 
 
 def disturbed(runs, share, every=1):
-    """`share` of the 8 CPUs' time went to others, in every so-manieth run."""
+    """`share` of the 8 CPUs' time went to others, in every n-th run."""
 
     def spent(run):
         window_s = 8 * (run.measurement.elapsed_s + 2)  # the counters are read before the start and after the end

@@ -1,4 +1,4 @@
-"""A server whose clock is set amid a run, and one that is stopped for a while: their elapsed times are not believed."""
+"""The elapsed times of a server whose clock is set during a run, or that is stopped for a while, are not believed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_SHORT = {"rows_per_connection": 15_000, "rows_per_transaction": 200}
 
 
 def run_of(scratch: Path, engine: str, trouble: Callable[[], None], **changes) -> Run:
-    """One run of which `trouble` comes when its first rows are in."""
+    """One run in which `trouble` happens once its first rows are in."""
     came: list[int] = []
 
     def heard(rows: int) -> None:
@@ -50,7 +50,7 @@ def run_of(scratch: Path, engine: str, trouble: Callable[[], None], **changes) -
 
 @pytest.fixture
 def set_clock(scratch, monkeypatch) -> Callable[[float], None]:
-    """Sets the clock of the private servers that are started from now on, by so many seconds; ours stays."""
+    """Shifts the clock of private servers started from now on by this many seconds; ours stays."""
     library, shift = scratch / "shifted_clock.so", scratch / "shift"
     source = Path(__file__).with_name("shifted_clock.c")
     compiler = shutil.which("cc") or "gcc"
@@ -77,7 +77,7 @@ def test_a_run_whose_servers_clock_was_set_is_unverified_and_says_by_how_much(sc
     said = re.search(r"it was set (forward|back) by ([\d.]+) s meanwhile", run.reason)
     assert said is not None
     assert said[1] == ("forward" if step_s > 0 else "back")
-    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.1)  # as sure as the server answers on a busy machine
+    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.1)  # as certain as the server's answers on a busy machine
     assert "the elapsed time is not to be believed" in run.reason
 
 
@@ -92,7 +92,7 @@ def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_clock_that_nobody_sets_is_believed(scratch, set_clock, engine):
-    set_clock(-86_400.0)  # it may be wrong, if only it stays so
+    set_clock(-86_400.0)  # it may be wrong as long as it stays so
     run = run_of(scratch, engine, lambda: None)
     assert (run.status, run.reason) == ("ok", "")
 
@@ -142,7 +142,7 @@ def test_no_time_at_all_is_no_measurement():
 
 
 def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[bytes]:
-    """Returns at once; a shell does it, as it may be this very process that is stopped."""
+    """Returns at once; a shell does the work, as this very process may be the one stopped."""
     numbers = " ".join(map(str, pids))
     return subprocess.Popen(["sh", "-c", f"kill -STOP {numbers}; sleep {seconds}; kill -CONT {numbers}"])
 

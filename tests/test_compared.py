@@ -1,4 +1,4 @@
-"""Words for what is compared: time per row where cells do different work, and nothing between blocks."""
+"""The wording of comparisons: time per row where cells do different work, and no comparison between blocks."""
 
 from __future__ import annotations
 

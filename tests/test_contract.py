@@ -1,4 +1,4 @@
-"""The contract suite on real PostgreSQL servers and on a SQL Server on record: what it passes, and what it must fail."""
+"""The contract suite on real PostgreSQL servers and a recorded SQL Server: what it must pass, and what it must fail."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_relative_volumes_of_a_spec_stand_beside_it(attached, scratch, monkeypat
 
 @pytest.fixture
 def plain(attached):
-    """The DSN of a login without any right."""
+    """The DSN of a login without any rights."""
     with connect(attached) as connection:
         connection.execute("CREATE ROLE plain_contract LOGIN")
     yield psycopg.conninfo.make_conninfo(attached.conninfo, user="plain_contract")
@@ -231,7 +231,7 @@ def test_files_that_are_fewer_than_asked_break_their_promise(server, monkeypatch
 
 @pytest.fixture(scope="module")
 def outcome(shared_server) -> Outcome:
-    """What came of one real run."""
+    """The outcome of one real run."""
     suite_ = suite._Suite(target_of(shared_server.conninfo), {}, lambda _: None, ROWS, Path())
     return suite_._run(suite_.plan.cells[1])
 

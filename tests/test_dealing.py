@@ -22,7 +22,7 @@ def block_of(number: int, runs: int) -> Slice:
 
 
 def dealt(blocks: list[int], processes: int, run_s=lambda number: 1.0) -> tuple[float, list[Slice]]:
-    """When all is made, and the slices in the order in which they are dealt, to processes that take as long as `run_s`."""
+    """The time when all is done and the slices in dealing order, for processes that take `run_s` per run."""
     dealer = Dealer([block_of(number, runs) for number, runs in enumerate(blocks)], processes)
     now, slices, at_work = 0.0, [], []
     while not dealer.ended:
@@ -61,6 +61,6 @@ def test_every_run_is_dealt_out_once_and_those_of_a_block_in_their_order(process
 
 
 def test_blocks_are_handed_around_rarely():
-    """As taking up the drives costs time: here 80 times in 360 runs at most."""
+    """Loading the drives costs time: here at most 80 times in 360 runs."""
     assert len(dealt([40] * 9, 2)[1]) <= 80
     assert len(dealt([40] * 2, 2)[1]) == 2, "and not at all if each has a process"

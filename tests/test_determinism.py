@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parent / "golden"
 NOT_RESULTS = ("started_at", "finished_at", "wall_s")
-"""Columns that say when and how long it took here."""
+"""Columns with when and how long the runs took here."""
 
 
 def sha256(content: bytes) -> str:
@@ -31,7 +31,7 @@ def sha256(content: bytes) -> str:
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in GOLDEN.glob("*.json")))
 def test_the_release_build_finds_the_digests_that_the_debug_build_found(name):
-    """crates/sim/tests/golden.rs is the other half, and says how they are renewed."""
+    """crates/sim/tests/golden.rs is the other half, and says how to renew them."""
     scenario = json.loads((GOLDEN / f"{name}.json").read_text())
     for drive in scenario["drives"].values():
         drive["profile"] = profiles.load(drive["profile"], Path()).model_dump(exclude_none=True)
@@ -101,7 +101,7 @@ def test_one_process_and_two_store_and_export_the_same(spec, in_one_go, tmp_path
 
 
 def without_clock(export: str) -> object:
-    """What an export says, but for when and how long it took here."""
+    """An export without when and how long the runs took here."""
     if not export.startswith("{"):
         table = list(csv.DictReader(export.splitlines()))
         assert len(table) == 8
@@ -117,7 +117,7 @@ def without_clock(export: str) -> object:
 
 
 def test_a_campaign_that_was_killed_amid_a_block_goes_on_to_the_same_rows(spec, in_one_go, tmp_path):
-    """Killed without a chance to say goodbye, as by a power cut; the clock decides where."""
+    """Killed without warning, as by a power cut, at a moment that the clock decides."""
     words = command(tmp_path, "run", str(spec), "--jobs", "1")
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""What the kernel counts of disks: on this machine's real one, and on recorded ones."""
+"""The kernel's disk counters, on this machine's real disk and on recorded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a folder down to its disks: on this machine, and on recorded ones that it is not."""
+"""From a folder down to its disks, on this machine and on recorded other machines."""
 
 from __future__ import annotations
 

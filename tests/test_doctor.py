@@ -1,4 +1,4 @@
-"""What this machine can and can't measure: real probes on it, and probes on machines that it is not."""
+"""What a machine can and can't measure: real probes on this one, and probes on recorded other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doubts in words: each says what, how much, and what to do about it."""
+"""The wording of doubts: each says what, how much, and what to do about it."""
 
 from __future__ import annotations
 

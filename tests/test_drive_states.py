@@ -1,4 +1,4 @@
-"""What drives say of themselves: means per cell, and trends along the order of runs."""
+"""Drive states: means per cell, and trends along the order of runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_cell_tells_the_mean_of_its_runs_of_each_drive():
 
 
 def interval_of(written: list[float], used: list[float]) -> tuple[Estimate, Estimate]:
-    """Of write amplification and utilisation, over runs that told these."""
+    """Intervals of write amplification and utilisation, over the runs that report them."""
     runs = [
         make_measurement(
             make_plan(make_experiment({}, 1)).cells[0].config, 10.0, None,

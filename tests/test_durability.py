@@ -1,4 +1,4 @@
-"""What survives a crash: each engine's verdict on the settings that it shows."""
+"""What survives a crash: each engine's verdict on its settings."""
 
 from __future__ import annotations
 

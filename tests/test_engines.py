@@ -1,4 +1,4 @@
-"""A plan of several real engines: each looks at its own cells, and what they promise is held side by side."""
+"""A plan with several real engines: each checks its own cells, and their durability is compared."""
 
 from __future__ import annotations
 

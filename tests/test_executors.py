@@ -1,4 +1,4 @@
-"""Work in processes beside this one: whoever of them dies, and whenever, the others go on, and Ctrl-C ends them all."""
+"""Work in other processes: whichever of them dies, and whenever, the others continue, and Ctrl-C ends them all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = list("abcdefgh")
 
 
 class Noting:
-    """Jobs that note what is told, and what is lost; that is dealt again. `then` says what to do at a piece of news."""
+    """Jobs that record news and losses; lost work is dealt again. `then` reacts to a piece of news."""
 
     def __init__(self, *tasks: str) -> None:
         self.tasks, self.told_of, self.lost_for = list(tasks), list[str](), list[str]()
@@ -132,7 +132,7 @@ def test_all_ends_within_two_seconds_whatever_the_processes_do(tmp_path: Path, n
     os.kill(process.pid, number)
     process.wait(timeout=2)
     if state == "a process is stopped" and number == signal.SIGKILL:
-        os.kill(first, signal.SIGCONT)  # it can't notice anything before
+        os.kill(first, signal.SIGCONT)  # it can't notice anything earlier
     until(lambda: not group_of(process.pid), timeout_s=2)
     process.communicate()
 

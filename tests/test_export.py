@@ -33,7 +33,7 @@ def the_experiment(**fields):
 
 
 def exported(experiment, plan, runs):
-    """The export as another program reads it, checked against the schema on the way."""
+    """The export as another program reads it, validated against the schema."""
     document = json.loads(to_json(experiment, plan, runs, analyse(experiment, plan, runs)))
     jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
     return document
@@ -282,7 +282,7 @@ def test_a_table_of_the_docs_has_the_fields_of_its_part_and_no_others(heading, p
 
 
 def the_model_says(model, field):
-    """The words that a field of a model can be."""
+    """The words that a model's field allows."""
     annotation = model.model_fields[field].annotation
     return [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
 

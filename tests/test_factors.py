@@ -1,4 +1,4 @@
-"""What may be varied and left out, and how each thing that may not is refused."""
+"""What may be varied and excluded, and how anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of the bench: what is compared is measured side by side, and who goes first takes turns."""
+"""The arithmetic of the bench: comparisons are measured side by side, and the order alternates."""
 
 from __future__ import annotations
 

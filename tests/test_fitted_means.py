@@ -1,4 +1,4 @@
-"""The means that reports show are those that cells are compared by, and no odd run or burn-in makes them."""
+"""Reports show the means by which cells are compared, free of odd runs and burn-in."""
 
 from __future__ import annotations
 

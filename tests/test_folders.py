@@ -84,7 +84,7 @@ def test_a_making_that_was_killed_is_recognised_and_removed(folders, written):
 
 def test_a_removal_that_was_itself_killed_is_recognised_and_resumed(folders):
     folders.make()
-    (folders["a"] / ".storagelab.json").unlink()  # it goes last, so all else is gone by then
+    (folders["a"] / ".storagelab.json").unlink()  # it goes last, after everything else
     assert folders.leftovers() == [folders["a"], folders["b"]]
     folders.remove()
     assert folders.leftovers() == []

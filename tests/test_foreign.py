@@ -1,4 +1,4 @@
-"""What has no place in a spec is refused by its place, before anything comes of it."""
+"""Anything that does not belong in a spec is refused by its place, before it has any effect."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ ON_FLASH = ('data = ["array"]\nlog = "array"', 'data = ["one"]\nlog = "one"')
 
 
 def formatted(*lines: str):
-    """The single flash drive of a spec that says these lines instead of format = "basic"."""
+    """The single flash drive of a spec with these lines instead of format = "basic"."""
     change = ('format = "basic"', "\n".join(lines))
     return hardware(configs(ON_FLASH, change), Path("lab"))["drives"]["ssd-1"]
 

@@ -90,7 +90,7 @@ def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, 
     given = dsn(engine, text)
     written = "".join(letter if letter.isprintable() else "" for letter in given)
     lines = [f'dsn = "{written}"', f'dsn = ["{written}"]']
-    if not written.isalnum():  # else it is the name of a variable, and is named
+    if not written.isalnum():  # otherwise it is the name of a variable, and is shown
         lines.append(f'dsn_env = "{written}"')
     for line in lines:
         (home / "lab.toml").write_text(SPEC.format(engine=engine, target=line))
@@ -105,7 +105,8 @@ def test_no_verb_shows_a_piece_of_it_where_it_is_given_in_the_open(typed, home, 
 
 @pytest.mark.parametrize("engine", ["postgres", "mariadb", pytest.param("sqlserver", marks=needs_pymssql)])
 def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):
-    """As if the variables had changed after the checks before the run: what the driver says becomes the run's reason."""
+    """As if the variables had changed after the checks before the run: the driver's message becomes the run's
+    reason."""
     texts = [*URIS.values(), *(CONNINFOS.values() if engine == "postgres" else [])]
     for number, text in enumerate(texts):
         monkeypatch.setenv(f"LAB_{number}", dsn(engine, text))

@@ -1,4 +1,4 @@
-"""This machine as it describes itself, machines that it is not, and what may be done to a volume."""
+"""The descriptions of this machine and of recorded others, and what may be done to a volume."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_mirror_maps_all_of_it_on_each_drive_and_a_stripe_half():
 def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_path):
     from storagelab.targets.simulated.block import SimulatedBlock
 
-    # So short a run has to be made to write its pages before it ends.
+    # Such a short run must be forced to write its pages before it ends.
     often = ("cores = 4", "cores = 4\ncosts = { checkpoint_period_ns = 10_000_000_000 }")
     for ram_bytes, fails in ((800_000, True), (1_300_000, False)):
         plan = planned(ONE_BLOCK, often, ("sector_bytes = 512", f"sector_bytes = 512\nhost_ram_bytes = {ram_bytes}"))

@@ -1,4 +1,4 @@
-"""The page as text: what it holds, in which order, and that nothing a person wrote can become markup."""
+"""The page as text: its content and order, and that no user text can become markup."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NASTY = "</script><script>document.title='broken into'</script><img src=x onerro
 
 @dataclass
 class Opened:
-    """A page in a tab, and all that it did besides showing itself."""
+    """A page in a tab, with everything that it did besides rendering."""
 
     tab: playwright.Page
     requests: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ def written(experiment, folder: Path, **given) -> Report:
 
 @pytest.fixture
 def opened(browser, report) -> Iterator:
-    """Opens the report: `opened(width, **context)`. Whatever a test does with it, nothing may fail or call out."""
+    """Opens the report: `opened(width, **context)`. Whatever a test does, nothing may fail or use the network."""
     tabs: list[Opened] = []
 
     def open_page(width: int = 1280, of: Report = report, **context: object) -> playwright.Page:
@@ -211,7 +211,7 @@ def test_pointing_at_a_mark_says_what_it_is(opened):
 
 
 def tip_at(tab: playwright.Page, line: playwright.Locator, share: float) -> str:
-    """What is said on pointing at a line, at the corner of it that lies there along it."""
+    """The tip shown when pointing at a line's vertex, given by its position along the line."""
     line.scroll_into_view_if_needed()
     x, y = line.evaluate(
         """(line, share) => {

@@ -122,7 +122,7 @@ def test_experiments_in_which_nothing_depends_on_anything_seldom_say_that_someth
             factors, lambda at: 0.1 * (at[LOG] == "b"), repetitions=4, seed=seed, spread=0.02
         ).dependences
         wrong += any(one.differs or one.change is not None for one in found)
-    assert wrong <= 0.15 * experiments  # three pairs of factors, each held to 5 %
+    assert wrong <= 0.15 * experiments  # three pairs of factors, each with a limit of 5 %
 
 
 def test_what_was_not_run_everywhere_is_left_out_of_the_comparison():

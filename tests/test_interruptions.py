@@ -1,4 +1,5 @@
-"""Ctrl-C, SIGTERM and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, one can go on."""
+"""Ctrl-C, SIGTERM and kill -9 of a real `storagelab run`: nothing keeps running, nothing stored is lost, and it can
+resume."""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ class Running:
         self.process = subprocess.Popen(
             [*storagelab, "run", "long.toml"],
             cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
-            # Under nohup, as CI may run, a hang-up would be ignored from the start, and rightly stay so.
+            # Under nohup, as in CI, a hang-up would be ignored from the start, and correctly stay ignored.
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )  # fmt: skip
 
     def ended(self) -> tuple[int, str]:
-        """Exit code and what was said on stderr."""
+        """Exit code and stderr."""
         _, err = self.process.communicate(timeout=60)
         return self.process.returncode, err
 
@@ -81,13 +82,13 @@ class Running:
 
 @pytest.fixture
 def storagelab(templates) -> list[str]:
-    """Its databases are copied, but for tests of what comes in the set-up."""
+    """Its databases are copied, except in tests of the set-up."""
     return shortcuts.command(templates)
 
 
 @pytest.fixture
 def start(scratch, storagelab) -> Iterator:
-    """Starts a run of so many runs; what still runs at the end of the test is killed."""
+    """Starts a campaign of this many runs; any process left at the end of the test is killed."""
     (scratch / "a").mkdir()
     started: list[Running] = []
 
@@ -227,7 +228,7 @@ def test_after_kill_9_what_was_stored_is_there_and_only_the_rest_is_made(start, 
 
 
 AMID_THE_SET_UP = [("a", "long.toml", 0.2), ("tmp", "other.toml", 0.1)]
-"""Folder in which the first thing shows, spec that is run next, seconds until the kill."""
+"""The folder that shows the first activity, the spec that is run next, and the seconds until the kill."""
 MORE_OF_THEM = [(*which, at_s) for *which, _ in AMID_THE_SET_UP for at_s in (0.0, 0.4)]
 
 
@@ -255,7 +256,7 @@ def test_after_kill_9_amid_the_set_up_or_the_trial_start_the_next_run_sweeps_and
 def test_a_server_killed_with_its_storagelab_leaves_no_session_at_work(start, scratch):
     running = start()
     running.until(running.loading)
-    # All of them, not only those that were seen at work: the others are at work a moment later.
+    # All of them, not only those seen at work: the others are at work a moment later.
     sessions = postgres_processes(scratch)
     server = int(next((scratch / "a").glob("*/server/postmaster.pid")).read_text().split()[0])
     os.kill(server, signal.SIGKILL)

@@ -22,7 +22,7 @@ def noise_and_luck(cells, repetitions, rng):
 
 
 def at_most(experiments, rate):
-    """As many as a true rate of `rate` exceeds once in a thousand."""
+    """The count that a true rate of `rate` exceeds once in a thousand."""
     return int(scipy_stats.binom.ppf(0.999, experiments, rate))
 
 

@@ -1,4 +1,4 @@
-"""The keys of a spec: what their models say of what is left out is what the simulator does."""
+"""The keys of a spec: the defaults documented in the models are those of the simulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIMULATOR = Path(__file__).parent.parent / "crates" / "sim" / "src"
 
 
 def said_of(model: type[BaseModel]) -> dict[str, str]:
-    """Key -> what stands for it where a spec leaves it out."""
+    """Key -> its documented default."""
     return {
         name: one.words
         for name, field in model.model_fields.items()

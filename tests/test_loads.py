@@ -1,4 +1,4 @@
-"""Loads in words: the headline speaks of layouts, once where one will do under every load, else load by load."""
+"""The wording for loads: the headline names layouts, once if one is best under every load, otherwise load by load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THREE = {BATCH: [10, 100, 1000], FILES: [1, 4, 8]}
 
 
 def best_of(best) -> Findings:
-    """All but `best[batch]` data files take a fifth longer; of a batch without a best all are alike."""
+    """All but `best[batch]` data files take a fifth longer; in a batch without a best, all are alike."""
     return analysed(
         THREE,
         lambda levels: (

@@ -1,4 +1,4 @@
-"""Blocks of simulated runs, made side by side, interrupted and taken up again: what is stored is always the same."""
+"""Blocks of simulated runs, made side by side, interrupted and resumed: the stored results are always the same."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.slow
 
 PLAN = planned()
 THREE_BLOCKS = ('["basic", "maximum-write"]', '["basic", "improved-write", "maximum-write"]')
-"""More than there are processes: they are handed around."""
+"""More blocks than processes, so blocks are handed around."""
 
 
 class Listening:
-    """Notes what it is told, and may stop it all after some runs."""
+    """Records what it is told, and may stop everything after some runs."""
 
     def __init__(self, stop_after: int = 10**6) -> None:
         self.began: list[int] = []
@@ -57,7 +57,7 @@ def make(folder, *changes, jobs: int = 1, again: bool = False, stop_after: int =
 
 
 def results(folder) -> dict[int, str]:
-    """What each run came to, without the time that it took here."""
+    """The outcome of each run, without the time that it took here."""
     with Store.reading(folder) as store:
         runs = store.runs()
     assert {run.status for run in runs} == {"ok"}
@@ -211,7 +211,7 @@ def noting(monkeypatch, defect_at: int | None = None) -> list[int]:
 
 
 def in_slices(folder, runs: int) -> list[Run]:
-    """All runs of the plan in slices of so many, each made by a process that has only what is saved."""
+    """All runs of the plan in slices of this size, each made by a process that has only the saved state."""
     told: list[object] = []
     for whole in loop.slices(PLAN, {}, site_at(folder), folder):
         for first in range(0, len(whole.wanted), runs):
@@ -281,7 +281,7 @@ def kill_workers(number: int = signal.SIGKILL) -> None:
 
 
 class Killing(Listening):
-    """Kills all processes when it is told of some of the runs, `times` times each."""
+    """Kills all processes when certain runs are reported, `times` times each."""
 
     def __init__(self, *, at_start_of: Collection[int] = (), at_end_of: Collection[int] = (), times: int = 1) -> None:
         super().__init__()

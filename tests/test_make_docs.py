@@ -1,4 +1,4 @@
-"""The documentation: its tables say what the code does, and its site is whole and asks no network for anything."""
+"""The documentation: its tables match the code, and its site is complete and uses no network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from storagelab.validation.table import existing
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LOADS = {"link": "href", "script": "src", "img": "src", "source": "src", "iframe": "src", "object": "data"}
-"""What a browser fetches without being asked -> where it says from where."""
+"""Elements that a browser fetches by itself -> the attribute with the address."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_every_table_that_can_be_generated_stands_on_a_page(make_docs):
 
 
 def keys_below(make_docs, model: type[BaseModel], place: str) -> Iterator[tuple[str, str, keys.Schema]]:
-    """The path, the description and the schema of every key that is no table; NAME stands for a name of the user's own."""
+    """The path, the description and the schema of every key that is not a table; NAME stands for a user's name."""
     for name, field in model.model_fields.items():
         below = make_docs.models_in(field.annotation)
         path = f"{place}{name}{'.NAME' if below and 'dict[' in str(field.annotation) else ''}"

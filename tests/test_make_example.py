@@ -1,4 +1,4 @@
-"""README's example: what a demo said goes between its marks, with where and when it was measured."""
+"""README's example: the demo's output goes between the marks, with where and when it was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each run that is not stored is made, judged and appended. The target here measures nothing, and so is quick."""
+"""Each run that is not stored is made, judged and appended. The target here measures nothing, so it is fast."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def target(monkeypatch):
 
 @pytest.fixture
 def run_again(tmp_path, target):
-    """Runs what is left, as `storagelab run` does each time it is typed; gives what was made this time."""
+    """Runs what is left, as each `storagelab run` does; returns the runs made this time."""
 
     def run(*, again: bool = False, listener=None) -> list[tuple[str, int, int]]:
         target.made.clear()

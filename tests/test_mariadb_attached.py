@@ -53,7 +53,7 @@ def elsewhere(shared) -> Iterator[Elsewhere]:
 
 @pytest.fixture
 def login(elsewhere):
-    """Makes a login with a password that needs quoting everywhere, and the rights that are asked for."""
+    """Makes a login with the given rights and a password that needs quoting everywhere."""
     made = []
 
     def with_rights(*grants: str, name: str = "plain") -> str:
@@ -226,7 +226,7 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
     with running(scratch / "tls", *options) as server:
         server.said("CREATE USER far IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far")
         plain = server.dsn("far", "x")
-        # What a server demands it is given unasked; whose certificate it is, is checked where the DSN asks for it.
+        # A server that demands TLS gets it unasked; the certificate's owner is checked where the DSN asks for it.
         for dsn in (plain, plain + "?ssl=required"):
             check(plan_of(mariadb(scratch, dsn=dsn)), site_at(scratch))
             with connect(TargetConfig(engine="mariadb", dsn=dsn)) as connection:
@@ -293,7 +293,7 @@ def test_a_table_that_somebody_put_into_our_database_is_not_dropped_with_it(else
 def test_what_a_killed_run_left_is_swept_and_nothing_else(elsewhere, scratch):
     config = mariadb(scratch, dsn=elsewhere.socket_dsn, volumes=["a"])
     target = MariaDBTarget(config, site_at(scratch))
-    target.__enter__()  # and is killed: nobody leaves it
+    target.__enter__()  # and is killed without leaving it
     elsewhere.said("CREATE DATABASE storagelab_other")
     removed = sweep(plan_of(config), site_at(scratch))
     assert removed == [

@@ -1,4 +1,4 @@
-"""MariaDB when something goes wrong: the run is failed with the engine's own words, and nothing is left behind."""
+"""MariaDB faults: the run fails with the engine's own message, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mariadb(scratch, **changes):
 
 @pytest.fixture
 def during(monkeypatch):
-    """Has something happen while the load runs."""
+    """Makes something happen while the load runs."""
 
     def happens(what) -> None:
         release = MariaDBTarget._run
@@ -76,7 +76,7 @@ def test_a_connection_that_is_killed_fails_the_run_in_the_servers_words(scratch,
 
 
 def test_a_timeout_for_a_lock_fails_the_run_in_the_servers_words(scratch, during):
-    """Somebody holds the gap that every insert needs."""
+    """Another session holds the gap that every insert needs."""
     others = []
 
     def lock_all(target):

@@ -1,4 +1,4 @@
-"""The table on N data files of a real MariaDB: made where it was asked for, whatever the folders are called."""
+"""The table on N data files of a real MariaDB: made in the requested folders, whatever their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storagelab.targets.mariadb.layout import Layout
 
 pytestmark = needs_mariadb
 
-# All that a file system takes as a folder's name, without what preflight refuses: see test_mariadb_preflight.
+# Every folder name that a file system accepts, except those that preflight refuses: see test_mariadb_preflight.
 NAMES = st.text(
     st.characters(codec="utf-8", max_codepoint=0xFFFF, exclude_characters="\0/", exclude_categories=["Cs"]),
     min_size=1,

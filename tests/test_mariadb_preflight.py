@@ -1,4 +1,4 @@
-"""What a plan with MariaDB is told before anything is touched."""
+"""What preflight says about a plan with MariaDB before anything is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a private MariaDB makes of settings: its own parser is asked, and nothing is changed quietly."""
+"""Settings of a private MariaDB: its own parser decides, and nothing is changed silently."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ HEAD = '[target]\nengine = "postgres"\n[volumes.a]\npath = "."\n[volumes.b]\npat
 def experiment(
     factors: dict[str, list[object]], excludes: list[dict[str, object]] | None = None, **header: object
 ) -> Experiment:
-    """An experiment by way of its TOML, as every experiment comes about."""
+    """An experiment made from its TOML, like every experiment."""
     top = "".join(f"{key} = {json.dumps(value)}\n" for key, value in header.items())
     listed = "".join(f'"{name}" = {json.dumps(levels)}\n' for name, levels in factors.items())
     left_out = "".join(
@@ -189,7 +189,7 @@ def test_a_shuffle_of_nothing_and_of_one_is_itself() -> None:
 
 @dataclass
 class Made:
-    """An experiment made up by hypothesis, and the combinations that it should come to."""
+    """An experiment made up by hypothesis, and the combinations that it should have."""
 
     factors: dict[str, list[object]]
     excludes: list[dict[str, object]]
@@ -269,7 +269,7 @@ def test_another_seed_gives_another_order(seed: int, further: int) -> None:
     def order(seed: int) -> list[tuple[int, str]]:
         return order_of(expand(experiment({FILES: list(range(1, 31))}, seed=seed, repetitions=2)))
 
-    # 30! x 30! orders: two of them the same would be no chance but a fault.
+    # 30! x 30! orders: two equal ones would be a fault, not chance.
     assert order(seed) != order(seed + further)
 
 

@@ -1,4 +1,4 @@
-"""Machines and folders that are not as one expects: said in one sentence, or done without."""
+"""Unexpected machines and folders: reported in one sentence, or worked around."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_server_that_demands_tls_is_given_it(scratch):
             connection.execute("SELECT pg_reload_conf()")
         dsn = f"postgresql://{USER}@127.0.0.1:{port}/postgres"
         until(lambda: _answers(dsn))
-        # What a server demands it is given unasked.
+        # A server that demands TLS gets it unasked.
         for mode in ("", "?sslmode=require"):
             check(plan_of(small(scratch, dsn=dsn + mode)), site_at(scratch))
         with connecting.connect(TargetConfig(engine="postgres", dsn=dsn)) as connection:

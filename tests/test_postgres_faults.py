@@ -1,4 +1,5 @@
-"""Trouble amid a run: that run is `failed` with a reason a tired person understands, nothing stays behind, others go on."""
+"""Faults during a run: that run is `failed` with a reason that a tired person understands, nothing is left, others go
+on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can't run here is refused before anything is touched, by the key to mend."""
+"""A plan that can't run here is refused before anything is touched, by the key to fix."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_wrong_setting_of_any_cell_is_refused_by_key(scratch, settings):
 
 
 def test_settings_that_do_not_go_together_are_left_to_a_trial_start(scratch):
-    # Its parser takes each for itself; only a start tells, which a plan does not make.
+    # Its parser accepts each alone; only a start finds the conflict, and a plan starts no server.
     assert found(scratch, small(scratch, settings={"wal_level": "minimal", "max_wal_senders": 10}))
 
 

@@ -147,7 +147,7 @@ def test_what_is_asked_for_between_runs_is_done(scratch):
 
 @pytest.fixture
 def meddle(monkeypatch):
-    """Has somebody change the server's mind between set-up and run."""
+    """Changes the server's settings between set-up and run."""
 
     def before_the_run(*statements: str) -> None:
         enter = PostgresTarget.__enter__

@@ -1,4 +1,4 @@
-"""A private server owes nothing to the variables and option files of whoever starts it; one that runs already heeds them."""
+"""A private server ignores the variables and option files of the user; one that already runs respects them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of servers are run to their end, or end with all that they started."""
+"""Server programs run to their end, or end together with everything that they started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes of a server's own machine, as its operator describes them: on real servers that play a machine elsewhere."""
+"""Volumes on a server's own machine, as its operator describes them; real servers play the remote machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def far():
 
 
 def operators_step(hint: str) -> str:
-    """The command in a hint, for this machine: here the server is run by whoever storagelab has run it."""
+    """The command in a hint, adapted to this machine, where the server runs as storagelab's server user."""
     command = hint.split("run there: ")[1].split(" (postgres")[0]
     owner = unprivileged().owner
     return command.replace("-o postgres ", f"-o {owner[0]} " if owner else "")
@@ -98,7 +98,7 @@ def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
         make_folder(Path(name) / "storagelab-data-file-0001")
         config = elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1)
         target = PostgresTarget(config, site_at(scratch))
-        target.__enter__()  # and is killed: nobody leaves it
+        target.__enter__()  # and is killed without leaving it
         target._close(target._connection)
         plan = Plan(cells=(Cell(cell_id="c01", levels={}, config=config),), runs=())
         assert any("tablespace storagelab_0badcafe_f0001" in said for said in sweep(plan, site_at(scratch)))

@@ -1,4 +1,4 @@
-"""The way to the terminal: what reaches it is escaped, and what it can't do stops nothing."""
+"""Output to the terminal: everything is escaped, and what the terminal can't show stops nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings in words: what is said is true of the figures, and nothing is called equal."""
+"""Findings in words: every sentence agrees with the figures, and nothing is called equal."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ DRAWS = [(8, 5, 50), *(pytest.param(*each, marks=pytest.mark.campaign) for each 
 
 
 def most(experiments: int, rate: float) -> int:
-    """As many as a true rate of `rate` exceeds once in a thousand."""
+    """The count that a true rate of `rate` exceeds once in a thousand."""
     return int(scipy_stats.binom.ppf(0.999, experiments, rate))
 
 

@@ -1,4 +1,4 @@
-"""Statistics are asked what they claim: how often they cry wolf, how often they miss it, and whether intervals hold.
+"""Checks what the statistics claim: their rates of false alarms and misses, and the coverage of intervals.
 
 All samples are simulated with fixed seeds. Share of experiments WITHOUT any difference in which some cell was declared
 slower than the best, in %, as `false_verdicts` counts it over 2,000 to 4,000 experiments each (600 of 64 cells, so that
@@ -69,7 +69,7 @@ def false_verdicts(kind: str, cells: int, repetitions: int, experiments: int) ->
 
 
 def most(experiments: int, rate: float) -> int:
-    """As many as a true rate of `rate` exceeds once in a thousand."""
+    """The count that a true rate of `rate` exceeds once in a thousand."""
     return int(scipy_stats.binom.ppf(0.999, experiments, rate))
 
 

@@ -14,7 +14,7 @@ from storagelab.stopping import Interruptible
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """Whoever was asked to stop hears no more signals."""
+    """Restores the signal handlers, as a stop request makes the process ignore further signals."""
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     before = [signal.getsignal(number) for number in numbers]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it would stay ignored

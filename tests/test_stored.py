@@ -1,4 +1,4 @@
-"""Stores that something happened to: told of by every verb in one message, never changed, and what is left is exported."""
+"""Damaged stores: every verb reports them in one message and never changes them, and what is left is exported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def store(home) -> Path:
 
 
 def change(store: Path, statement: str, *values: object) -> None:
-    """What the store's triggers forbid."""
+    """Makes a change that the store's triggers forbid."""
     connection = sqlite3.connect(store, isolation_level=None)
     for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {name}")

@@ -1,4 +1,4 @@
-"""What stands in the temporary folder is its process's own, and swept only once that process is gone."""
+"""A temporary folder belongs to its process, and is swept only once that process is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a simulated run in time is stored: little, and enough to see what happened."""
+"""The stored time series of a simulated run: short, but enough to see what happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no linter says: files stay small, tests are named after what they test, nothing is left open."""
+"""Checks that no linter does: files stay small, tests are named after what they test, nothing is left open."""
 
 from __future__ import annotations
 

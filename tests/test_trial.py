@@ -1,4 +1,4 @@
-"""A server that would not start is found out before anything is stored."""
+"""A server that would not start is detected before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How server programs are run without root's rights, and how they come through folders that are root's alone."""
+"""How server programs run without root's rights, and how they get through folders that only root may enter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def privileges():
 
 @pytest.fixture
 def closed(scratch) -> Path:
-    """A folder that is root's alone, as /root is, with another such folder in it."""
+    """A folder that only root may enter, like /root, with another such folder in it."""
     folder = scratch / "closed"
     (folder / "lab" / "inner" / "vol").mkdir(parents=True)
     (folder / "secret").write_text("root's")
@@ -62,8 +62,8 @@ def test_root_starts_programs_as_a_user_who_owns_nothing_of_roots(scratch):
 
 
 @needs_root
-def test_root_is_not_had_again(scratch):
-    """By a program that gives root's rights to whoever starts it."""
+def test_root_rights_cannot_be_regained(scratch):
+    """Not even through a setuid-root program."""
     program = scratch / "id-of-root"
     program.write_bytes(Path("/usr/bin/id").read_bytes())
     program.chmod(0o4755)

@@ -1,4 +1,4 @@
-"""The model held against what was published: figures as data, what is read off runs, verdicts, and the command."""
+"""The model against published results: figures as data, values read from runs, verdicts, and the command."""
 
 from __future__ import annotations
 

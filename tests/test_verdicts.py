@@ -1,4 +1,4 @@
-"""A verdict for each load: layouts are held against each other under the same load, and no load is ever fastest."""
+"""A verdict for each load: layouts are compared under the same load, and no load is ever fastest."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_layout_that_is_a_tenth_slower_under_one_load_alone_is_found_there_and
 
 
 def verdict_on(log_s, blocks=None) -> verdicts.Judged:
-    """Of as many numbers of data files as there are rows."""
+    """The verdict on as many numbers of data files as there are rows."""
     experiment = make_experiment({FILES: list(range(1, len(log_s) + 1))}, repetitions=len(log_s[0]))
     plan = make_plan(experiment)
     fitted = stats.fit(np.array(log_s), blocks or [0] * len(log_s))

@@ -1,4 +1,4 @@
-"""The thread that looks at a run: first, at every moment of its pace, last; what breaks in it never breaks the run."""
+"""The thread that watches a run: at the start, at its pace, and at the end; its failures never break the run."""
 
 from __future__ import annotations
 

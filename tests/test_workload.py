@@ -1,4 +1,4 @@
-"""The kinds of workload, and every engine's loop held against their keys: one that is forgotten is told by its name."""
+"""The kinds of workload, and every engine's loop checked against their keys: a forgotten key is named."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sent(engine: str, load: DatabaseLoad) -> list[object]:
 
 
 def another(value: object) -> object:
-    """Another value that a key may have; whoever adds a key of a new type says here what that is."""
+    """Another valid value for a key; add a case here for a key of a new type."""
     match value:
         case bool():
             return not value

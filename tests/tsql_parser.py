@@ -32,7 +32,7 @@ class Parsed(NamedTuple):
 
 
 class TsqlParser:
-    """To be used as a context manager: the parser works in a process of its own."""
+    """A context manager; the parser runs in a process of its own."""
 
     def __enter__(self) -> TsqlParser:
         self._process = subprocess.Popen(

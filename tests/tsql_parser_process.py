@@ -1,7 +1,7 @@
 """Run as a program: reads one question a line (JSON) and answers it in one, by Microsoft's own T-SQL parser, ScriptDom.
 
-The wheel of mssql-cli brings that parser along, with the .NET runtime it needs; pythonnet calls it. Nothing else of the
-wheel is used. A process of its own, as the runtime handles signals and memory in its own way.
+The wheel of mssql-cli contains that parser and its .NET runtime; pythonnet calls it. Nothing else in the wheel is used.
+It is a process of its own because the runtime handles signals and memory in its own way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def binaries() -> str:
 
 
 class BundledRuntime(Runtime):
-    """The .NET runtime in the wheel, started by its own entry points: pythonnet knows newer ways to start one only."""
+    """The .NET runtime in the wheel, started through its own entry points: pythonnet only knows newer ways to start
+    one."""
 
     def __init__(self, folder: str) -> None:
         self._library = ctypes.CDLL(os.path.join(folder, "libcoreclr.so"))
@@ -70,7 +71,7 @@ class BundledRuntime(Runtime):
         raise OSError("assemblies are found by name only")
 
     def shutdown(self) -> None:
-        """The process ends soon enough."""
+        """Does nothing, as the process ends soon."""
 
     def info(self) -> RuntimeInfo:
         return RuntimeInfo(kind="CoreCLR", version="", initialized=True, shutdown=None, properties={})
@@ -101,7 +102,8 @@ def _say(line: str) -> None:
 
 
 def _told(statement: Any) -> dict[str, Any]:
-    """The kind of a statement; of DROP DATABASE the names, of a plain SELECT the text of its first literal."""
+    """The kind of a statement, with the names for DROP DATABASE and the text of the first literal for a plain
+    SELECT."""
     kind = statement.GetType().Name
     told: dict[str, Any] = {"kind": kind}
     if kind == "DropDatabaseStatement":

@@ -1,10 +1,11 @@
 """Checks MariaDB's waits against a kernel trace: `python tools/check_mariadb_waits.py` (Linux, root, some minutes).
 
-Starts private servers, runs short loads with 1, 4 and 16 data files and commits every row and every 100 rows, and watches
-them just as a run does. At the same time the kernel traces every switch, wake-up and system call of the worker threads: that
-is the truth. A thread in a call on the redo log, or asleep on a futex in its own thread-local memory (there InnoDB keeps what
-a session sleeps on while another one writes the log for both), waits for a commit; in a call on a data file, for that; on any
-other futex, for a latch. See docs/reference/waits-mariadb.md.
+Starts private servers, runs short loads with 1, 4 and 16 data files that commit every row or every 100 rows, and
+watches them just as a run does. At the same time the kernel traces every switch, wake-up and system call of the worker
+threads; the trace is the truth. A thread waits for a commit while it is in a call on the redo log, or asleep on a futex
+in its own thread-local memory, where InnoDB keeps the futex on which a session sleeps while another one writes the log
+for both. In a call on a data file it waits for that file; on any other futex it waits for a latch. See
+docs/reference/waits-mariadb.md.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Checked:
 
 
 class Caller:
-    """Knows what a system call of the server's threads is about, by its arguments."""
+    """Tells what a system call of the server's threads concerns, from its arguments."""
 
     def __init__(self, pid: int, threads: Sequence[int]) -> None:
         self._files = {int(link.name): _class_of_file(os.readlink(link)) for link in Path(f"/proc/{pid}/fd").iterdir()}
@@ -104,7 +105,7 @@ def _class_of_file(target: str) -> str:
 
 
 def _stack_of(pid: int, thread: int) -> tuple[int, int]:
-    """The mapping of memory that a sleeping thread's stack is in; what is local to the thread stands at its upper end."""
+    """The memory mapping that holds a sleeping thread's stack; thread-local data is at its upper end."""
     stack_pointer = int(Path(f"/proc/{pid}/task/{thread}/syscall").read_text(encoding="utf-8").split()[-2], 16)
     for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
         found = re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)
@@ -178,7 +179,7 @@ def _threads(own: Connection, ids: Sequence[int]) -> list[int]:
 
 
 def class_of(row: WaitStat) -> str:
-    """What the trace would call it; time without a timer is asleep on latches of pages, which have none."""
+    """The trace's name for a class; time without a timer is sleep on page latches, which have no timer."""
     if row.category == "commit":
         return COMMIT
     if row.wait_type.startswith("wait/io/file/innodb/innodb_data_file"):
@@ -231,7 +232,7 @@ def show(checked: Checked) -> None:
 
 
 def show_sums(results: Sequence[Checked]) -> None:
-    """Whether all adds up to the connections' time, and what has no timer."""
+    """Says whether everything adds up to the connections' time, and what has no timer."""
     print(
         "\n| load | rows/s | looks | rows of the table, sum | explained without the residual | UNINSTRUMENTED | timers |"
     )

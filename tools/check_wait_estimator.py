@@ -1,9 +1,10 @@
 """Checks the wait estimator against a kernel trace: `python tools/check_wait_estimator.py` (Linux, root, some minutes).
 
 Starts private servers, runs short loads, and samples them just as a run does. At the same time the kernel traces every
-switch, wake-up and system call of the worker sessions: that is the truth. A session asleep in `futex` waits for a
-latch, in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so on; what is known of a
-session is the class of its system call, so estimates are summed by the same classes. See docs/reference/waits-postgresql.md.
+switch, wake-up and system call of the worker sessions; the trace is the truth. A session asleep in `futex` waits for a
+latch, in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so on. The trace knows only
+the class of a session's system call, so estimates are summed by the same classes. See
+docs/reference/waits-postgresql.md.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ BY_KEY, BY_SCAN = ("c4", "id = wanted"), ("count(*)", "c4 > 1 OR id = wanted")
 
 @dataclass(frozen=True)
 class Load:
-    """One load, `times` a connection: rows inserted, or with `reads` reads of a table that does not fit in memory."""
+    """One load, `times` per connection: inserts, or with `reads` reads of a table that does not fit in memory."""
 
     name: str
     times: int
@@ -122,7 +123,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Checked:
-    """One traced run: what the estimator was given, and what was true."""
+    """One traced run: the estimator's input, and the truth."""
 
     load: Load
     raw: SampledWaits
@@ -169,7 +170,7 @@ def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Lay
 
 
 def _forget_pages(folder: Path) -> None:
-    """Pages that the kernel holds count to the memory group that read them first, so they have to go."""
+    """Drops cached pages: the kernel charges a page to the memory group that read it first."""
     subprocess.run(["sync"], check=True)
     for path in folder.rglob("*"):
         if path.is_file():
@@ -179,7 +180,7 @@ def _forget_pages(folder: Path) -> None:
 
 @contextlib.contextmanager
 def little_memory(server: Server, wanted: bool) -> Iterator[None]:
-    """The server and its sessions to come in a memory group so small that the table doesn't fit (cgroup version 1)."""
+    """Puts the server and its future sessions into a memory group too small for the table (cgroup version 1)."""
     if not wanted:
         yield
         return
@@ -193,7 +194,7 @@ def little_memory(server: Server, wanted: bool) -> Iterator[None]:
 
 
 def _dissolve_memory_group() -> None:
-    """Moves its processes out and removes it; tried for a while, as sessions that are just ending can't be moved."""
+    """Moves its processes out and removes it; retries for a while, as sessions that are just ending can't be moved."""
     for _ in range(50):
         for pid in (MEMORY_GROUP / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
@@ -277,7 +278,7 @@ class Row:
 
 
 def comparison(checked: Checked) -> list[Row]:
-    """The classes that make up a visible share of the run."""
+    """The classes with a visible share of the run."""
     truth = checked.truth
     resource_s, signal_s, count = (defaultdict[str, float](float) for _ in range(3))
     for row in normalise(checked.raw):
@@ -347,7 +348,7 @@ def show_errors(results: Sequence[Checked]) -> None:
 
 
 def why_not_here() -> str:
-    """Empty where a trace can be taken."""
+    """Why no trace can be taken; empty if one can."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "this check knows the system calls of Linux on x86-64 only"
     if os.geteuid() != 0:

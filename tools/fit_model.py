@@ -1,4 +1,4 @@
-"""Fits parameters of the simulated server and its drives to published figures; anyone can run it again in minutes.
+"""Fits parameters of the simulated server and its drives to published figures, in minutes.
 
     .venv/bin/python tools/fit_model.py                              one candidate: the parameters as they are
     .venv/bin/python tools/fit_model.py --list                       what may be varied, with bounds
@@ -6,12 +6,13 @@
     .venv/bin/python tools/fit_model.py --set server.switches.pick_tries=2 --set pfs_hold_ns=4000
     ... --write                                                      put the best values where the parameters stand
 
-A parameter is named by its path or the end of it, wildcards allowed: `drives.ssd.timing.program_ns`, `program_ns`.
-Only what is labelled fitted may be written; bounds given here (=LOW:HIGH) are for looking around.
+Name a parameter by its path or the end of it, with wildcards if needed: `drives.ssd.timing.program_ns`, `program_ns`.
+Only parameters labelled fitted can be written; bounds given here (=LOW:HIGH) are for exploration.
 
-All runs of a block up to the last one needed are made in order, since drives keep their history, with the same seeds for
-every candidate. Each line shows simulated / published for every figure that is fitted on: 1 is right, 2 twice too much.
-The cost is the mean of rho(z), z = ln(ratio) / tolerance, rho(z) = 2 (sqrt(1 + z^2) - 1): far misses count less than squared.
+All runs of a block up to the last one needed are made in order, since drives keep their history, and with the same
+seeds for every candidate. Each line shows simulated / published for every figure in the fit: 1 is right, 2 is twice too
+much. The cost is the mean of rho(z), z = ln(ratio) / tolerance, rho(z) = 2 (sqrt(1 + z^2) - 1), so far misses count
+less than squared.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a process needs to evaluate candidates."""
+    """Everything that a process needs to evaluate candidates."""
 
     cells: dict[str, Cell]
     blocks: tuple[Block, ...]
@@ -101,7 +102,7 @@ class Parameter:
 
 
 def set_up(arguments: argparse.Namespace) -> Setup:
-    """The spec's blocks, as far as the figures to be fitted on need them."""
+    """The spec's blocks, as far as the figures in the fit need them."""
     experiment = reading.load(arguments.spec)
     base = {**experiment.base, "target": {**experiment.base["target"], "scale": arguments.scale}}
     update = {"repetitions": arguments.repetitions, "seed": arguments.seed, "base": base}
@@ -127,7 +128,7 @@ def set_up(arguments: argparse.Namespace) -> Setup:
     content = tuple(Block(runs, dict(scenario(PlannedBlock(runs, cells), folder))) for runs in blocks)
     inside = {
         name: cell for name, cell in cells.items() if name in made
-    }  # in the plan's order, as levels are compared in it
+    }  # in the plan's order, in which levels are compared
     return Setup(inside, content, tuple(fitted), tuple(watched))
 
 
@@ -146,7 +147,7 @@ def figures_of(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 def parameters_of(setup: Setup) -> dict[str, Parameter]:
-    """All figures of the server and the drives by their name; `profile` is left out of it."""
+    """All figures of the server and the drives by name, without `profile`."""
     found = {}
     for block in setup.blocks:
         for path, figure in figures_of(block.content):
@@ -179,7 +180,7 @@ def varied(patterns: Sequence[str], known: Mapping[str, Parameter]) -> list[Para
 
 
 def put(content: dict[str, Any], path: Sequence[str], value: object) -> None:
-    """Where `path` leads somewhere: blocks may have different drives."""
+    """The places where `path` exists: blocks may have different drives."""
     for part in path[:-1]:
         if part not in content:
             return
@@ -188,7 +189,7 @@ def put(content: dict[str, Any], path: Sequence[str], value: object) -> None:
 
 
 def fixed(words: Sequence[str], known: Mapping[str, Parameter]) -> list[tuple[tuple[str, ...], Any]]:
-    """--set: parameters by their name, anything else of the scenario by its path."""
+    """Applies --set: parameters by name, anything else in the scenario by its path."""
     settings = []
     for word in words:
         name, _, text = word.partition("=")
@@ -221,7 +222,7 @@ def begin_worker(setup: Setup) -> None:
 
 @contextlib.contextmanager
 def side_by_side(setup: Setup, jobs: int) -> Iterator[Callable[[Sequence[Settings]], Iterator[dict[str, Any]]]]:
-    """Evaluates candidates in so many processes; with one, in this one."""
+    """Evaluates candidates in this many processes; with one, in this process."""
     if jobs <= 1:
         begin(setup)
         yield lambda candidates: map(evaluate, candidates)
@@ -234,7 +235,7 @@ def side_by_side(setup: Setup, jobs: int) -> Iterator[Callable[[Sequence[Setting
 
 
 def evaluate(settings: Settings) -> dict[str, Any]:
-    """What each figure comes to, by its id: a number, a level, an order, or why there is none."""
+    """The value of each figure by its id: a number, a level, an order, or why there is none."""
     assert _setup is not None
     runs: dict[str, list[Measurement]] = {}
     for block in _setup.blocks:
@@ -266,7 +267,7 @@ def _read(figure: Published, levels: Levels, runs: Mapping[str, list[Measurement
 
 
 def residuals(setup: Setup, values: Mapping[str, Any]) -> np.ndarray:
-    """z of each figure that is fitted on."""
+    """z of each figure in the fit."""
     found = []
     for figure, _ in setup.fitted:
         value = values.get(figure.id)
@@ -302,7 +303,7 @@ class Search:
     made: int = 0
 
     def at(self, points: Sequence[Sequence[float]]) -> list[np.ndarray]:
-        """Residuals at points of the unit cube, side by side; what was seen before is not made again."""
+        """Residuals at points of the unit cube, side by side; known points are not run again."""
         keys = [tuple(p.value(x) for p, x in zip(self.parameters, point, strict=True)) for point in points]
         new = [key for key in dict.fromkeys(keys) if key not in self.seen]
         if new and time.monotonic() > self.ends:
@@ -329,7 +330,7 @@ class Search:
         sys.stdout.flush()
 
     def least_squares(self) -> None:
-        """Steps along finite differences, from the best point so far, in ever smaller strides."""
+        """Steps along finite differences, from the best point so far, with ever smaller strides."""
         for stride in (0.08, 0.04, 0.02, 0.01):
             start = np.clip([p.share(v) for p, v in zip(self.parameters, self.best[1], strict=True)], 1e-3, 1 - 1e-3)
             optimize.least_squares(
@@ -344,7 +345,7 @@ class Search:
         return np.array([(z - here) / step for z, step in zip(there, steps, strict=True)]).T
 
     def evolution(self, seed: int) -> None:
-        """All over the bounds: slow, and not fooled by a valley."""
+        """Searches the whole space within the bounds: slow, but not fooled by a local valley."""
         start = [p.share(v) for p, v in zip(self.parameters, self.best[1], strict=True)]
         optimize.differential_evolution(
             lambda point: cost_of(self.at([point])[0]), [(0.0, 1.0)] * len(start), x0=start, rng=seed,

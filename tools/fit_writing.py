@@ -17,7 +17,7 @@ PROFILES = ROOT / "src/storagelab/profiles"
 
 
 def write(drives: Mapping[str, Any], parameters: Sequence[Any], values: Sequence[int], rows: Sequence[str]) -> None:
-    """Put values into the profiles, everything around them left as it is."""
+    """Put values into the profiles and leave everything around them as it is."""
     for parameter, value in zip(parameters, values, strict=True):
         if parameter.figure["label"] != "fitted":
             print(f"not written: {parameter.name} is {parameter.figure['label']}, not fitted")
@@ -29,7 +29,7 @@ def write(drives: Mapping[str, Any], parameters: Sequence[Any], values: Sequence
 
 
 def _place(drives: Mapping[str, Any], path: Sequence[str]) -> tuple[Path, Sequence[str]]:
-    """The profile in which a figure of the scenario stands, and its path there."""
+    """The profile that holds a figure of the scenario, and the figure's path in it."""
     if path[0] == "server":
         return PROFILES / f"servers/{profiles.server().name}.toml", path[1:]
     drive = drives[path[1]]

@@ -1,6 +1,6 @@
-"""What processes really did, by a trace of the kernel: asleep in which system call, queued for a CPU, running.
+"""Traces in the kernel what processes really do: asleep in which system call, queued for a CPU, or running.
 
-Linux on x86-64, root, tracefs mounted.
+Needs Linux on x86-64, root, and a mounted tracefs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLS = {  # numbers of x86-64
 }  # fmt: skip
 CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in numbers}
 Classify = Callable[[int, int, Sequence[int]], str]
-"""Given a session, the number of its system call and the call's arguments: the class of it."""
+"""Maps a session, the number of its system call and the call's arguments to a class."""
 
 
 def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
@@ -35,7 +35,8 @@ def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
 
 @dataclass
 class Truth:
-    """Of all sessions, by class of system call: seconds asleep, queued for a CPU, running; and how often they slept."""
+    """Totals of all sessions, by class of system call: seconds asleep, queued for a CPU, running; and how often they
+    slept."""
 
     blocked_s: Seconds = field(default_factory=lambda: defaultdict(float))
     queued_s: Seconds = field(default_factory=lambda: defaultdict(float))
@@ -44,7 +45,7 @@ class Truth:
 
 
 class Trace:
-    """A trace of its own of some processes, kept in memory till the load is over, so that no reader disturbs it."""
+    """A private trace of some processes, kept in memory until the load is over, so that no reader disturbs it."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._folder = TRACING / "instances" / f"storagelab-check-{os.getpid()}"
@@ -74,7 +75,7 @@ class Trace:
         self._set("tracing_on", "0")
 
     def lines(self) -> Iterator[str]:
-        """What was traced, oldest first. Raises RuntimeError if the buffer was too small to hold it all."""
+        """The traced events, oldest first. Raises RuntimeError if the buffer was too small for all of them."""
         for stats in self._folder.glob("per_cpu/cpu*/stats"):
             lost = re.search(r"^overrun: (\d+)", stats.read_text(), re.MULTILINE)
             if lost and int(lost[1]):
@@ -150,6 +151,6 @@ def _follow(sessions: dict[int, Session], classify: Classify, pid: int, at_s: fl
 
 
 def _called(classify: Classify, pid: int, detail: str) -> str:
-    """Of `NR 75 (1a, 0, ...)`; arguments are hexadecimal."""
+    """Parses `NR 75 (1a, 0, ...)`; arguments are hexadecimal."""
     call, _, arguments = detail.partition("(")
     return classify(pid, int(call.split()[1]), [int(word, 16) for word in arguments.rstrip(") ").split(", ") if word])

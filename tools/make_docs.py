@@ -3,8 +3,8 @@
     python tools/make_docs.py            writes the tables into docs/ and builds the site in build/docs
     python tools/make_docs.py --tables   only writes the tables
 
-A page says where a table stands by two comments, `<!-- generated: WHAT -->` and `<!-- end -->`. What stands between them
-comes from the models, the command line or the engines' vocabularies, so it can't differ from what the code does.
+A page marks the place of a table with two comments, `<!-- generated: WHAT -->` and `<!-- end -->`. The text between
+them comes from the models, the command line or the engines' vocabularies, so it can't differ from the code.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BEYOND_SAYING = 2**53
-"""A bound that no one meets is not worth a word."""
+"""Bounds too large to matter; the tables leave them out."""
 Row = Sequence[str]
 Field = tuple[str, FieldInfo]
 
 
 def table(heads: Row, rows: Iterable[Row]) -> str:
-    """A table in Markdown. A bar in a cell would end it."""
+    """A table in Markdown. Bars are escaped, as a bar would end the cell."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
@@ -50,7 +50,7 @@ def table(heads: Row, rows: Iterable[Row]) -> str:
 
 
 def models_in(annotation: object) -> list[type[BaseModel]]:
-    """The models that a key's type names: none for a plain value, several where a table has kinds."""
+    """The models in a key's type: none for a plain value, several where a table has kinds."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in models_in(part)]
@@ -68,7 +68,7 @@ def keys_of_experiment() -> str:
 
 
 def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
-    """The keys of a table and of the tables below it. Where a table has kinds, which keys each kind has."""
+    """The keys of a table and of the tables below it, with the keys of each kind where a table has kinds."""
     kinds = {model: get_args(model.model_fields["kind"].annotation)[0] for model in models} if len(models) > 1 else {}
     text = (
         table(["`kind`", "meaning"], [[f'`"{kind}"`', _first_line(model)] for model, kind in kinds.items()])
@@ -88,7 +88,7 @@ def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
 def _by_owners(
     models: Sequence[type[BaseModel]], kinds: Mapping[type[BaseModel], str]
 ) -> dict[tuple[type[BaseModel], ...], list[Field]]:
-    """Which models have which keys alike; the key that tells kinds apart is left out."""
+    """Which models share which keys, without the key that distinguishes kinds."""
     found: dict[tuple[type[BaseModel], ...], list[Field]] = {}
     for model in models:
         for name, field in model.model_fields.items():
@@ -118,7 +118,7 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
 
 
 def _takes(schema: keys.Schema, whole: keys.Schema) -> str:
-    """What a key takes, as a reader of a table wants it."""
+    """The values that a key takes, in readable form."""
     if "$ref" in schema:
         return _takes(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
     choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
@@ -179,7 +179,7 @@ def _default(field: FieldInfo) -> str:
 
 
 _OF_TYPE = re.compile(r" <([^|>]+)>")
-"""What typer puts after a name; choices, which it writes alike with bars between them, stay."""
+"""The suffix that typer puts after a name; choices, which it writes the same way but with bars, stay."""
 
 
 def _spelled(found: re.Match[str]) -> str:
@@ -187,7 +187,7 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def command_line() -> str:
-    """Every verb with its arguments and options, as `--help` has them."""
+    """Every verb with its arguments and options, as `--help` shows them."""
     return "\n".join(_verbs(typer.main.get_command(cli.app), "storagelab"))
 
 
@@ -213,7 +213,7 @@ def _verb(command: Any, called: str) -> str:
 
 
 def waits_of(events: Any) -> str:
-    """The waits that an engine lists in its room `events`; columns in which nothing stands are left out."""
+    """The waits that an engine lists in its room `events`, without empty columns."""
     heads = ["category", "wait", "SQL Server's name", "what is waited for"]
     listed = events.LISTED.items()
     rows = sorted(
@@ -237,12 +237,12 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def written(text: str) -> str:
-    """A page with every table in it made anew."""
+    """A page with all of its tables regenerated."""
     return _GENERATED.sub(lambda found: f"{found[1]}\n{GENERATED[found[2]]()}\n{found[3]}", text)
 
 
 def write_tables() -> list[Path]:
-    """Write what has changed; the pages that were changed."""
+    """Write the pages that changed, and return them."""
     changed = []
     for page in sorted(DOCS.rglob("*.md")):
         before = page.read_text("utf-8")
@@ -254,7 +254,7 @@ def write_tables() -> list[Path]:
 
 
 def build(site: Path) -> int:
-    """Build the site without asking any network; a warning is an error."""
+    """Build the site without any network access; a warning is an error."""
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
     return subprocess.run([*command, str(DOCS), str(site)], check=False).returncode
 

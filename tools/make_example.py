@@ -1,7 +1,7 @@
-"""Write README's example anew, from a demo that was really measured.
+"""Rewrite README's example from a measured demo.
 
-make demo                                  on a machine that does nothing else
-python tools/make_example.py results       puts what the demo said into README.md, and its pictures into docs/pictures
+make demo                                  on an otherwise idle machine
+python tools/make_example.py results       puts the demo's output into README.md, and its pictures into docs/pictures
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SHOWN_UNTIL = "\n\nWaits of "
 
 
 def storagelab(results: Path, *words: str) -> str:
-    """What `storagelab WORDS` prints on a terminal of 80 columns."""
+    """The output of `storagelab WORDS` on a terminal of 80 columns."""
     command = [sys.executable, "-m", "storagelab", *words, "--results", str(results)]
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def example(said: str, run: Mapping[str, Any]) -> str:
-    """What stands between the marks: what the demo said, and where and when its first `run` was measured."""
+    """The text between the marks: the demo's output, and where and when its first `run` was measured."""
     where = run["environment"]
     (volume,) = where["volumes"].values()
     disk = "a virtual disk" if volume["virtual"] else volume["device_model"] or volume["device"]
@@ -47,7 +47,7 @@ def example(said: str, run: Mapping[str, Any]) -> str:
 
 
 def put_into(text: str, inside: str) -> str:
-    """A document with `inside` between its marks."""
+    """The document with `inside` between its marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:

@@ -1,4 +1,4 @@
-//! A block of runs, as Python sees it: one crossing a run, with looks at signals and at progress in between.
+//! A block of runs, as Python sees it: one crossing per run, during which signals and progress are polled.
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -11,16 +11,16 @@ use crate::crossing::{broken_off, make_beside, make_next};
 
 create_exception!(_sim, Refused, PyValueError);
 
-/// Runs that are made one after the other on one set of drives.
+/// Runs made one after the other on one set of drives.
 #[pyclass(module = "storagelab._sim")]
 pub(crate) struct Block {
-    /// Nothing once a run was broken off: what its drives hold then is nobody's.
+    /// `None` once a run was broken off, as the state of its drives is then unusable.
     runs: Option<Runs>,
 }
 
 #[pymethods]
 impl Block {
-    /// New drives, or those of `state` after its first `runs_done` runs.
+    /// Starts with new drives, or with those of `state` after its first `runs_done` runs.
     #[new]
     #[pyo3(signature = (scenario, runs_done = 0, state = None))]
     fn new(py: Python<'_>, scenario: &str, runs_done: usize, state: Option<Vec<Vec<u8>>>) -> PyResult<Self> {
@@ -39,7 +39,7 @@ impl Block {
         Ok(self.whole()?.runs_done())
     }
 
-    /// Makes the next run and says what came of it, as JSON; nothing when there is none left.
+    /// Makes the next run and returns its outcome as JSON; `None` when no run is left.
     #[pyo3(signature = (progress = None))]
     fn run_next(&mut self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
         let told = |step: Step| step.rows;
@@ -60,7 +60,7 @@ impl Block {
     }
 }
 
-/// Says what can't be run, without making it.
+/// Says what can't be run, without running it.
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
     let scenario = read(py, scenario)?;
@@ -72,7 +72,7 @@ fn read(py: Python<'_>, scenario: &str) -> PyResult<Scenario> {
     serde_json::from_str(scenario).map_err(|error| refused(py, "scenario", &error.to_string()))
 }
 
-/// Its `place` and `what` are attributes too, so that Python can say them in the words of the spec.
+/// Its `place` and `what` are attributes too, so that Python can word them in the spec's terms.
 pub(crate) fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
     let error = Refused::new_err(format!("{place}: {what}"));
     let value = error.value(py);

@@ -1,5 +1,5 @@
-//! One crossing from Python into the core and back: a run or a test made without the GIL, with looks at signals and at progress
-//! in between.
+//! One crossing from Python into the core and back: a run or a test made without the GIL, during which signals and
+//! progress are polled.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -15,14 +15,14 @@ use storagelab_sim::run::BlockError;
 
 use crate::block::refusal_error;
 
-/// How often a run stops to let Python look at signals and hear of progress.
+/// How often a run pauses so that Python can handle signals and show progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// As much as the main thread of a process has.
+/// The stack of a process's main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// What `make` makes, on a thread of its own, so that Python can look at signals meanwhile: ageing large drives takes long. If a
-/// signal ends the wait the thread is left to itself; what it makes is nobody's, and it ends with the process at the latest.
+/// Runs `make` on a thread of its own, so that Python can handle signals meanwhile: ageing large drives takes long. If
+/// a signal ends the wait, the thread is abandoned and its result is dropped; it ends with the process at the latest.
 pub(crate) fn make_beside<Made: Send + 'static>(
     py: Python<'_>,
     make: impl FnOnce() -> Made + Send + 'static,
@@ -47,8 +47,9 @@ pub(crate) fn make_beside<Made: Send + 'static>(
     }
 }
 
-/// What `next` makes of the world in `place`, as JSON; nothing when nothing is left to be made. `told` is the number that progress
-/// is told of a step. If the run is broken off the world is lost: what its drives hold then is nobody's.
+/// Returns what `next` makes of the world in `place`, as JSON; `None` when nothing is left to make. `told` turns a step
+/// into the number that progress reports. If the run is broken off, the world is lost, as the state of its drives is
+/// unusable.
 pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
     py: Python<'_>,
     place: &mut Option<World>,
@@ -74,7 +75,7 @@ pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
                 }
             }
         };
-        // What the core asserts of itself must not end a campaign: this block is lost, others go on.
+        // A failed assertion in the core must not end a campaign: this block is lost, others go on.
         let made = catch_unwind(AssertUnwindSafe(|| next(&mut world, &mut glance)));
         (
             world,
@@ -99,7 +100,7 @@ fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, told: u64) -> PyResult<()>
     progress.map_or(Ok(()), |heard| heard.call1(py, (told,)).map(drop))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

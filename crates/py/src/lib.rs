@@ -1,5 +1,5 @@
-//! `storagelab._sim`: the only place where Rust and Python meet. It converts arguments and nothing else; what it offers is
-//! described for Python in `src/storagelab/_sim.pyi`.
+//! `storagelab._sim`: the only place where Rust and Python meet. It converts arguments and does nothing else;
+//! `src/storagelab/_sim.pyi` describes its interface for Python.
 
 mod block;
 mod crossing;
@@ -26,13 +26,13 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The seed of the random stream called `stream` under `seed`.
+/// The seed of the random stream named `stream` under `seed`.
 #[pyfunction]
 fn stream_seed(seed: u64, stream: &str) -> u64 {
     rng::stream_seed(seed, stream)
 }
 
-/// The whole numbers from 0 to n - 1 in the random order that stream `stream` gives under `seed`.
+/// The integers from 0 to n - 1 in the random order that stream `stream` gives under `seed`.
 #[pyfunction]
 fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<u32>> {
     let mut items = Vec::new();

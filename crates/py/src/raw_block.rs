@@ -1,4 +1,4 @@
-//! A block of raw I/O tests, as Python sees it: one crossing a test, with looks at signals and at progress in between.
+//! A block of raw I/O tests, as Python sees it: one crossing per test, during which signals and progress are polled.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -7,16 +7,16 @@ use storagelab_sim::raw_io::{RawBlock as Tests, RawScenario, RawStep};
 use crate::block::{refusal_error, refused};
 use crate::crossing::{broken_off, make_beside, make_next};
 
-/// Tests that are made one after the other on one set of drives.
+/// Tests made one after the other on one set of drives.
 #[pyclass(module = "storagelab._sim")]
 pub(crate) struct RawBlock {
-    /// Nothing once a test was broken off: what its drives hold then is nobody's.
+    /// `None` once a test was broken off, as the state of its drives is then unusable.
     tests: Option<Tests>,
 }
 
 #[pymethods]
 impl RawBlock {
-    /// Drives prepared as the scenario says, or those of `state` after its first `tests_done` tests.
+    /// Starts with drives prepared as the scenario says, or with those of `state` after its first `tests_done` tests.
     #[new]
     #[pyo3(signature = (scenario, tests_done = 0, state = None))]
     fn new(py: Python<'_>, scenario: &str, tests_done: usize, state: Option<Vec<Vec<u8>>>) -> PyResult<Self> {
@@ -29,10 +29,10 @@ impl RawBlock {
         Ok(Self { tests: Some(tests) })
     }
 
-    /// Makes the next test and says what came of it, as JSON; nothing when there is none left.
+    /// Makes the next test and returns its outcome as JSON; `None` when no test is left.
     #[pyo3(signature = (progress = None))]
     fn run_next(&mut self, py: Python<'_>, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Option<String>> {
-        // Progress is told in simulated milliseconds.
+        // Progress is reported in simulated milliseconds.
         let told = |step: RawStep| step.at_ns / 1_000_000;
         make_next(py, &mut self.tests, progress, told, |tests, glance| {
             tests.run_next(glance)
@@ -47,7 +47,7 @@ impl RawBlock {
     }
 }
 
-/// Says which raw I/O can't be done, without doing it.
+/// Says which raw I/O can't be done, without doing any.
 #[pyfunction]
 pub(crate) fn check_raw(py: Python<'_>, scenario: &str) -> PyResult<()> {
     let scenario = read(py, scenario)?;

@@ -1,9 +1,10 @@
-//! How fast the kernel is, against the same simulation written by hand as a state machine: `cargo bench --bench kernel_speed`.
+//! Compares the kernel's speed with the same simulation written by hand as a state machine: `cargo bench --bench
+//! kernel_speed`.
 //!
-//! The timer cycle: each process sleeps for a random time, over and over, with nothing in between, so that all the work is
-//! the event list's and the executor's. The cycle of two: it sleeps in turn for a long and for a short time, which a future
-//! writes as two waits in a loop, and a state machine as two states. Contestants run in turn within one process, round by round,
-//! and each round gives one ratio; the medians of the rounds are printed, so a noisy neighbour disturbs both sides alike.
+//! In the timer cycle each process sleeps for a random time, over and over, so the event list and the executor do all
+//! the work. In the cycle of two it alternates a long and a short sleep: two waits in a loop for a future, two states
+//! for a state machine. Contestants run in turn within one process, round by round, and each round gives one ratio; the
+//! medians of the rounds are printed, so a noisy neighbour disturbs both sides alike.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::cell::Cell;
@@ -38,7 +39,7 @@ impl Lengths {
 const THINK_MASK_NS: Ns = 0xf_ffff;
 const SERVICE_MASK_NS: Ns = 0xffff;
 
-/// What a contestant did: how many events in what simulated time. All must agree.
+/// A contestant's events and simulated time. All contestants must agree.
 type Outcome = (u64, Ns);
 
 /// Processes as futures on the executor.
@@ -113,7 +114,7 @@ fn state_machine<E: Events, const STATES: u32>(processes: u32) -> Outcome {
 
 const MACHINE: Port = Port::new(5);
 
-/// The kernel's own event list, without the executor: what is left is the price of futures.
+/// The kernel's own event list, without the executor: the difference is the price of futures.
 #[derive(Default)]
 struct OwnList(EventList);
 
@@ -131,7 +132,7 @@ impl Events for OwnList {
     }
 }
 
-/// The standard library's heap, as one would take it without further thought.
+/// The standard library's heap, the obvious choice.
 #[derive(Default)]
 struct StandardHeap {
     heap: BinaryHeap<Reverse<(Ns, u64, u32)>>,
@@ -165,8 +166,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Sessions on cores: each computes, takes a latch that is free most of the time, computes and waits for an I/O. Gives how
-/// many of these four went by.
+/// Sessions on cores: each computes, takes a latch that is mostly free, computes and waits for an I/O. Returns how many
+/// of these four steps were made.
 fn sessions(count: u64, cores: u32) -> Outcome {
     const STEPS_A_ROUND: u64 = 4;
     let os = Sqlos::new(Config::new(cores));

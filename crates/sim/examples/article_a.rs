@@ -1,10 +1,11 @@
-//! One cell of article A, "Multiple data files on SSDs", or a row of them one after the other on one drive.
+//! Runs one cell of article A, "Multiple data files on SSDs", or several in turn on one drive.
 //!
 //! `cargo run --release --package storagelab-sim --example article_a -- --scale 64 --files 1,8,128 --format maximum-write`
 //!
-//! Further words: `--driver 2.2.3`, `--sector 512`, `--seed 1`, `--cores 8`, `--profile FILE`, `--fresh` (format before every
-//! layout), `--shift` (files move from run to run), `--cost NAME=NUMBER` and `--switch NAME=JSON` (any of the server's),
-//! `--drive GROUP.NAME=NUMBER` (any figure of the drive's), `--tasks` (who waited for what), `--series` (the run in time).
+//! Other options: `--driver 2.2.3`, `--sector 512`, `--seed 1`, `--cores 8`, `--profile FILE`, `--fresh` (format before
+//! every layout), `--shift` (files move from run to run), `--cost NAME=NUMBER` and `--switch NAME=JSON` (any of the
+//! server's), `--drive GROUP.NAME=NUMBER` (any figure of the drive's), `--tasks` (who waited for what), `--series` (the
+//! run in time).
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -41,7 +42,7 @@ fn all<'a>(words: &'a Words, name: &'a str) -> impl Iterator<Item = (String, Str
     })
 }
 
-/// The scenario as JSON, as it comes from outside.
+/// The scenario as JSON, the form in which callers pass it.
 fn scenario(words: &Words) -> Scenario {
     let mut profile = match word(words, "--profile", "").as_str() {
         "" => profiles::profile("iodrive-320"),

@@ -1,7 +1,8 @@
-//! How fast the flash drive's map and its time model are, and what they take of memory.
+//! Measures the speed and the memory of the flash drive's map and of its time model.
 //!
 //! `cargo run --release --package storagelab-sim --example flash_speed [SCALE]`: 64 if no scale is given, 1 is life-size.
-//! A line each: what was done, write amplification, and millions of host pages a second of CPU time, the best of three rounds.
+//! Each line shows the work, the write amplification, and millions of host pages per second of CPU time, best of three
+//! rounds.
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -56,7 +57,7 @@ fn main() {
     );
 }
 
-/// CPU time of this process so far, where the system tells it (Linux does); else the time that has passed.
+/// CPU time of this process so far where the system reports it (Linux does); otherwise elapsed time.
 fn cpu_s() -> f64 {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let told = std::fs::read_to_string("/proc/self/schedstat").ok();

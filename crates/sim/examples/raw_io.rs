@@ -1,9 +1,10 @@
-//! Raw I/O on simulated drives, in the terms of the SQLIO tool.
+//! Runs raw I/O on simulated drives, in the terms of the SQLIO tool.
 //!
-//! `cargo run --release --package storagelab-sim --example raw_io -- FILE.json` runs a scenario and prints its outcomes as
-//! JSON, one a line; see `crates/sim/src/raw_io.rs` for what it holds. Without a file it is article D, "Solid State Disks and
-//! SQL Server": 70 disks in RAID-100 behind a write cache against two flash cards, a line for each test. Words for that:
-//! `--threads 8`, `--outstanding 2`, `--order fifo|elevator|shortest`, `--cache-mb 512`, `--file-gb 64`, `--seconds 30`.
+//! `cargo run --release --package storagelab-sim --example raw_io -- FILE.json` runs a scenario and prints its outcomes
+//! as JSON, one per line; `crates/sim/src/raw_io.rs` describes the scenario. Without a file it runs article D, "Solid
+//! State Disks and SQL Server": 70 disks in RAID-100 behind a write cache against two flash cards, one line per test.
+//! Its options: `--threads 8`, `--outstanding 2`, `--order fifo|elevator|shortest`, `--cache-mb 512`, `--file-gb 64`,
+//! `--seconds 30`.
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 

@@ -1,4 +1,4 @@
-//! Runs a scenario in JSON from the standard input, and prints what came of each run at life-size.
+//! Runs a scenario in JSON from the standard input and prints the outcome of each run at life-size.
 //!
 //! `cargo run --release --package storagelab-sim --example scenario < FILE`
 //!

@@ -1,4 +1,4 @@
-//! A mechanical disk: an arm that seeks, platters that turn, a queue that is served in an order of its own.
+//! A mechanical disk: an arm that seeks, platters that turn, and a queue with its own service order.
 //!
 //! Rooms, from the ground up; each knows only those above it in this list:
 //! - [`seek`]: how long the arm takes by distance, from three published figures;
@@ -6,9 +6,9 @@
 //! - [`parameters`]: plain integers that say how one disk behaves; [`profile`]: the same as data, each with its source;
 //! - [`drive`]: all of it in time ([`Disk`]).
 //!
-//! Unlike a flash drive a disk can't say at once when a request will be done: a later one may overtake it. So
-//! [`Disk::submit`] only takes a request in, [`Disk::next_event`] says when something is due, and [`Disk::finish`] is called
-//! then. No queue, no event: a disk at rest costs nothing.
+//! Unlike a flash drive, a disk can't say at once when a request will be done: a later one may overtake it. So
+//! [`Disk::submit`] only accepts a request, [`Disk::next_event`] says when something is due, and [`Disk::finish`] is
+//! called then. A disk without a queue has no event and costs nothing.
 //!
 //! Not modelled: a write cache inside the disk (arrays and servers turn it off, as it would lose what was acknowledged),
 //! read-ahead for more than one stream at once, and sectors that were moved elsewhere.

@@ -7,15 +7,15 @@
 //! - [`log`]: blocks, flushes and commits; `ios`: I/Os in progress, and the volumes; [`counters`]: what is counted;
 //! - [`Engine`]: the parts on the cores of [`crate::sqlos`]: `io` (reads, writes and what follows from them), `frames` (room
 //!   for pages), `allocate` (the next page, under the latches of PFS and GAM pages), `session` (inserts and point reads at
-//!   random keys), `append` (inserts at the right edge), `checkpoint`, `lazy` (the lazy writer), `sample` (what is going on
-//!   just now); `resource` says what workers wait for.
+//!   random keys), `append` (inserts at the right edge), `checkpoint`, `lazy` (the lazy writer), `sample` (the current
+//!   state); `resource` says what workers wait for.
 //!
 //! # How a row is inserted
-//! A session draws a key, finds the leaf, and puts the row in if the leaf is in memory and nobody is at it: that costs CPU
-//! time and no event, and many rows may go in as one burst. A burst ends where something has to be waited for: a leaf that is
-//! not in memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`), a parent whose latch a splitting
-//! worker holds (`PAGELATCH_SH`), a full leaf, which needs a page and so the latch of a PFS page (`PAGELATCH_SH` to look for
-//! a free one, `PAGELATCH_UP` to mark it), or the commit (`WRITELOG`).
+//! A session draws a key, finds the leaf, and inserts the row if the leaf is in memory and not latched. That costs CPU
+//! time and no event, and many rows may go in as one burst. A burst ends at the first wait: for a leaf that is not in
+//! memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`); for a parent whose latch a
+//! splitting worker holds (`PAGELATCH_SH`); for a full leaf, which needs a page and so the latch of a PFS page
+//! (`PAGELATCH_SH` to look for a free one, `PAGELATCH_UP` to mark it); or for the commit (`WRITELOG`).
 
 mod above;
 mod allocate;
@@ -80,17 +80,17 @@ pub struct Engine<'w> {
     checkpoint: Checkpoint<'w>,
     lazy: LazyWriter<'w>,
     counters: Counters,
-    /// Rows and CPU time up to the first read of a page, once there was one.
+    /// Rows and CPU time up to the first read of a page, once there has been one.
     memory_phase: Cell<Option<(u64, Ns)>>,
     failure: RefCell<Option<Failure>>,
 }
 
-/// Why a run could not go on, though its scenario could begin.
+/// Why a run failed after its scenario passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A volume answers no more.
+    /// A volume no longer answers.
     Volume(volume::Failure),
-    /// The table found no page: it came out larger than expected.
+    /// No page was left for the table, which grew larger than expected.
     FilesFull,
 }
 
@@ -172,7 +172,8 @@ impl<'w> Engine<'w> {
             machine.spawn_background(self.run_lazy_writer());
         }
         for connection in 0..self.load.connections {
-            // A future for each kind: one for all would be larger, and no longer fit the processor's instruction cache as well.
+            // One future per kind: a single one for all would be larger and fit the processor's instruction cache less
+            // well.
             match self.load.kind {
                 WorkloadKind::RandomInsert => {
                     machine.spawn_session(self.session(connection, Self::random_rows::<false>))
@@ -195,13 +196,13 @@ impl<'w> Engine<'w> {
         self.failure.borrow().clone()
     }
 
-    /// Ends the run, which has failed; the first reason counts.
+    /// Ends the run as failed; the first reason counts.
     fn fail(&self, failure: Failure) {
         self.failure.borrow_mut().get_or_insert(failure);
         self.os.kernel().stop();
     }
 
-    /// Ends the run for a worker that can't go on without what it asked for.
+    /// Ends the run for a worker that can't continue without what it asked for.
     async fn fail_for_good<T>(&self) -> T {
         loop {
             self.fail(Failure::FilesFull);
@@ -209,7 +210,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Gives the volumes back.
+    /// Returns the volumes.
     #[must_use]
     pub fn take_volumes(&self) -> Vec<Volume> {
         self.ios.take_volumes()
@@ -219,7 +220,7 @@ impl<'w> Engine<'w> {
         self.os.latch(resource::Page::Leaf(leaf).key(), class)
     }
 
-    /// Asserts what must hold when all is quiet or not: frames, leaves, rows.
+    /// Checks the invariants that hold at any time: frames, leaves, rows.
     ///
     /// # Errors
     /// The first thing that does not hold.
@@ -244,7 +245,8 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Asserts what must hold, beside [`Engine::check`], once all sessions have ended: nobody waits, nothing is held.
+    /// Checks what else must hold once all sessions have ended, besides [`Engine::check`]: nobody waits, nothing is
+    /// held.
     ///
     /// # Errors
     /// The first thing that does not hold.
@@ -266,5 +268,5 @@ impl<'w> Engine<'w> {
     }
 }
 
-/// What belongs to a file before its first data page.
+/// The pages of a file before its first data page.
 const _: () = assert!(EXTENT_PAGES == 8);

@@ -1,4 +1,4 @@
-//! A flash drive: where its pages lie, what its cleaning costs, how long its operations take, and what it remembers.
+//! A flash drive: its page map, the cost of cleaning, the times of its operations, and its history.
 //!
 //! Rooms, from the ground up; each knows only those above it in this list:
 //! - `victims`: closed blocks in the order in which they will be cleaned;
@@ -7,8 +7,8 @@
 //! - [`age`]: a drive that has seen years of writes, in a second;
 //! - [`parameters`]: plain integers that say how one drive behaves; [`profile`]: the same as data, each with its source;
 //! - [`mapping_ram`]: how much of the host's memory the map takes when the host keeps it;
-//! - `dies`: what each die is taken up with until when; [`request`]: what can be asked of a drive, and what it counts;
-//! - [`drive`]: all of it in time ([`Drive`]).
+//! - `dies`: until when each die is busy; [`request`]: the requests to a drive, and its counters;
+//! - [`drive`]: all of it over time ([`Drive`]).
 //!
 //! Everything is synchronous: [`Drive::submit`] takes the time of a request and returns the time of its completion, so
 //! any event loop can drive it. Times are nanoseconds since the last [`Drive::rest`], pages are flash pages.

@@ -1,36 +1,37 @@
 //! Simulated time, the future-event list, and the executor that turns `async` functions into simulated processes.
 //!
 //! # The design
-//! A discrete-event simulation is a loop: take the earliest event, set the clock to its time, let it act. What acts here is
-//! mostly a *process*: one Rust future, stackless and a few hundred bytes, that reads like the thing it models and stops at
-//! each `.await` until its next event.
+//! A discrete-event simulation is a loop: take the earliest event, set the clock to its time, let it act. The actor is
+//! mostly a *process*: one Rust future, stackless and of a few hundred bytes, that reads like the thing it models and
+//! stops at each `.await` until its next event.
 //!
-//! **Executor without wakers.** Rust's `Waker` exists so that any thread may wake any task at any time: it is a reference
-//! count and a virtual call for each wait. Here everything runs on one thread, and who is to be woken is always known as a
-//! number. So a future that waits leaves its process's number with whatever it waits for ([`Kernel::current`]), and is
-//! resumed by that number ([`Kernel::resume`], [`Kernel::at`]). Futures are polled with a waker that does nothing: a future
-//! from elsewhere that relies on its waker would never be resumed.
+//! **Executor without wakers.** Rust's `Waker` exists so that any thread may wake any task at any time: it costs a
+//! reference count and a virtual call per wait. Here everything runs on one thread, and the process to wake is always
+//! known by its number. So a waiting future leaves its process's number with what it waits for ([`Kernel::current`]),
+//! and is resumed by that number ([`Kernel::resume`], [`Kernel::at`]). Futures are polled with a waker that does
+//! nothing: a future from elsewhere that relies on its waker would never be resumed.
 //!
 //! **One order.** Events of the same nanosecond happen in the order in which they were scheduled ([`EventList`]), resumed
 //! processes in the order in which they were resumed. Nothing depends on addresses, hashes or real time, so a run is a
 //! function of its inputs.
 //!
 //! **References, not counted pointers.** The world (kernel, engine, drives) is built first and borrowed by every future as a
-//! plain `&'w`; the [`Executor`] that owns the futures is built last. State inside the world stands in `Cell`s and
+//! plain `&'w`; the [`Executor`] that owns the futures is built last. State inside the world is in `Cell`s and
 //! `RefCell`s; a borrow must never be held across an `.await`.
 //!
 //! **Two forms of component.** A component with a story (a session, the lazy writer, a disk with a queue) is a process. A
 //! component that only reacts is a *port*: a handler called with a number of 28 bits at a chosen time ([`Executor::on`],
-//! [`Kernel::at`] with [`Action::call`]). A drive that can reckon its completion times in advance needs no process at all.
+//! [`Kernel::at`] with [`Action::call`]). A drive that can compute its completion times in advance needs no process at
+//! all.
 //!
 //! **Jumps.** A process that wants to sleep until a time before every other event need not leave the processor: the kernel
-//! moves the clock and the process goes on ([`Kernel::try_advance`]). The order of everything stays exactly the same, which
-//! tests hold to; [`Kernel::set_jumps`] turns it off.
+//! moves the clock and the process goes on ([`Kernel::try_advance`]). The order of everything stays exactly the same,
+//! as tests check; [`Kernel::set_jumps`] turns jumps off.
 //!
 //! # Rules for those who write processes
-//! - A process awaits one thing at a time and to its end: no `select`, no dropping of a started wait.
+//! - A process awaits one thing at a time, to its end: no `select`, no dropping of a started wait.
 //! - No `RefCell` borrow across an `.await`.
-//! - Random numbers come from a stream of the component's own ([`crate::rng`]).
+//! - Random numbers come from the component's own stream ([`crate::rng`]).
 //!
 //! ```
 //! use storagelab_sim::kernel::{Executor, Kernel, Mailbox, US};

@@ -1,7 +1,7 @@
-//! The simulator of storagelab, as a library that knows nothing of Python, of the clock or of files.
+//! The simulator of storagelab, as a library independent of Python, the clock and files.
 //!
-//! Everything in it is a function of its arguments: the same scenario and the same seed give the same bytes, in a debug
-//! or a release build, in this process or in another.
+//! Everything in it is a function of its arguments: the same scenario and seed give the same bytes, in a debug or a
+//! release build, in this process or another.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::inline_always,

@@ -1,4 +1,4 @@
-//! What came of a run: plain data that serde writes as JSON. Times are simulated nanoseconds of the scaled world.
+//! The outcome of a run: plain data that serde writes as JSON. Times are simulated nanoseconds of the scaled world.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::volume::Volume;
 pub struct RunOutcome {
     /// Its place in the scenario.
     pub run: usize,
-    /// Nothing if it succeeded; else why it did not, for people.
+    /// `None` if it succeeded; otherwise the reason, as readable text.
     pub failure: Option<String>,
     /// From the first row to the last commit.
     pub elapsed_ns: u64,
@@ -30,9 +30,9 @@ pub struct RunOutcome {
     pub background_cpu_ns: u64,
     /// Sums over the run.
     pub counters: CounterTable,
-    /// The run in time.
+    /// The run over time.
     pub series: Series,
-    /// Who waited for what, now and then.
+    /// Samples of who waited for what.
     pub waiting_tasks: Vec<WaitingSample>,
     /// The drives at the end.
     pub drives: Vec<DriveOutcome>,
@@ -46,9 +46,9 @@ pub struct RunOutcome {
 pub struct WaitRow {
     /// SQL Server's name for it.
     pub wait_type: &'static str,
-    /// Waiting for the thing.
+    /// Waiting for the resource.
     pub resource_ns: u64,
-    /// Thing ready, waiting for a core.
+    /// Waiting for a core once the resource is ready.
     pub signal_ns: u64,
     /// How many waits.
     pub count: u64,
@@ -79,13 +79,13 @@ pub struct CounterTable {
     pub checkpoint_pages: u64,
     /// Pages that the lazy writer wrote.
     pub lazy_pages: u64,
-    /// Pages that went without a write.
+    /// Pages evicted without a write.
     pub evicted_clean: u64,
-    /// Pages that a read had to have written first.
+    /// Pages that had to be written before a read could use their frame.
     pub evicted_dirty: u64,
-    /// Victims that were wanted after all.
+    /// Victims that were used again before they could leave.
     pub rescued: u64,
-    /// Checkpoints that came to their end.
+    /// Checkpoints completed.
     pub checkpoints: u64,
     /// Writes of log.
     pub log_flushes: u64,
@@ -100,7 +100,7 @@ pub struct CounterTable {
     /// Rows read one by one; left out of JSON if there are none.
     #[serde(skip_serializing_if = "is_none")]
     pub point_reads: u64,
-    /// Rows that came before the first page was read: while all of the table was in memory.
+    /// Rows inserted before the first page was read, while all of the table was in memory.
     pub memory_phase_rows: u64,
     /// Time that sessions computed up to then.
     pub memory_phase_cpu_ns: u64,
@@ -108,9 +108,9 @@ pub struct CounterTable {
     pub table_bytes: u64,
     /// Pages of the buffer pool.
     pub pool_pages: u64,
-    /// Flash pages programmed for each one that the host wrote, in this run, over all drives.
+    /// Flash pages programmed per page that the host wrote, in this run, over all drives.
     pub write_amplification: f64,
-    /// A hash over all that happened to workers: equal in equal runs.
+    /// A hash over the workers' history: equal in equal runs.
     pub fingerprint: u64,
     /// Events of the simulation.
     pub events: u64,
@@ -121,7 +121,7 @@ const fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-/// A run in time, column by column; rates are per simulated second, over the interval that ends at `at_ns`.
+/// A run over time, column by column; rates are per simulated second, over the interval that ends at `at_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     /// The ends of the intervals.
@@ -151,7 +151,7 @@ pub struct Series {
 pub struct WaitingSample {
     /// When.
     pub at_ns: u64,
-    /// The most waited for, first.
+    /// The waits, those with the most workers first.
     pub tasks: Vec<WaitingTask>,
 }
 
@@ -173,7 +173,7 @@ pub struct DriveOutcome {
     pub name: String,
     /// Share of the flash that holds data.
     pub utilisation: f64,
-    /// Flash pages programmed for each one that the host wrote, in this run.
+    /// Flash pages programmed per page that the host wrote, in this run.
     pub write_amplification: f64,
     /// Flash pages that the host wrote in this run.
     pub host_pages: u64,
@@ -185,7 +185,7 @@ pub struct DriveOutcome {
     pub die_busy_ns: u64,
     /// How often cleaning began to take turns with the host.
     pub cleaning_bursts: u64,
-    /// Of a disk: what it did. The figures of flash are 0 then, or 1 for write amplification.
+    /// For a disk: what it did. The flash figures are then 0, or 1 for write amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskOutcome>,
 }
@@ -203,13 +203,13 @@ pub struct DiskOutcome {
     pub written_bytes: u64,
     /// Requests that needed neither arm nor turn.
     pub in_order: u64,
-    /// Time that the arm moved and settled.
+    /// Time that the arm spent moving and settling.
     pub seek_ns: u64,
     /// Time until the first byte came by.
     pub turn_ns: u64,
-    /// Time that requests were served.
+    /// Time in service.
     pub busy_ns: u64,
-    /// Time that requests waited before, in sum.
+    /// Total time that requests waited for service.
     pub queued_ns: u64,
 }
 
@@ -236,15 +236,15 @@ impl DiskOutcome {
 pub struct VolumeOutcome {
     /// Its name in the scenario.
     pub name: String,
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// Requests to its drives that came of them.
+    /// Requests to its drives for them.
     pub drive_requests: u64,
     /// Writes that its cache took.
     pub cached_writes: u64,
-    /// Writes that went through, as the cache was full.
+    /// Writes that bypassed the full cache.
     pub through_writes: u64,
-    /// Reads that the cache had.
+    /// Reads served by the cache.
     pub cache_hits: u64,
     /// Writes from the cache to the drives.
     pub destaged_writes: u64,
@@ -252,7 +252,7 @@ pub struct VolumeOutcome {
     pub destaged_bytes: u64,
     /// Time that data took on its link, both directions.
     pub link_busy_ns: u64,
-    /// Drives that are gone.
+    /// Failed drives.
     pub lost_drives: u32,
 }
 

@@ -1,4 +1,5 @@
-//! All drives of a block, in the order of their names: put to rest between runs, lent to volumes for each, put away as bytes.
+//! All drives of a block, in the order of their names: at rest between runs, lent to volumes for each run, saved as
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub(crate) struct Rack {
     scale: u32,
     choices: BTreeMap<String, DriveChoice>,
     volumes: BTreeMap<String, VolumeChoice>,
-    /// In the order of their names; nothing where one is lent.
+    /// In the order of their names; `None` where one is lent.
     drives: Vec<Option<Device>>,
 }
 
@@ -93,14 +94,14 @@ impl Rack {
         self.drives.iter().flatten().map(Device::save).collect()
     }
 
-    /// Says what is wrong with the maps of the flash drives, if anything is.
+    /// Checks the maps of the flash drives.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut flash = self.drives.iter().flatten().filter_map(Device::flash);
         flash.try_for_each(|drive| drive.ftl().check())
     }
 
-    /// Puts all drives to rest before a run, and formats them if asked; if not, or if the operating system alone formats them,
-    /// they are told that the files of the run before are gone, which those that trim take notice of.
+    /// Puts all drives to rest before a run, and formats them if asked. If not, or if only the operating system formats
+    /// them, drives with trim learn that the files of the previous run are gone.
     pub(crate) fn rest(&mut self, seed: u64, format: bool) {
         for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
             let Some(drive) = drive else { continue };
@@ -137,7 +138,7 @@ impl Rack {
         Ok(lent)
     }
 
-    /// Takes the drives back, and says what is worth telling of the volumes.
+    /// Takes the drives back, and returns the volumes' outcomes worth reporting.
     pub(crate) fn take_back(&mut self, volumes: Vec<Volume>) -> Vec<VolumeOutcome> {
         let mut outcomes = Vec::new();
         for ((name, choice), volume) in self.volumes.iter().zip(volumes) {
@@ -160,7 +161,7 @@ impl Rack {
         all.collect()
     }
 
-    /// What became of each drive since it had counted `before`.
+    /// Each drive's outcome since its counters were `before`.
     pub(crate) fn outcomes(&self, before: &[DriveCounters]) -> Vec<DriveOutcome> {
         let drives = self.choices.keys().zip(self.drives.iter().flatten()).zip(before);
         drives
@@ -168,7 +169,7 @@ impl Rack {
             .collect()
     }
 
-    /// Makes flash drives as old as their history says; those without one as old as `others` says.
+    /// Ages flash drives according to their history; those without one as `others` says.
     pub(crate) fn prepare(&mut self, seed: u64, others: Option<Prepared>) -> Result<(), Refusal> {
         for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
             let Some(Device::Flash(drive)) = drive else { continue };

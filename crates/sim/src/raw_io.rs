@@ -1,12 +1,12 @@
 //! Raw I/O on volumes, without a database: how many requests a second, how many bytes, and how long each takes.
 //!
-//! The terms are those of the SQLIO tool: so many threads keep so many requests of one size outstanding each, at random or in
-//! order, reading or writing, for a while. A scenario ([`RawScenario`], read from JSON with serde) has drives and volumes as an
-//! engine's scenario has, and tests that are made on them one after the other; what drives remember carries over. [`RawBlock`]
-//! makes them.
+//! The terms are those of the SQLIO tool: a number of threads each keep a number of requests of one size outstanding,
+//! random or sequential, reads or writes, for some time. A scenario ([`RawScenario`], read from JSON with serde) has
+//! drives and volumes like an engine's scenario, and tests made on them one after another; the drives' state carries
+//! over. [`RawBlock`] makes the tests.
 //!
-//! Random requests go anywhere in the file, aligned with its blocks. In order, each thread has a part of the file of its own
-//! and begins again at its end. The host's CPU time is left out: nothing waits for a core.
+//! Random requests go anywhere in the file, aligned with its blocks. In sequential order each thread has its own part
+//! of the file, and starts over at its end. The host's CPU time is left out: nothing waits for a core.
 
 mod latency;
 
@@ -39,7 +39,7 @@ pub struct RawScenario {
     pub drives: BTreeMap<String, DriveChoice>,
     /// Volumes by name.
     pub volumes: BTreeMap<String, VolumeChoice>,
-    /// What flash drives without a history of their own have been through before the first test. Disks are none the worse for it.
+    /// The history, before the first test, of flash drives without one of their own. Disks are unaffected.
     #[serde(default)]
     pub prepared: Prepared,
     /// What is tested, in order.
@@ -81,15 +81,15 @@ pub struct RawTest {
     /// How many threads.
     #[serde(default = "one")]
     pub threads: u32,
-    /// Requests that each of them keeps outstanding.
+    /// Requests that each thread keeps outstanding.
     #[serde(default = "one")]
     pub outstanding: u32,
-    /// How long, in seconds at life-size, warming up included.
+    /// Duration in seconds at life-size, including the warm-up.
     pub duration_s: f64,
-    /// How long nothing is counted at the beginning, in seconds at life-size.
+    /// Length of the uncounted warm-up at the beginning, in seconds at life-size.
     #[serde(default)]
     pub warm_up_s: f64,
-    /// Bytes of the file, from the volume's beginning on; nothing for all of it.
+    /// Bytes of the file, from the beginning of the volume; `None` for all of it.
     #[serde(default)]
     pub file_bytes: Option<u64>,
     /// Seeds all that is random in the test.
@@ -100,14 +100,14 @@ const fn one() -> u32 {
     1
 }
 
-/// What came of a test. Times are simulated nanoseconds.
+/// The outcome of a test. Times are simulated nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RawOutcome {
     /// Its place in the scenario.
     pub test: usize,
-    /// Nothing if it succeeded; else why it did not, for people.
+    /// `None` if it succeeded; otherwise the reason, as readable text.
     pub failure: Option<String>,
-    /// What was counted: from the end of warming up to the end.
+    /// The counted time: from the end of the warm-up to the end.
     pub elapsed_ns: Ns,
     /// Requests done in that time.
     pub ios: u64,
@@ -119,7 +119,7 @@ pub struct RawOutcome {
     pub bytes_per_s: f64,
     /// How long they took.
     pub latency: LatencyTable,
-    /// Requests submitted in all, warming up included; each of them was done in the end.
+    /// All requests submitted, including the warm-up; each of them was completed in the end.
     pub submitted: u64,
     /// The drives, over the whole test.
     pub drives: Vec<DriveOutcome>,
@@ -162,7 +162,7 @@ impl RawBlock {
         })
     }
 
-    /// Takes up a block after its first `tests_done` tests, with its drives as [`RawBlock::save_drives`] wrote them.
+    /// Resumes a block after its first `tests_done` tests, with its drives as [`RawBlock::save_drives`] wrote them.
     ///
     /// # Errors
     /// What [`RawScenario::check`] says, or that the bytes are not such drives.
@@ -194,10 +194,10 @@ impl RawBlock {
         self.next_test
     }
 
-    /// Makes the next test; nothing if all have been made. `progress` is called now and then, and may stop the test.
+    /// Makes the next test; `None` if all have been made. `progress` is called at intervals, and may stop the test.
     ///
     /// # Errors
-    /// [`BlockError::Interrupted`] if it did; the block is of no use then. A test that failed is an outcome, not an error.
+    /// [`BlockError::Interrupted`] if it did; the block is then unusable. A failed test is an outcome, not an error.
     ///
     /// # Panics
     /// Never: the scenario was checked.
@@ -257,7 +257,7 @@ struct Running<'t, 'v> {
     latencies: Latencies,
 }
 
-/// Requests between two looks at progress.
+/// Requests between two calls of `progress`.
 const LOOK_EVERY: u64 = 4096;
 
 impl<'t, 'v> Running<'t, 'v> {
@@ -375,7 +375,7 @@ impl<'t, 'v> Running<'t, 'v> {
     }
 }
 
-/// A request is done; the token is its place among those outstanding.
+/// A request is done; the token is its slot among those outstanding.
 const DONE: Port = Port::new(1);
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -397,7 +397,7 @@ fn scaled_ns(seconds: f64, scale: u32) -> Ns {
 }
 
 impl RawTest {
-    /// Whole blocks of the file, in a volume of so many bytes.
+    /// Whole blocks of the file, in a volume of this many bytes.
     fn blocks(&self, scale: u32, volume_bytes: u64) -> u64 {
         let file_bytes = self.file_bytes.map_or(volume_bytes, |bytes| bytes / u64::from(scale));
         file_bytes / self.block_bytes
@@ -442,7 +442,7 @@ impl RawTest {
 }
 
 impl RawScenario {
-    /// Says what can't be run, and the way out.
+    /// Says what can't be run, and how to fix it.
     ///
     /// # Errors
     /// The first thing that is wrong.

@@ -1,8 +1,8 @@
 //! The simulator's own random numbers, the same on every machine and in every version.
 //!
 //! Each component of a simulation (a drive, a connection, an order of runs) draws from a stream of its own, named by that
-//! component. A component that draws one number more then changes nothing for the others, so two scenarios that differ in
-//! one place can be compared draw by draw.
+//! component. So an extra draw in one component changes nothing for the others, and two scenarios that differ in one
+//! place can be compared draw by draw.
 //!
 //! - [`Rng`] is xoshiro256++ 1.0: D. Blackman and S. Vigna, "Scrambled linear pseudorandom number generators",
 //!   ACM Transactions on Mathematical Software 47(4), 2021. Its period is 2^256 - 1.
@@ -134,14 +134,14 @@ impl Rng {
 /// A whole number from 0 up to, but not including, `bound`, each equally likely, from random words.
 ///
 /// By multiplication and rejection: D. Lemire, "Fast random integer generation in an interval", ACM Transactions on
-/// Modeling and Computer Simulation 29(1), 2019. A remainder would favour the small numbers.
+/// Modeling and Computer Simulation 29(1), 2019. A remainder would favour small numbers.
 ///
 /// # Panics
 /// If `bound` is 0: there is no such number.
 #[inline]
 pub(crate) fn below(bound: u64, mut word: impl FnMut() -> u64) -> u64 {
     assert!(bound > 0, "no whole number is below 0");
-    // The upper half of the product is the candidate, the lower half says if it is fair.
+    // The upper half of the product is the candidate; the lower half decides whether it is fair.
     let mut times = || u128::from(word()) * u128::from(bound);
     let mut product = times();
     if low_half(product) < bound {
@@ -153,7 +153,7 @@ pub(crate) fn below(bound: u64, mut word: impl FnMut() -> u64) -> u64 {
     (product >> 64) as u64
 }
 
-/// A time that strays: the least that it can be, and how many more nanoseconds.
+/// A jittered time: its minimum, and its range in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     least_ns: u64,
@@ -161,7 +161,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `mean_ns`, give or take so many thousandths of it, evenly.
+    /// `mean_ns`, plus or minus up to this many thousandths of it, uniformly.
     pub(crate) const fn new(mean_ns: u64, jitter_per_mille: u64) -> Self {
         let reach_ns = mean_ns * jitter_per_mille / 1000;
         Self {

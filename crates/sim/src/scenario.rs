@@ -1,4 +1,4 @@
-//! What is simulated: a server, its drives, and the runs that are made on them one after the other.
+//! The simulated scenario: a server, its drives, and the runs made on them one after another.
 //!
 //! A scenario is plain data ([`Scenario`] reads from JSON with serde). Sizes are those of the real world: [`Scenario::scale`]
 //! shrinks them, rows and periods included, when the world is built. [`Scenario::check`] says what is wrong before anything runs.
@@ -24,7 +24,7 @@ pub use crate::volume::VolumeChoice;
 pub struct Scenario {
     /// How many times smaller the world is; 1 is life-size.
     pub scale: u32,
-    /// Seeds what belongs to the block and not to a run: the drives.
+    /// Seeds what belongs to the block rather than to a run: the drives.
     pub seed: u64,
     /// The database server.
     pub server: Server,
@@ -34,7 +34,7 @@ pub struct Scenario {
     pub volumes: BTreeMap<String, VolumeChoice>,
     /// What is run, in order.
     pub runs: Vec<RunPlan>,
-    /// How often the time series has a point, in seconds at life-size.
+    /// Interval of the time series, in seconds at life-size.
     #[serde(default = "one")]
     pub sample_every_s: f64,
 }
@@ -53,20 +53,20 @@ pub struct RunPlan {
     pub data_volumes: Vec<String>,
     /// The volume of the log.
     pub log_volume: String,
-    /// Bytes of all data files together; nothing for all that their volumes have left.
+    /// Bytes of all data files together; `None` for all space left on their volumes.
     #[serde(default)]
     pub data_bytes: Option<u64>,
     /// Bytes of the log file, which is written round and round.
     #[serde(default = "eight_gigabytes")]
     pub log_bytes: u64,
-    /// What is done.
+    /// The load.
     pub workload: Workload,
     /// Seeds all that is random in the run.
     pub seed: u64,
     /// Whether all drives are formatted before this run.
     #[serde(default)]
     pub format_before: bool,
-    /// Whether the file system puts the files to another place than in the run before.
+    /// Whether the file system puts the files in another place than in the previous run.
     #[serde(default)]
     pub files_shift: bool,
 }
@@ -83,17 +83,17 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// How many connections, at once.
     pub connections: u32,
-    /// Rows that each of them inserts.
+    /// Rows that each connection inserts.
     pub rows_per_connection: u64,
     /// Rows in a transaction.
     pub rows_per_transaction: u32,
-    /// Of a mixed load: how many of a thousand operations are point reads, the others inserts. No other load has it.
+    /// For a mixed load only: point reads per thousand operations; the others are inserts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_per_mille: Option<u32>,
 }
 
 impl Workload {
-    /// Point reads to be expected for so many rows.
+    /// The expected number of point reads for this many rows.
     #[must_use]
     pub fn point_reads(&self, rows: u64) -> u64 {
         let reads = u64::from(self.read_per_mille.unwrap_or(0));
@@ -107,9 +107,9 @@ impl Workload {
 pub enum WorkloadKind {
     /// Insert rows with random keys.
     RandomInsert,
-    /// Insert rows with random keys, and read rows that are there, one by one.
+    /// Insert rows with random keys, and read existing rows one by one.
     Mixed,
-    /// Insert rows of a page each, with ascending keys over all connections.
+    /// Insert page-sized rows, with keys that ascend over all connections.
     SequentialInsert,
 }
 
@@ -124,7 +124,7 @@ impl WorkloadKind {
     }
 }
 
-/// Why a scenario can't be run: what is wrong, where, and the way out.
+/// Why a scenario can't be run: what is wrong, where, and how to fix it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// The place in the scenario, as in `runs[3].data_files`.

@@ -4,34 +4,35 @@
 //! Each core has a *scheduler* with one RUNNING worker and a first-in-first-out queue of RUNNABLE ones. A *worker* (a session,
 //! the checkpoint, the lazy writer) is one future; it belongs to one scheduler for life, dealt out round robin. It is
 //! - RUNNING while it awaits [`Sqlos::cpu`],
-//! - SUSPENDED from the moment it begins to wait for a resource until the resource is there: *resource time*,
+//! - SUSPENDED from the moment it begins to wait for a resource until the resource is available: *resource time*,
 //! - RUNNABLE from then until its core takes it up: *signal time*.
 //!
-//! So a wait in the books is what it is in `sys.dm_os_wait_stats`: resource + signal, by [`WaitType`].
+//! So a wait in the books is the same as in `sys.dm_os_wait_stats`: resource + signal, by [`WaitType`].
 //!
 //! # What was chosen, and why
-//! - **Yields.** A quantum of 4 ms starts afresh whenever a worker gets its core. A worker that has used it up and has more
-//!   to do goes to the tail of its queue, and `SOS_SCHEDULER_YIELD` counts one wait, without resource time. It counts one
-//!   too if nobody else is runnable and the worker gets its core back in the same nanosecond, as SQL Server does: the yield
-//!   enters the scheduler's code, and is a wait of length 0. A burst that ends exactly with its quantum does not yield; the
-//!   next one would. Hence a session in memory counts its CPU time / 4 ms, and one that often waits for I/O next to nothing.
-//! - **Where a burst may be cut.** SQLOS is cooperative: a worker yields where its code offers to. [`Sqlos::cpu`] may be cut at
-//!   every quantum's end, as a loop over rows is; [`Sqlos::cpu_unbroken`] is for code that offers no yield, such as a short
-//!   stretch under a latch: it may overrun, and the next `cpu` yields first.
+//! - **Yields.** A quantum of 4 ms starts afresh whenever a worker gets its core. A worker that has used it up and has
+//!   more to do goes to the tail of its queue, and `SOS_SCHEDULER_YIELD` counts one wait, without resource time. As in
+//!   SQL Server, it also counts one if no other worker is runnable and the worker gets its core back in the same
+//!   nanosecond: the yield enters the scheduler's code, and is a wait of length 0. A burst that ends exactly with its
+//!   quantum does not yield; the next one would. So a session in memory counts its CPU time / 4 ms, and one that often
+//!   waits for I/O counts next to nothing.
+//! - **Where a burst may be cut.** SQLOS is cooperative: a worker yields where its code allows it. [`Sqlos::cpu`] may
+//!   be cut at the end of every quantum, like a loop over rows; [`Sqlos::cpu_unbroken`] is for code without a yield,
+//!   such as a short stretch under a latch: it may overrun, and the next `cpu` yields first.
 //! - **Notice.** Completed I/O and expired timers are noticed when the scheduler's code runs, that is at the next switch or
-//!   yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then the waiter is SUSPENDED. What one
-//!   worker does for another (releasing a latch, setting an event) makes that one RUNNABLE at once. At a switch, what has
-//!   arrived is noticed before the leaving worker goes to the tail.
-//! - **Latches** are granted strictly in the order of asking, and belong to the waiter from the grant on, while it still
-//!   queues for its core. With [`Config::spin_ns`] a worker spins before it sleeps, at its place in the queue.
+//!   yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then the waiter is SUSPENDED. A
+//!   worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, arrivals are
+//!   noticed before the leaving worker goes to the tail.
+//! - **Latches** are granted strictly in request order, and belong to the waiter from the grant on, even while it still
+//!   queues for its core. With [`Config::spin_ns`] a worker spins before it sleeps, keeping its place in the queue.
 //! - **Starting.** The time from a worker's birth to its first turn is signal time of the made-up type `WORKER_START`.
 //! - Not modelled: priorities, preemptive waits, moves between schedulers, the cost of a switch, row locks.
 //!
 //! # Conservation
-//! The end of every run, and [`Sqlos::books`] at any time, assert to the nanosecond that CPU + waits + time finished = time
-//! lived for each worker, and, from the cores' own record, that each was busy as long as its workers ran.
+//! The end of every run, and [`Sqlos::books`] at any time, assert to the nanosecond that CPU + waits + time finished =
+//! time lived for each worker, and that each core, by its own record, was busy as long as its workers ran.
 //!
-//! # An engine in small: 16 workers, a hot latch, a disk
+//! # A small engine: 16 workers, a hot latch, a disk
 //! ```
 //! use storagelab_sim::kernel::{Kernel, MS, Mailbox, US};
 //! use storagelab_sim::sqlos::{Config, Event, Latch, LatchClass, Machine, Mode, Sqlos, WaitType};
@@ -103,7 +104,7 @@ const SET: Port = Port::new(2);
 const IO_DONE: Port = Port::new(3);
 /// A worker has spun long enough; the token is the worker.
 const SPUN: Port = Port::new(4);
-/// A scheduler that has nothing to run has something to notice; the token is the scheduler.
+/// An idle scheduler has something to notice; the token is the scheduler.
 const ALARM: Port = Port::new(5);
 
 /// When a scheduler notices that an I/O is done or a timer has expired.
@@ -120,16 +121,16 @@ pub enum Notice {
 pub struct Config {
     /// One a core; at least 1.
     pub schedulers: u32,
-    /// How long a worker may run in one go, if its code offers to yield; at least 1.
+    /// How long a worker may run in one go, if its code can yield; at least 1.
     pub quantum_ns: Ns,
     /// When completions are noticed.
     pub notice: Notice,
-    /// How long a worker that finds a latch taken burns its core's time before it sleeps; 0 for not at all.
+    /// How long a worker that finds a latch taken spins before it sleeps; 0 for no spinning.
     pub spin_ns: Ns,
 }
 
 impl Config {
-    /// SQL Server's ways on so many cores: 4 ms, completions noticed at the switch, no spinning.
+    /// SQL Server's configuration on this many cores: 4 ms, completions noticed at the switch, no spinning.
     #[must_use]
     pub const fn new(schedulers: u32) -> Self {
         Self {
@@ -152,7 +153,7 @@ pub struct WaitingTask {
     pub resource: Resource,
     /// Since when.
     pub since_ns: Ns,
-    /// Who has it, if one alone has it and is no I/O.
+    /// The holder, if it is a single worker and not an I/O.
     pub blocker: Option<ProcessId>,
 }
 
@@ -172,11 +173,11 @@ pub struct WorkerBooks {
     pub worker: ProcessId,
     /// What for.
     pub role: Role,
-    /// What became of its time, from its birth up to now.
+    /// The account of its time, from its start until now.
     pub account: Account,
 }
 
-/// What became of everybody's time, up to now.
+/// The account of all workers' time until now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Books {
     /// Now.
@@ -189,12 +190,12 @@ pub struct Books {
     pub workers: Vec<WorkerBooks>,
 }
 
-/// The cores, their workers and what these wait for. Borrowed by engine code as `&Sqlos`.
+/// The cores, their workers and the resources they wait for. Borrowed by engine code as `&Sqlos`.
 #[derive(Debug)]
 pub struct Sqlos {
     kernel: Kernel,
     state: RefCell<State>,
-    /// Sessions that have not come to their end.
+    /// Sessions that have not ended.
     open_sessions: Cell<usize>,
 }
 
@@ -247,14 +248,14 @@ impl Sqlos {
         Latch::new(self, key, class)
     }
 
-    /// Lets `action` happen when `scheduler` next notices completions: an I/O that no worker waits for, a write of the
-    /// checkpoint, say. A port of the engine's own then does the rest.
+    /// Schedules `action` for when `scheduler` next notices completions, such as a checkpoint's write, for which no
+    /// worker waits. A port of the engine then does the rest.
     #[inline(always)]
     pub fn arrive(&self, scheduler: u32, action: Action) {
         self.state().arrive(&self.kernel, scheduler, action);
     }
 
-    /// The same, for what is known to come at `time_ns`. It costs no event if the scheduler's code runs soon enough anyway.
+    /// The same for a completion due at `time_ns`. It costs no event if the scheduler's code runs soon enough anyway.
     ///
     /// # Panics
     /// If that time is past.
@@ -284,7 +285,7 @@ impl Sqlos {
         self.state().latches.len()
     }
 
-    /// The workers that are SUSPENDED, and for what, in the order of their numbers.
+    /// The SUSPENDED workers and what they wait for, in the order of their numbers.
     #[must_use]
     pub fn waiting_tasks(&self) -> Vec<WaitingTask> {
         let state = self.state();
@@ -304,7 +305,7 @@ impl Sqlos {
         suspended.map(task).collect()
     }
 
-    /// What became of everybody's time up to now, waits that are still open included. May be asked at any time.
+    /// The account of all workers' time until now, including open waits. May be called at any time.
     ///
     /// # Panics
     /// If a nanosecond of a worker or of a core is unaccounted for.
@@ -334,7 +335,7 @@ impl Sqlos {
         books
     }
 
-    /// A hash over who got a core when after what wait, in order: equal in equal runs, and in hardly any others.
+    /// A hash over which worker got a core when, and after which wait: equal in equal runs, and almost never in others.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.state().fingerprint

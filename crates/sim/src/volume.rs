@@ -1,20 +1,20 @@
-//! Volumes: one address space over any drives, and one way to ask for an I/O whatever stands below.
+//! Volumes: one address space over any drives, and one way to request an I/O whatever lies below.
 //!
 //! Rooms, from the ground up; each knows only those above it in this list:
-//! - [`device`]: a drive of either kind ([`Device`]), and what can be asked of it and of a volume ([`Request`]);
+//! - [`device`]: a drive of either kind ([`Device`]), and a request to it or to a volume ([`Request`]);
 //! - [`stripe`]: where a byte of a volume lies on its drives ([`StripeMap`]), for every RAID level;
-//! - [`parity`]: which reads and writes a write to RAID-5 takes;
+//! - [`parity`]: the reads and writes that a write to RAID-5 needs;
 //! - [`cache`]: the controller's write-back cache, with no idea of time;
 //! - [`link`]: the network between host and array;
-//! - [`failure`]: why a volume answers nothing any more; [`config`]: what a scenario says of a volume, and what can't be;
-//! - [`array`]: all of it in time ([`Volume`]).
+//! - [`failure`]: why a volume no longer answers; [`config`]: a volume's part of a scenario, and its checks;
+//! - [`array`]: all of it over time ([`Volume`]).
 //!
-//! # One way to ask
-//! [`Volume::submit`] takes the time, a request and a token. Where all that stands below can reckon ahead (flash drives, alone,
-//! striped or mirrored; room in a cache), the answer is [`Answer::Done`] with the time of completion, and nothing more is
-//! heard of it. Else it is [`Answer::Pending`]: [`Volume::next_event`] says when the volume wants to be called next, and
-//! [`Volume::advance`], called then, gives the tokens of what is done at that time. The caller needs one event a volume, and
-//! a volume of flash drives needs none.
+//! # One way to request
+//! [`Volume::submit`] takes the time, a request and a token. Where everything below can compute ahead (flash drives,
+//! alone, striped or mirrored; room in a cache), the answer is [`Answer::Done`] with the time of completion, and that
+//! is final. Otherwise it is [`Answer::Pending`]: [`Volume::next_event`] says when to call the volume next, and
+//! [`Volume::advance`], called then, gives the tokens of the completed requests. The caller needs one event per volume,
+//! and none for a volume of flash drives.
 
 pub mod array;
 pub mod cache;

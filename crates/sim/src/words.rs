@@ -1,4 +1,4 @@
-//! Figures in messages as people write them in a spec.
+//! Figures in messages, in the notation of a spec.
 
 /// A size of the scaled world at life-size, as in "9.38 GiB".
 #[must_use]

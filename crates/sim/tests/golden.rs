@@ -1,7 +1,7 @@
-//! The same bytes in every build: outcomes and drives of the scenarios in `tests/golden` come to the digests that stand there.
+//! The same bytes in every build: outcomes and drives of the scenarios in `tests/golden` have the digests stored there.
 //!
 //! This test is the debug build's half; `tests/test_determinism.py` makes the same runs in the release build that Python has.
-//! A digest that differs is a change of simulated results. If that was meant,
+//! A different digest means changed simulated results. If that was intended,
 //! `STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim --test golden` writes the new ones.
 
 mod world;
@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
 
-/// A scenario as it stands in its file, with the profiles that it names, and the server's.
+/// A scenario as in its file, with the profiles that it names and the server's.
 fn scenario(file: &Path) -> Value {
     let text = fs::read_to_string(file).expect("a scenario that is there");
     let mut scenario: Value = serde_json::from_str(&text).expect("a scenario in JSON");

@@ -1,4 +1,4 @@
-//! Raw I/O on simulated drives: what a scenario gives, that it gives it again, and what is refused.
+//! Raw I/O on simulated drives: the results of a scenario, that they repeat, and what is refused.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ fn test(access: &str, pattern: &str, block_bytes: u64, outstanding: u32) -> Valu
     })
 }
 
-/// So many SCSI disks as a volume, `how` said in JSON.
+/// A volume of this many SCSI disks, configured by `how` in JSON.
 fn disks(count: u32, how: &Value, tests: &[Value]) -> Value {
     let profile: Value = toml::from_str(SCSI).expect("a profile");
     let names: Vec<String> = (0..count).map(|number| format!("d{number}")).collect();
@@ -75,7 +75,8 @@ fn one_disk_makes_as_many_random_reads_as_seek_turn_and_transfer_let_it() {
     assert_near(made[0].bytes_per_s, 8192.0 * made[0].ios_per_s, 1e-9);
 }
 
-/// With many outstanding the drives limit, and a mirrored write takes two of their accesses where a read takes one.
+/// With many requests outstanding the drives are the limit, and a mirrored write takes two accesses where a read takes
+/// one.
 #[test]
 fn raid_10_writes_half_as_fast_as_it_reads_and_raid_5_a_quarter() {
     let tests = [test("read", "random", 8192, 64), test("write", "random", 8192, 64)];

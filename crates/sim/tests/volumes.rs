@@ -1,4 +1,5 @@
-//! The engine on disks, arrays, caches and links: it knows volumes only, and all that holds on one flash drive holds here.
+//! The engine on disks, arrays, caches and links: it knows only volumes, and whatever holds on one flash drive holds
+//! here.
 
 mod world;
 
@@ -290,7 +291,7 @@ fn what_cannot_be_of_volumes_is_refused_by_name() {
     assert!(error.to_string().contains("unknown field `speed`"), "{error}");
 }
 
-/// Each run checks itself at its end: no page lost or doubled, frames add up, time adds up, nobody left waiting.
+/// Each run checks itself at its end: no page lost or duplicated, frames add up, time adds up, nobody left waiting.
 #[test]
 fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
     const LEVELS: [&str; 4] = ["0", "1", "5", "10"];

@@ -1,4 +1,4 @@
-//! Loads other than random inserts: point reads among them, and rows of a page each at the right edge of the index.
+//! Loads other than random inserts: mixed point reads, and page-sized rows at the right edge of the index.
 
 mod world;
 
@@ -59,8 +59,8 @@ fn reads_join_the_inserts_in_their_part_and_wait_for_pages_in_a_wait_of_their_ow
             "{reads} reads beside {rows} rows"
         );
         let (shared, exclusive) = (waits(outcome, "PAGEIOLATCH_SH"), waits(outcome, "PAGEIOLATCH_EX"));
-        // Reads and inserts go to pages at random, so they miss in the same part; a write in progress stops inserts alone.
-        // A thousand misses scatter by 3 %.
+        // Reads and inserts go to random pages, so the same share of them misses; a write in progress stops only
+        // inserts. A thousand misses scatter by 3 %.
         let missed = float(shared.count) / float(reads);
         assert!(
             missed > 0.05 && missed < 1.1 * float(exclusive.count) / float(rows),
@@ -81,7 +81,7 @@ fn reads_make_no_page_dirty_and_no_log() {
         waits(many, "WRITELOG").count.abs_diff(waits(none, "WRITELOG").count) / 50,
         0
     );
-    // Four reads a row: did they dirty pages, the pages written for each row would be several times as many.
+    // Four reads per row: if they dirtied pages, several times as many pages would be written per row.
     let written = |outcome: &RunOutcome| float(outcome.counters.written_pages) / float(outcome.rows);
     assert!(
         written(many) < 2.5 * written(none),

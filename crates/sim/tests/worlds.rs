@@ -1,13 +1,15 @@
-//! What must hold in any world: small ones at random, each drawn from its number, run as a whole and again with a rest amid it.
+//! Invariants of any world: small random ones, each drawn from its number, run as a whole and again with a rest in
+//! between.
 //!
-//! `STORAGELAB_WORLD=123 cargo test -p storagelab-sim --test worlds` runs that world alone, and is what a failure prints.
-//! `STORAGELAB_WORLDS=1000..3000` runs these, for long nights, with `--release`. Worlds from 1000000 on have one odd figure each.
+//! `STORAGELAB_WORLD=123 cargo test -p storagelab-sim --test worlds` runs that world alone; a failure prints this
+//! command. `STORAGELAB_WORLDS=1000..3000` runs these, for long nights, with `--release`. Worlds from 1000000 on have
+//! one odd figure each.
 //!
-//! A run asserts of itself, in the core: frames add up and no leaf is in two of them, every leaf is in memory or on its drive,
-//! every page has one owner, rows add up, nobody is left waiting and no latch held at the end, and the time of all sessions is
-//! their waits and their CPU time to the nanosecond. In a debug build it looks now and then in between too. What is left to
-//! check here is what can be seen from outside. That latches are granted in order and are compatible has its own property
-//! tests, in `sqlos`.
+//! The core asserts in every run: frames add up and no leaf is in two of them, every leaf is in memory or on its drive,
+//! every page has one owner, rows add up, nobody waits and no latch is held at the end, and the time of all sessions
+//! equals their waits and CPU time to the nanosecond. A debug build also checks at intervals in between. These tests
+//! check what is visible from outside. The order and compatibility of latch grants have property tests of their own, in
+//! `sqlos`.
 
 #![expect(clippy::print_stdout, reason = "a failing test shows which world it was")]
 
@@ -24,10 +26,10 @@ use storagelab_sim::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
 use storagelab_sim::volume::DeviceParameters;
 use world::random::{Draw, ODD, World, world};
 
-/// In a debug build some seconds.
+/// Takes some seconds in a debug build.
 const USUAL: Range<u64> = 0..60;
 
-/// What became of a world.
+/// The outcome of a world.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     refused: u64,
@@ -79,7 +81,7 @@ fn chosen(one: Option<&str>, many: Option<&str>) -> Range<u64> {
     }
 }
 
-/// Does `live`, and says of a world that fails, or panics, how to see it again.
+/// Calls `live`, and says how to repeat a world that fails or panics.
 fn judge(seed: u64, live: impl FnOnce(u64) -> Result<(), String>) {
     let why = match catch_unwind(AssertUnwindSafe(|| live(seed))) {
         Ok(Ok(())) => return,
@@ -164,7 +166,7 @@ fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Ve
         if addresses > 0 {
             let addresses = u32::try_from(addresses).expect("no more than there are");
             let age = Age::Steady { addresses, free_blocks };
-            // Not every odd drive can be that old.
+            // Not every odd drive can be aged that far.
             drive.age(age, &mut Rng::stream(scenario.seed, "age")).ok();
         }
         Ok(drive.save())
@@ -218,7 +220,7 @@ fn look_at(scenario: &Scenario, outcome: &RunOutcome, tally: &mut Tally) -> Resu
     Ok(())
 }
 
-/// Reads are those of a mixed load, as many as chance lets there be; ascending rows have a page each.
+/// A mixed load has as many reads as chance allows; ascending rows have a page each.
 fn look_at_kind(load: &Workload, outcome: &RunOutcome) -> Result<(), String> {
     let counters = &outcome.counters;
     let expected = load.point_reads(outcome.rows);

@@ -1,10 +1,11 @@
-//! A disk in time: what waits, what is served, where the arm is and how far the platters have turned.
+//! A disk over time: its queue, the request in service, the position of the arm and the rotation of the platters.
 //!
-//! A request costs: command overhead (unless it waited longer than that anyway), the seek, a moment more to settle before a write, the turn until its first byte is
-//! under the head, and the passing of its bytes. Three things spare some of that:
-//! - a write that begins where the last one ended, and was waiting by then, goes on without a pause;
-//! - so does a read, and reads also find what has passed under the head since the last read ended, as the disk reads ahead;
-//! - what is still in the buffer costs the command and the interface only.
+//! A request costs command overhead (unless it waited longer than that anyway), the seek, extra settling before a
+//! write, the rotation until its first byte is under the head, and the transfer of its bytes. Three things save some of
+//! that:
+//! - a write that was already waiting and begins where the last one ended continues without a pause;
+//! - so does a read; reads also hit what has passed under the head since the last read ended, as the disk reads ahead;
+//! - data still in the buffer costs only the command and the interface.
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,7 @@ struct Stream {
     write: bool,
 }
 
-/// What happened since the disk was made, all ever-growing.
+/// Counters since the disk was made; they only grow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Requests that read.
@@ -48,15 +49,15 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Requests that went on where the one before had ended, or found their data in the buffer.
+    /// Requests that continued where the previous one ended, or found their data in the buffer.
     pub in_order: u64,
-    /// Time that the arm moved and settled.
+    /// Time that the arm spent moving and settling.
     pub seek_ns: u64,
     /// Time until the first byte came by.
     pub turn_ns: u64,
-    /// Time that requests were served.
+    /// Time in service.
     pub busy_ns: u64,
-    /// Time that requests waited before.
+    /// Time that requests waited for service.
     pub queued_ns: u64,
 }
 
@@ -93,7 +94,7 @@ pub struct Disk {
     curve: SeekCurve,
     /// How far the platters have turned at time 0.
     phase_ns: Ns,
-    /// Where the head is: the byte that comes next on its track.
+    /// The head's position: the next byte on its track.
     head: u64,
     stream: Option<Stream>,
     queue: VecDeque<Request>,
@@ -102,7 +103,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk at rest at time 0, its arm outside. `rng` says how its platters stand.
+    /// A disk at rest at time 0, with its arm at the outer edge. `rng` determines the rotation of its platters.
     ///
     /// # Errors
     /// What [`Parameters::check`] says.
@@ -122,7 +123,7 @@ impl Disk {
         })
     }
 
-    /// Finishes all work and sets the clock to 0, as between two runs. The arm stays where it is.
+    /// Finishes all work and resets the clock to 0, as between two runs. The arm stays where it is.
     pub fn rest(&mut self, mut rng: Rng) {
         self.phase_ns = rng.below(self.parameters.revolution_ns);
         self.stream = None;
@@ -130,19 +131,19 @@ impl Disk {
         self.serving = None;
     }
 
-    /// What the disk is like.
+    /// The disk's parameters.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// What happened since the disk was made.
+    /// The disk's counters since it was made.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Requests that wait or are served.
+    /// Requests waiting or in service.
     #[must_use]
     pub fn in_progress(&self) -> u64 {
         self.queue.len() as u64 + u64::from(self.serving.is_some())
@@ -154,10 +155,10 @@ impl Disk {
         self.head.abs_diff(byte)
     }
 
-    /// Takes in a request. If the disk was idle, [`Disk::next_event`] says when it will be done.
+    /// Accepts a request. If the disk was idle, [`Disk::next_event`] says when it will be done.
     ///
     /// # Panics
-    /// If it goes beyond the last byte, or is for no bytes.
+    /// If the request goes beyond the last byte, or has no bytes.
     pub fn submit(&mut self, now: Ns, byte: u64, bytes: u64, write: bool, token: u32) {
         assert!(
             bytes > 0 && byte + bytes <= self.parameters.usable_bytes,
@@ -176,16 +177,16 @@ impl Disk {
         }
     }
 
-    /// When the request that is being served will be done; `Ns::MAX` if there is none.
+    /// When the request in service will be done; `Ns::MAX` if there is none.
     #[must_use]
     pub fn next_event(&self) -> Ns {
         self.serving.map_or(Ns::MAX, |(done_ns, _)| done_ns)
     }
 
-    /// The request that is being served is done: its token. The next one begins.
+    /// Completes the request in service, returns its token, and begins the next one.
     ///
     /// # Panics
-    /// If nothing is being served.
+    /// If no request is in service.
     pub fn finish(&mut self) -> u32 {
         let (done_ns, token) = self.serving.take().expect("something is being served");
         if !self.queue.is_empty() {
@@ -211,7 +212,7 @@ impl Disk {
         }
     }
 
-    /// Which of the queue is next.
+    /// Picks the next request from the queue.
     fn choose(&self, now: Ns) -> usize {
         let oldest_waits_ns = now - self.queue[0].arrived_ns;
         if self.queue.len() == 1 || oldest_waits_ns > self.parameters.patience_ns {
@@ -221,7 +222,7 @@ impl Disk {
         let next = match self.parameters.order {
             Order::Fifo => Some(0),
             Order::Elevator => {
-                // What lies behind the head comes after all that lies before it.
+                // Requests behind the head come after all those ahead of it.
                 let way = |request: &Request| (request.byte < self.head, request.byte);
                 seen.min_by_key(|(_, request)| way(request)).map(|(index, _)| index)
             }
@@ -232,12 +233,12 @@ impl Disk {
         next.expect("the queue is not empty")
     }
 
-    /// When arm or buffer can begin: the disk takes in commands while it serves others.
+    /// When the arm or the buffer can begin: the disk accepts commands while it serves others.
     fn begin(&self, now: Ns, request: &Request) -> Ns {
         now.max(request.arrived_ns + self.parameters.command_ns)
     }
 
-    /// How long until the first byte of a request is under the head, its command aside.
+    /// How long until the first byte of a request is under the head, without the command overhead.
     fn positioning(&self, now: Ns, request: &Request) -> Ns {
         if self.goes_on(now, request).is_some() {
             return 0;
@@ -246,7 +247,7 @@ impl Disk {
         arm_ns + turn_ns
     }
 
-    /// Arm and turn, from `now` on.
+    /// Seek and rotation times, from `now` on.
     fn reach(&self, now: Ns, request: &Request) -> (Ns, Ns) {
         let revolution_ns = self.parameters.revolution_ns;
         let (from, to) = (self.places.of(self.head), self.places.of(request.byte));
@@ -260,7 +261,7 @@ impl Disk {
         (arm_ns, (to.angle_ns + revolution_ns - there) % revolution_ns)
     }
 
-    /// When a request will be done that goes on where the last one ended, or is in the buffer; nothing if it does not.
+    /// When a request will be done that continues the last one or is in the buffer; `None` for any other request.
     fn goes_on(&self, now: Ns, request: &Request) -> Option<Ns> {
         let Stream {
             first,
@@ -295,10 +296,10 @@ impl Disk {
             if end <= stream.end {
                 return done_ns;
             }
-            // The buffer keeps what is at most so old.
+            // The buffer keeps only data up to this age.
             let keeps = end.saturating_sub(self.parameters.read_ahead_bytes);
             let passed_ns = stream.at_ns + self.places.passing_ns(stream.end, end - stream.end);
-            // A buffer that was full stopped the reading ahead, which goes on now.
+            // The full buffer had stopped the read-ahead, which now continues.
             let full_at = now.saturating_sub(self.places.passing_ns(stream.end, self.parameters.read_ahead_bytes));
             (stream.first.max(keeps), done_ns, passed_ns.max(full_at))
         } else {
@@ -337,7 +338,7 @@ impl Disk {
     /// The disk that [`Disk::save`] wrote, at rest at time 0.
     ///
     /// # Errors
-    /// If the bytes are not such a disk, or one larger than `parameters` say.
+    /// If the bytes do not hold such a disk, or hold a larger one than `parameters` say.
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         let mut disk = Self::new(parameters, rng).map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;

@@ -1,4 +1,4 @@
-//! How one disk behaves, as plain integers: what is left of a profile once the scale is chosen.
+//! One disk's behaviour as plain integers: a profile resolved for one scale.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,50 +6,50 @@ use super::places::Places;
 use super::seek::SeekCurve;
 use crate::kernel::Ns;
 
-/// In which order a disk serves what waits in its queue.
+/// The order in which a disk serves its queue.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// As it came.
+    /// In order of arrival.
     Fifo,
     /// The arm goes inwards from request to request, and from the last one back to the outermost (C-LOOK).
     Elevator,
-    /// What the head reaches soonest, seek and turn together, as a disk with command queueing can tell.
+    /// The request that the head reaches soonest, by seek and rotation together, as a disk with command queueing knows.
     Shortest,
 }
 
-/// All that [`super::Disk`] needs to know of a disk.
+/// All parameters that [`super::Disk`] needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parameters {
-    /// What the host can write into.
+    /// Usable capacity.
     pub usable_bytes: u64,
-    /// The least that can be written.
+    /// Smallest write.
     pub sector_bytes: u32,
     /// One turn.
     pub revolution_ns: Ns,
     /// Surfaces with a head each.
     pub surfaces: u64,
-    /// Bytes of a track outside and inside.
+    /// Bytes of an outer and of an inner track.
     pub track_bytes: (u64, u64),
-    /// From one track to the next, while data pass.
+    /// From one track to the next during a transfer.
     pub track_switch_ns: Ns,
-    /// The arm, for reads, settling included: from track to track, on average, over the full stroke.
+    /// Seek times for reads, settling included: track to track, average, full stroke.
     pub seek_ns: [Ns; 3],
-    /// How much longer the head settles before a write.
+    /// Extra settling time before a write.
     pub write_settle_ns: Ns,
-    /// What a request costs beside arm and platters.
+    /// Overhead of a request besides arm and platters.
     pub command_ns: Ns,
     /// From the disk's buffer to the host.
     pub interface_bytes_per_s: u64,
-    /// How far it reads ahead while nobody wants it elsewhere.
+    /// How far the disk reads ahead while it has nothing else to do.
     pub read_ahead_bytes: u64,
-    /// In which order it serves.
+    /// The service order.
     pub order: Order,
-    /// Requests that it chooses among: the oldest so many; the others wait outside.
+    /// How many requests it chooses among, the oldest first; the others wait outside.
     pub queue_depth: usize,
-    /// A request that has waited so long goes first, whatever the order.
+    /// A request that has waited this long goes first, whatever the order.
     pub patience_ns: Ns,
-    /// CPU time of the host for each request.
+    /// CPU time of the host per request.
     pub host_cpu_ns: Ns,
 }
 
@@ -57,7 +57,7 @@ impl Parameters {
     /// Says what is wrong with these parameters, if anything is.
     ///
     /// # Errors
-    /// A sentence for the person who wrote the figures.
+    /// A sentence for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         let positive = [
             ("usable_bytes", self.usable_bytes),

@@ -1,13 +1,13 @@
-//! Where on the platters a byte lies: its cylinder, and how far the platters have turned when it passes under its head.
+//! The position of a byte on the platters: its cylinder, and the rotation at which it passes under its head.
 //!
-//! Bytes go cylinder by cylinder from the outside in, and within one surface by surface. Tracks are as long as their zone
-//! says, the outer ones longest: as many cylinders in each zone, lengths falling evenly from zone to zone. Each track begins
-//! a little later on the circle than the one before (skew), by just what it takes to go over to it, so that what is read in
-//! order never misses a turn.
+//! Bytes go cylinder by cylinder from the outside in, and surface by surface within a cylinder. The zone determines the
+//! length of a track: all zones have the same number of cylinders, and lengths fall evenly from the outermost zone
+//! inwards. Each track begins a little later on the circle than the previous one (skew), by exactly the time of the
+//! switch, so sequential reads never miss a turn.
 
 use crate::kernel::Ns;
 
-/// Zones of a disk; makers have 15 to 30, and more would change nothing.
+/// Zones of a disk; real disks have 15 to 30, and more would change nothing.
 pub const ZONES: u64 = 16;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,7 +40,7 @@ impl Places {
     /// Platters that hold `bytes`, with tracks of `outer_track_bytes` on the outside and `inner_track_bytes` inside.
     ///
     /// # Panics
-    /// If a figure is 0: they were checked.
+    /// If a figure is 0; they were checked before.
     #[must_use]
     pub fn new(
         bytes: u64,
@@ -79,7 +79,7 @@ impl Places {
         self.cylinders
     }
 
-    /// The zone of a byte, its track in all, and which byte it is there.
+    /// The zone of a byte, the number of its track over all zones, and its offset in the track.
     fn track(&self, byte: u64) -> (&Zone, u64, u64) {
         let after = self.zones.partition_point(|zone| zone.first_byte <= byte);
         let zone = &self.zones[after - 1];
@@ -109,7 +109,7 @@ impl Places {
         while at < end {
             let (zone, _, inside) = self.track(at);
             let piece = (end - at).min(zone.track_bytes - inside);
-            // As a difference of two places on the circle, so that pieces add up to the whole.
+            // The difference of two places on the circle, so that pieces add up to the whole.
             let angle = |inside: u64| inside * self.revolution_ns / zone.track_bytes;
             passing_ns += angle(inside + piece) - angle(inside);
             at += piece;
@@ -162,7 +162,7 @@ mod tests {
             sum += places.passing_ns(at, piece);
             at += piece;
         }
-        // A boundary between tracks that falls between two pieces is in neither.
+        // A track boundary between two pieces belongs to neither.
         assert!(
             whole - sum <= 3 * 350_000 && (whole - sum).is_multiple_of(350_000),
             "{whole} {sum}"

@@ -1,6 +1,7 @@
-//! A disk as data: every figure with its label and its source, as a profile's file has it.
+//! A disk as data: every figure with its label and its source, as in a profile's file.
 //!
-//! Scale shrinks the disk and not the clock: there are fewer cylinders, and the arm takes as long over the same part of them.
+//! Scale shrinks the disk but not the clock: there are fewer cylinders, and a given fraction of the stroke takes the
+//! same time.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +9,23 @@ use super::parameters::{Order, Parameters};
 use crate::flash::Figure;
 use crate::kernel::SEC;
 
-/// What the disk is built of.
+/// The disk's geometry.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Platters {
-    /// What the host can write into.
+    /// Usable capacity.
     pub usable_bytes: Figure<u64>,
-    /// The least that can be written.
+    /// Smallest write.
     pub sector_bytes: Figure<u32>,
-    /// How fast the platters turn.
+    /// Speed of the platters.
     pub revolutions_per_minute: Figure<u64>,
     /// Surfaces with a head each.
     pub surfaces: Figure<u64>,
-    /// Sustained over many tracks, outside.
+    /// Sustained rate over many outer tracks.
     pub outer_bytes_per_s: Figure<u64>,
-    /// The same, inside.
+    /// The same for inner tracks.
     pub inner_bytes_per_s: Figure<u64>,
-    /// From one track to the next, while data pass.
+    /// From one track to the next during a transfer.
     pub track_switch_ns: Figure<u64>,
 }
 
@@ -46,38 +47,38 @@ pub struct Arm {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Electronics {
-    /// What a request costs beside arm and platters.
+    /// Overhead of a request besides arm and platters.
     pub command_ns: Figure<u64>,
     /// From the disk's buffer to the host.
     pub interface_bytes_per_s: Figure<u64>,
     /// How far it reads ahead.
     pub read_ahead_bytes: Figure<u64>,
-    /// In which order it serves.
+    /// The service order.
     pub order: Figure<Order>,
-    /// Requests that it chooses among.
+    /// How many requests it chooses among.
     pub queue_depth: Figure<u32>,
-    /// A request that has waited so long goes first.
+    /// A request that has waited this long goes first.
     pub patience_ns: Figure<u64>,
-    /// CPU time of the host for each request.
+    /// CPU time of the host per request.
     pub host_cpu_ns: Figure<u64>,
 }
 
-/// A disk as its profile's file has it.
+/// A disk as in its profile's file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskProfile {
-    /// What specs call it.
+    /// Its name in specs.
     pub name: String,
-    /// What people call it.
+    /// Its display name.
     pub title: String,
     /// What kind of drive it is: `disk`.
     #[serde(default = "disk", skip_serializing)]
     pub kind: String,
-    /// What it is built of.
+    /// Its geometry.
     pub platters: Platters,
-    /// How it moves.
+    /// Its arm.
     pub arm: Arm,
-    /// What is around it.
+    /// Its electronics.
     pub electronics: Electronics,
 }
 
@@ -86,10 +87,10 @@ fn disk() -> String {
 }
 
 impl DiskProfile {
-    /// The disk's parameters in a world so many times smaller, served in `order` or as the profile says.
+    /// The disk's parameters in a world `scale` times smaller, served in `order` or as the profile says.
     ///
     /// # Errors
-    /// A sentence that names the profile and what can't be.
+    /// A sentence that names the profile and the problem.
     pub fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
         let named = |what: String| format!("drive profile '{}': {what}", self.name);
         let Platters {
@@ -105,7 +106,7 @@ impl DiskProfile {
             return Err(named("scale and revolutions_per_minute must be positive".to_owned()));
         }
         let revolution_ns = 60 * SEC / revolutions_per_minute.value;
-        // A sustained rate has the switches between tracks in it.
+        // A sustained rate includes the switches between tracks.
         let track_bytes = |rate: u64| {
             let bytes = u128::from(rate) * u128::from(revolution_ns + track_switch_ns.value) / u128::from(SEC);
             u64::try_from(bytes).map_err(|_| named(format!("{rate} bytes a second are too many")))

@@ -1,11 +1,11 @@
-//! How long the arm takes to move, by how far it moves.
+//! Seek time of the arm as a function of distance.
 //!
-//! An arm that is sped up half of the way and slowed down the other half takes time in proportion to the root of the distance;
-//! one that reaches its highest speed goes on in proportion to the distance itself. So: track-to-track time + a root + a
-//! line, over the distance as a part of the full stroke (C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling",
-//! IEEE Computer 27(3), 1994, fit measured disks in this way). Makers publish three figures, and three determine the curve:
-//! from one track to the next, over the full stroke, and the mean over all pairs of tracks. Over random pairs the mean of the
-//! root is 8/15, and that of the distance 1/3.
+//! An arm that accelerates for half the way and brakes for the other half takes time in proportion to the root of the
+//! distance; once it reaches its top speed, time grows with the distance itself. So the curve is track-to-track time +
+//! a root + a line, over the distance as a fraction of the full stroke (C. Ruemmler and J. Wilkes, "An introduction to
+//! disk drive modeling", IEEE Computer 27(3), 1994, fit measured disks in this way). Makers publish the three figures
+//! that determine the curve: track to track, full stroke, and the mean over all pairs of tracks. Over random pairs the
+//! mean of the root is 8/15, and that of the distance 1/3.
 
 use crate::kernel::Ns;
 
@@ -13,18 +13,19 @@ use crate::kernel::Ns;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SeekCurve {
     track_ns: i64,
-    /// What the root and the line add over the full stroke.
+    /// What the root and the line add at full stroke.
     root_ns: i64,
     line_ns: i64,
-    /// Cylinders from the first to the last, less one: the longest way beyond a single track.
+    /// Cylinders from the first to the last, less one: the longest distance beyond a single track.
     span: i64,
 }
 
 impl SeekCurve {
-    /// The curve through a maker's figures, over so many cylinders.
+    /// The curve through a maker's figures, over this many cylinders.
     ///
     /// # Errors
-    /// A sentence, if there is no such curve: figures out of order, or so far apart that a longer way would take less time.
+    /// A sentence, if there is no such curve: figures out of order, or so far apart that a longer seek would take less
+    /// time.
     pub fn through(track_ns: Ns, average_ns: Ns, full_ns: Ns, cylinders: u64) -> Result<Self, String> {
         let whole = |figure: Ns| i64::try_from(figure).map_err(|_| format!("{figure} ns is no time of a seek"));
         let (track, average, full) = (whole(track_ns)?, whole(average_ns)?, whole(full_ns)?);
@@ -37,7 +38,7 @@ impl SeekCurve {
         // average = track + root 8/15 + line / 3, full = track + root + line.
         let root_ns = 5 * (average - track) - 5 * (full - track) / 3;
         let line_ns = full - track - root_ns;
-        // Steepest at the start, so it is the far end that must not slope down.
+        // The curve is steepest at the start, so only its far end might slope down.
         if root_ns < 0 || 2 * line_ns + root_ns < 0 {
             return Err(format!(
                 "no seek curve that only rises has {track_ns} ns from track to track, {average_ns} ns on average and {full_ns} \
@@ -55,7 +56,7 @@ impl SeekCurve {
         })
     }
 
-    /// How long the arm takes over so many cylinders.
+    /// How long the arm takes over this many cylinders.
     #[must_use]
     pub fn time_ns(&self, distance: u64) -> Ns {
         if distance == 0 {

@@ -1,11 +1,11 @@
-//! The index pages above the leaves: how many there are, and the latches of those that split.
+//! The index pages above the leaves: their number, and the latches of those that split.
 
 use std::cell::Cell;
 
 use super::resource::Page;
 use crate::sqlos::{Hold, Latch, LatchClass, Mode, Sqlos};
 
-/// Levels of the index above the leaves; the root is never split for long.
+/// Levels of the index above the leaves; splits of the root are too rare to matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Parent,
@@ -17,23 +17,23 @@ pub(super) enum Level {
 struct Pages {
     /// How many there are.
     count: Cell<u64>,
-    /// How many of their latches are held or wanted exclusively.
+    /// How many of their latches are held or wanted in exclusive mode.
     latched: Cell<u32>,
 }
 
-/// The pages of both levels. There are as many as at life-size, so that their latches are as hot: a page is a part of the
-/// key space, one of as many equal ones as there would be pages.
+/// The pages of both levels. There are as many as at life-size, so that their latches are as hot. A page is one of
+/// equal parts of the key space, as many as there would be pages.
 #[derive(Debug)]
 pub(super) struct Above<'w> {
     os: &'w Sqlos,
-    /// Entries of a page.
+    /// Entries per page.
     fanout: u64,
     scale: u32,
     levels: [Pages; 2],
 }
 
 impl<'w> Above<'w> {
-    /// Above an empty table, in a world so many times smaller.
+    /// The pages above an empty table, in a world `scale` times smaller.
     pub(super) fn new(os: &'w Sqlos, fanout: u64, scale: u32) -> Self {
         let one = || Pages {
             count: Cell::new(1),
@@ -54,7 +54,7 @@ impl<'w> Above<'w> {
         self.os.latch(Page::Above(level, page).key(), LatchClass::Page)
     }
 
-    /// There are so many leaves now.
+    /// Updates the number of leaves.
     pub(super) fn count(&self, leaves: u32) {
         let mut pages = u64::from(leaves) * u64::from(self.scale);
         for level in &self.levels {
@@ -63,7 +63,7 @@ impl<'w> Above<'w> {
         }
     }
 
-    /// How many latches are held or wanted exclusively.
+    /// How many latches are held or wanted in exclusive mode.
     #[inline]
     pub(super) fn latched(&self) -> u32 {
         self.levels[0].latched.get() + self.levels[1].latched.get()
@@ -85,7 +85,7 @@ impl<'w> Above<'w> {
         self.latch_of(key, level).acquire(Mode::Ex).await
     }
 
-    /// Lets a page go.
+    /// Releases a page.
     pub(super) fn release(&self, hold: Hold<'w>, level: Level) {
         hold.release();
         let latched = &self.levels[level as usize].latched;

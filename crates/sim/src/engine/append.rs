@@ -1,12 +1,14 @@
-//! Rows of a page each with ascending keys: all connections meet at the right edge of the index.
+//! Inserts of page-sized rows with ascending keys: all connections meet at the right edge of the index.
 //!
-//! A row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next one under the latch
-//! of a PFS page, and links it under the parent's latch: it is the last one now. Workers that waited for the old last page go on
-//! to the new one. They keep their order, as if there were one latch for whichever page is last: an assumption.
+//! Each row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next one
+//! under the latch of a PFS page, and links it under the parent's latch as the new last page. Workers that waited for
+//! the old last page move on to the new one. They keep their order, as if one latch covered whichever page is last: an
+//! assumption.
 //!
-//! So one worker at a time is at it, whatever the drives, and how long it takes decides. Much of it is finding a page: the
-//! place where a worker allocated last is as good as found, unless somebody else has allocated in that file since. Then
-//! it searches in the file whose turn it is. With as many files as workers each ends up alone in one.
+//! So only one worker inserts at a time, whatever the drives, and its time per row decides the speed. Much of that time
+//! goes into finding a page. A worker finds its next page at once where it allocated last, unless another worker has
+//! allocated in that file since; then it searches the file whose turn it is. With as many files as workers, each ends
+//! up alone in one.
 
 use super::Engine;
 use super::above::Level;
@@ -16,7 +18,7 @@ use super::resource::Page;
 use super::session::Session;
 use crate::sqlos::{LatchClass, Mode};
 
-/// The key of all that goes to the right edge.
+/// The key of all rows at the right edge.
 const RIGHT_EDGE: u32 = u32::MAX;
 
 impl Engine<'_> {
@@ -32,7 +34,7 @@ impl Engine<'_> {
         self.charge(session).await;
     }
 
-    /// Puts the next row behind all others, once it is its turn.
+    /// Appends the next row behind all others, when it is this worker's turn.
     async fn append(&self, session: &mut Session) {
         while let Some(latch) = self.above.barred(RIGHT_EDGE) {
             latch.acquire(Mode::Sh).await.release();
@@ -41,7 +43,7 @@ impl Engine<'_> {
         let turn = edge.acquire(Mode::Ex).await;
         let last = self.ready_last_page(session).await;
         self.tree.borrow_mut().state_mut(last).begin_split();
-        // The table's first page is there before its first row.
+        // The table's first page exists before its first row.
         if self.counters.rows.get() == 0 {
             self.tree.borrow_mut().insert_row(last);
             self.counters.rows.add(1);
@@ -52,7 +54,7 @@ impl Engine<'_> {
         turn.release();
     }
 
-    /// The last page, once it is in memory and no I/O is at it; nobody else can be, as it is this worker's turn.
+    /// The last page, once it is in memory and no I/O uses it; no other worker can, as it is this worker's turn.
     async fn ready_last_page(&self, session: &mut Session) -> Leaf {
         let last = self.tree.borrow().last();
         loop {
@@ -64,7 +66,7 @@ impl Engine<'_> {
                 self.wait_for(last, Mode::Ex).await;
                 continue;
             }
-            // Nobody came for so long that it was let go.
+            // It was evicted because no row came for so long.
             session.cpu_ns += self.read_cpu_ns(last);
             self.charge(session).await;
             self.fetch(last, Mode::Ex).await;
@@ -87,7 +89,7 @@ impl Engine<'_> {
         self.counters.splits.add(1);
     }
 
-    /// Allocates a page where this worker allocated last, if nobody has been there since; else after a search.
+    /// Allocates a page where this worker allocated last, if nobody else has since; otherwise after a search.
     async fn find_page(&self, session: &mut Session) -> DbPage {
         let kept = session.kept.filter(|_| self.switches.keep_file);
         let kept = kept.filter(|&(file, next_page)| {

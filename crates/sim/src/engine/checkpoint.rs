@@ -10,19 +10,19 @@ use crate::kernel::Ns;
 use crate::scenario::Costs;
 use crate::sqlos::{Semaphore, Sqlos, WaitType};
 
-/// How fast the checkpoint forgets how long its writes took while it pauses: to 1/e in this time, in steps of a pause.
+/// Time in which a pausing checkpoint's mean write time decays to 1/e, in steps of a pause.
 const LATENCY_FADES_NS: Ns = 80 * crate::kernel::MS;
-/// Frames that the checkpoint looks at in one go, at most.
+/// Most frames that the checkpoint examines in one go.
 const FRAMES: u32 = 4096;
-/// Writes of which the checkpoint has not charged the CPU time yet, at most.
+/// Most writes whose CPU time the checkpoint has not charged yet.
 const BATCH: u32 = 8;
 
-/// What the checkpoint knows of its writes.
+/// What the checkpoint knows about its writes.
 #[derive(Debug)]
 pub(super) struct Checkpoint<'w> {
-    /// For so many writes at once.
+    /// For at most this many writes at once.
     permits: Semaphore<'w>,
-    /// How long they take, a sliding mean.
+    /// How long they take, as a sliding mean.
     latency_ns: Cell<Ns>,
 }
 
@@ -43,7 +43,7 @@ impl<'w> Checkpoint<'w> {
         self.permits.give();
     }
 
-    /// What was learnt of writes fades in a pause, as fast in a few long ones as in many short ones.
+    /// Fades the mean write time during a pause, at the same rate in a few long pauses as in many short ones.
     fn forget(&self, pause_ns: Ns) {
         let mean = self.latency_ns.get();
         let faded = u128::from(mean) * u128::from(pause_ns.min(LATENCY_FADES_NS)) / u128::from(LATENCY_FADES_NS);
@@ -52,7 +52,7 @@ impl<'w> Checkpoint<'w> {
 }
 
 impl Engine<'_> {
-    /// CPU time of a write, the driver's included.
+    /// CPU time of a write, including the driver's.
     pub(super) fn write_cpu_ns(&self) -> Ns {
         self.costs.write_cpu_ns.value + self.ios.most_driver_cpu_ns()
     }

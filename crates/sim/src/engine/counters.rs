@@ -1,4 +1,4 @@
-//! What the engine counts as it happens: one record, from which readings and outcomes are made.
+//! The engine's counters: one record, from which readings and outcomes are made.
 
 use std::cell::Cell;
 
@@ -44,9 +44,9 @@ pub struct Counters {
     pub lazy_pages: Count,
     /// Pages evicted without a write.
     pub evicted_clean: Count,
-    /// Pages that a read had to have written first.
+    /// Pages that had to be written before a read could use their frame.
     pub evicted_dirty: Count,
-    /// Victims that somebody wanted after all.
+    /// Victims that were used again before they could leave.
     pub rescued: Count,
     /// Time of all reads.
     pub read_ns: Count,

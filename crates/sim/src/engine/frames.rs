@@ -1,4 +1,4 @@
-//! Frames for leaves that are read or new: which leaf waits for one, and which has to leave memory for it.
+//! Frames for leaves that are read or new: which leaf waits for one, and which leaf is evicted for it.
 
 use super::Engine;
 use super::ios::Why;
@@ -7,7 +7,7 @@ use super::pool::{Victim, Wanted};
 use crate::hint::rare;
 use crate::sqlos::{LatchClass, Mode, Park};
 
-/// How many frames the clock's hand passes at most in search of one victim: twice around.
+/// Most frames that the clock's hand passes in search of one victim: twice around.
 const ROUNDS: u32 = 2;
 
 impl<'w> Engine<'w> {
@@ -55,7 +55,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// A frame for a leaf that waited for one: to be read into, or for a new page.
+    /// Gives a frame to a leaf that waited for one, for a read or for a new page.
     fn use_frame(&self, wanted: Wanted, frame: u32) {
         let is_new = self.tree.borrow().state(wanted.leaf).is(flag::NEW);
         if is_new {
@@ -78,7 +78,8 @@ impl<'w> Engine<'w> {
         self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
-    /// Waits for a page that this worker has asked for. It is the first to wait, and mostly the only one: no latch need say so.
+    /// Waits for a page that this worker has asked for. It is the first to wait and mostly the only one, so no latch is
+    /// needed.
     pub(super) fn park_for(&self, leaf: Leaf, mode: Mode) -> Park<'w> {
         let resource = self.leaf_latch(leaf, LatchClass::PageIo).resource();
         self.os.park(LatchClass::PageIo.wait_type(mode), resource)
@@ -107,13 +108,13 @@ impl<'w> Engine<'w> {
         false
     }
 
-    /// Lets a page go if it is clean and nobody wants it.
+    /// Evicts a page if it is clean and unused.
     #[inline(always)]
     fn let_go(&self, victim: Victim) -> bool {
         self.pool.borrow_mut().let_go(victim, &mut self.tree.borrow_mut())
     }
 
-    /// A leaf is in its frame now; its worker goes on.
+    /// A leaf is in its frame now; its worker continues.
     pub(super) fn fill_frame(&self, wanted: Wanted, frame: u32) {
         let Wanted { leaf, worker, .. } = wanted;
         self.pool.borrow_mut().fill(frame, leaf);
@@ -127,7 +128,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// The victim is clean now: it goes, unless somebody wanted it while it was written.
+    /// The victim is clean now and is evicted, unless a worker used it while it was written.
     pub(super) fn free_or_rescue(&self, victim: Victim) {
         let is_there = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
         if !is_there || !self.let_go(victim) {

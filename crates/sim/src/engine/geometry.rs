@@ -1,11 +1,11 @@
-//! Where pages lie: pages, extents, and the allocation pages among them.
+//! The layout of a file: pages, extents, and the allocation pages among them.
 //!
 //! A page has 8192 bytes, 96 of them its header; 8 pages are an extent. Page 1 of a file and then every 8,088th is a PFS page
 //! (*page free space*), which says for the pages after it how full they are. A GAM page (*global allocation map*) says which
 //! extents are free, page 2 and then every 511,232nd; the SGAM page behind it does the same for mixed extents.
 //!
-//! A world of scale 64 has files 64 times smaller, so those intervals are 64 times smaller too: as many allocations pass
-//! under one PFS page's latch, in as much time, as at life-size divided by the scale, like everything else.
+//! A world of scale 64 has files 64 times smaller, so those intervals are 64 times smaller too. The allocations under
+//! one PFS page's latch, and their time, are those of life-size divided by the scale, like everything else.
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 8192;
@@ -23,7 +23,7 @@ const _: () = assert!(ROWS_PER_PAGE as u64 == (PAGE_BYTES - 96) / (151 + 4 + 3 +
 /// Entries of a full index page above the leaves: 16 bytes of key, 6 of child page id, 1 of status, 2 in the slot array.
 pub const ENTRIES_PER_INDEX_PAGE: u32 = 8096 / (16 + 6 + 1 + 2);
 
-/// A page of the data files, numbered over all of them. Within its file it goes by its number there.
+/// A page of the data files, numbered over all of them. Within its file it has a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct DbPage(u32);
@@ -64,7 +64,7 @@ pub enum PageKind {
 }
 
 impl PageKind {
-    /// How people call it.
+    /// Its display name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,14 +77,14 @@ impl PageKind {
     }
 }
 
-/// The arithmetic of one scale.
+/// The page arithmetic of one scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     scale: u32,
 }
 
 impl Geometry {
-    /// Of a world that is `scale` times smaller.
+    /// The arithmetic of a world `scale` times smaller.
     #[must_use]
     pub const fn new(scale: u32) -> Self {
         Self { scale }
@@ -127,13 +127,13 @@ impl Geometry {
         }
     }
 
-    /// How many allocation pages a file of so many pages has at most.
+    /// The most allocation pages that a file of this many pages has.
     #[must_use]
     pub fn allocation_pages(self, pages: u32) -> u64 {
         2 + u64::from(self.pfs_index(pages)) + 2 * (1 + u64::from(self.gam_index(pages)))
     }
 
-    /// The number that PFS page `index` of a life-size file has: page 1, then multiples of 8,088.
+    /// The page number of PFS page `index` in a life-size file: 1, then multiples of 8,088.
     #[must_use]
     pub const fn pfs_page_number(index: u32) -> u64 {
         if index == 0 {
@@ -143,7 +143,7 @@ impl Geometry {
         }
     }
 
-    /// The number that GAM page `index` of a life-size file has: page 2, then multiples of 511,232.
+    /// The page number of GAM page `index` in a life-size file: 2, then multiples of 511,232.
     #[must_use]
     pub const fn gam_page_number(index: u32) -> u64 {
         if index == 0 {
@@ -153,7 +153,7 @@ impl Geometry {
         }
     }
 
-    /// About which page of a life-size file `page` stands for.
+    /// The approximate page of a life-size file that `page` stands for.
     #[must_use]
     pub fn page_number(self, page: u32) -> u64 {
         u64::from(page) * u64::from(self.scale)

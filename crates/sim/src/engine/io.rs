@@ -1,8 +1,8 @@
-//! Reads and writes of pages: what is started, what follows when it is done.
+//! Reads and writes of pages: how they start, and what follows when they are done.
 //!
-//! A page that is read is latched exclusively by the read, one that is written is latched shared by the write. Whoever wants
-//! to change it waits, and that is `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must go first, and
-//! a dirty victim must be written first: all of this is part of the wait for the page that is to be read.
+//! A read latches its page exclusively, a write latches its page shared. A worker that wants to change the page waits
+//! in `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must be evicted first, and a dirty victim
+//! must be written before that: all of this is part of the wait for the page to be read.
 
 use super::ios::{Io, Why};
 use super::leaf::Leaf;
@@ -15,12 +15,12 @@ use crate::sqlos::{LatchClass, Mode};
 use crate::volume::{self, Kind};
 
 impl Engine<'_> {
-    /// The scheduler that notices the end of what is started now.
+    /// The scheduler that notices the completion of an I/O started now.
     pub(super) fn home(&self) -> u32 {
         self.os.current_scheduler().unwrap_or(0)
     }
 
-    /// Whether it went well; if not the run has failed.
+    /// Whether it succeeded; if not, the run has failed.
     #[inline]
     fn is_well(&self, result: Result<(), volume::Failure>) -> bool {
         result.map_err(|failure| self.fail(Failure::Volume(failure))).is_ok()
@@ -31,7 +31,7 @@ impl Engine<'_> {
         self.is_well(self.ios.volume_due(number));
     }
 
-    /// A scheduler has noticed the end of an I/O: what was waited for is there.
+    /// A scheduler has noticed the end of an I/O, so its waiters can continue.
     pub(super) fn io_noticed(&self, slot: u32) {
         let (io, took_ns) = self.ios.take(slot);
         match io {
@@ -64,7 +64,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes a dirty leaf, and its dirty neighbours on disk with it. Returns how many pages that is; 0 if somebody is at it.
+    /// Writes a dirty leaf together with its dirty neighbours on disk. Returns the number of pages; 0 if the leaf is in
+    /// use.
     pub(super) fn start_write(&self, leaf: Leaf, why: Why, home: u32) -> u32 {
         let Some((first_leaf, pages)) = self.gather(leaf) else {
             return 0;
@@ -89,12 +90,12 @@ impl Engine<'_> {
         pages
     }
 
-    /// Begins to write a dirty page, and dirty pages on both sides of it; returns the leaf on the first and how many there are.
-    /// Nothing if somebody is at it.
+    /// Begins to write a dirty page and the dirty pages on both sides of it; returns the leaf of the first and their
+    /// number. `None` if the page is in use.
     fn gather(&self, seed: Leaf) -> Option<(Leaf, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
-        // The next pages' leaves stand beside it: all are fetched side by side.
+        // The next pages' leaves lie beside it, so all are fetched together.
         let beside = [seed.number().wrapping_sub(2), seed.number().wrapping_add(2)];
         std::hint::black_box(beside.map(|leaf| tree.touch_state(Leaf::new(leaf))));
         let mut take = |leaf: Leaf| tree.begin_write(leaf).then_some(leaf);
@@ -141,7 +142,7 @@ impl Engine<'_> {
         self.serve_frames(home);
     }
 
-    /// Writes what of the log is due.
+    /// Writes the log blocks that are due.
     pub(super) fn write_log(&self) {
         while let Some(LogWrite { offset, bytes, up_to }) = self.log.next_write() {
             self.counters.log_flushes.add(1);

@@ -11,7 +11,7 @@ use crate::kernel::{Action, Ns, Port};
 use crate::sqlos::Sqlos;
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 
-/// A part of an I/O that was cut in two is done; the token is its slot.
+/// Part of a split I/O is done; the token is its slot.
 pub(super) const IO_DONE: Port = Port::new(6);
 /// The scheduler has noticed it; the token is its slot.
 pub(super) const IO_NOTICED: Port = Port::new(7);
@@ -23,13 +23,13 @@ pub(super) const VOLUME_DUE: Port = Port::new(8);
 pub(super) enum Why {
     /// For the checkpoint.
     Checkpoint,
-    /// The lazy writer wants this one's frame.
+    /// The lazy writer wants this page's frame.
     Lazy(Victim),
-    /// A read wants this one's frame.
+    /// A read wants this page's frame.
     Evict(Victim),
 }
 
-/// What is read or written, and what its end is good for.
+/// What an I/O reads or writes, and for what purpose.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Io {
     Read {
@@ -48,10 +48,10 @@ pub(super) enum Io {
 }
 
 impl Io {
-    /// The scheduler that notices its end; none if that is noticed at once.
+    /// The scheduler that notices its end; `None` if the end is noticed at once.
     ///
-    /// The log writer has a scheduler of its own, which no session keeps busy (S. Kandoth and N. Verma, "SQL 2016 - It Just
-    /// Runs Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016; taken so for older servers too).
+    /// The log writer has its own scheduler, which no session keeps busy (S. Kandoth and N. Verma, "SQL 2016 - It Just
+    /// Runs Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016; assumed for older servers too).
     #[inline(always)]
     const fn home(&self) -> Option<u32> {
         match self {
@@ -66,11 +66,11 @@ impl Io {
 struct Slot {
     io: Io,
     begun_ns: Ns,
-    /// Requests to the volume that it waits for.
+    /// How many requests to the volume it waits for.
     waits_for: u32,
 }
 
-/// A place for each I/O in progress; its number is the token of its events.
+/// A slot for each I/O in progress; its number is the token of its events.
 #[derive(Debug, Default)]
 struct Slots {
     slots: Vec<Slot>,
@@ -78,7 +78,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// Inlined, so that the slot is made where it stays and not copied.
+    /// Inlined, so that the slot is built in place and not copied.
     #[inline(always)]
     fn put(&mut self, slot: Slot) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| self.grow());
@@ -102,7 +102,7 @@ impl Slots {
     }
 }
 
-/// The volumes of a run, and all I/Os that they have yet to complete.
+/// The volumes of a run, and all of their I/Os in progress.
 #[derive(Debug)]
 pub(super) struct Ios<'w> {
     os: &'w Sqlos,
@@ -111,16 +111,16 @@ pub(super) struct Ios<'w> {
     volumes: RefCell<Vec<Volume>>,
     /// CPU time that the driver of each volume's drives takes for a page.
     driver_cpu_ns: Vec<Ns>,
-    /// The same for whichever volume, if they are alike: no page need be looked up then.
+    /// The same for all volumes if they are alike, so that no page need be looked up.
     any_driver_cpu_ns: Option<Ns>,
     /// When each volume will be called next.
     due_ns: Vec<Cell<Ns>>,
-    /// I/Os that a volume has just done: always empty, and kept for its memory.
+    /// I/Os that a volume has just done: always empty between calls, kept to reuse its memory.
     done: RefCell<Vec<u32>>,
 }
 
 impl<'w> Ios<'w> {
-    /// No I/O yet, on volumes in the order of `layout.volumes`.
+    /// No I/O in progress, on volumes in the order of `layout.volumes`.
     pub(super) fn new(os: &'w Sqlos, layout: Layout, volumes: Vec<Volume>) -> Self {
         let driver_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
         let first = driver_cpu_ns.first().copied();
@@ -142,17 +142,17 @@ impl<'w> Ios<'w> {
         slots.slots.len() - slots.free.len()
     }
 
-    /// The volumes as they are now.
+    /// The volumes in their current state.
     pub(super) fn volumes(&self) -> Ref<'_, Vec<Volume>> {
         self.volumes.borrow()
     }
 
-    /// Gives the volumes back.
+    /// Returns the volumes.
     pub(super) fn take_volumes(&self) -> Vec<Volume> {
         self.volumes.take()
     }
 
-    /// CPU time that the driver takes for a page, which is looked up only if volumes differ.
+    /// CPU time that the driver takes for a page; looks the page up only if volumes differ.
     #[inline]
     pub(super) fn driver_cpu_ns(&self, page: impl FnOnce() -> DbPage) -> Ns {
         self.any_driver_cpu_ns.unwrap_or_else(|| {
@@ -166,13 +166,13 @@ impl<'w> Ios<'w> {
         self.driver_cpu_ns.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether all of a page has been written to its volume, this run or before, as far as that can tell.
+    /// Whether all of a page has been written to its volume, in this run or before, as far as the volume can tell.
     pub(super) fn is_written(&self, page: DbPage) -> bool {
         let (volume, offset) = self.layout.place(page);
         self.volumes()[volume].is_written(offset, PAGE_BYTES)
     }
 
-    /// Begins to read or write pages that lie side by side.
+    /// Begins to read or write adjacent pages.
     ///
     /// # Errors
     /// If their volume answers no more.
@@ -232,7 +232,7 @@ impl<'w> Ios<'w> {
         Ok(())
     }
 
-    /// What goes over a volume's end goes on at its beginning.
+    /// An I/O beyond the end of a volume wraps around to its beginning.
     #[cold]
     fn ask_for_rest(
         &self,
@@ -257,7 +257,7 @@ impl<'w> Ios<'w> {
         answer
     }
 
-    /// What becomes of an I/O that was cut in two.
+    /// Handles the two parts of a split I/O.
     fn both(&self, one: Answer, other: Answer, slot: u32) -> Answer {
         if let (Answer::Done(one_ns), Answer::Done(other_ns)) = (one, other) {
             return Answer::Done(one_ns.max(other_ns));
@@ -271,10 +271,10 @@ impl<'w> Ios<'w> {
         Answer::Pending
     }
 
-    /// Lets a volume be called at `due_ns`, unless it will be called before that.
+    /// Schedules a call of a volume at `due_ns`, unless one is due before that.
     #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
-        // Of flash, which is most asked for, nothing is ever due.
+        // Flash, the most frequent case, never has anything due.
         if rare(due_ns < self.due_ns[volume].get()) {
             self.due_ns[volume].set(due_ns);
             let volume = u32::try_from(volume).expect("volumes are few");
@@ -282,7 +282,7 @@ impl<'w> Ios<'w> {
         }
     }
 
-    /// Lets volumes be called for what is due in them without any request.
+    /// Schedules calls for events that are due in volumes without any request.
     pub(super) fn arm_all(&self) {
         let due: Vec<Ns> = self.volumes().iter().map(Volume::next_event).collect();
         for (volume, due_ns) in due.into_iter().enumerate() {
@@ -290,7 +290,7 @@ impl<'w> Ios<'w> {
         }
     }
 
-    /// Lets a volume do what is due in it.
+    /// Makes a volume process its due events.
     ///
     /// # Errors
     /// If it answers no more.
@@ -312,7 +312,7 @@ impl<'w> Ios<'w> {
         advanced
     }
 
-    /// A volume is done with a request: once it is done with all of an I/O, the I/O's scheduler will notice.
+    /// A volume has completed a request; once all requests of an I/O are complete, the I/O's scheduler will notice.
     #[inline(always)]
     pub(super) fn io_done(&self, slot: u32) {
         let home = {
@@ -330,7 +330,7 @@ impl<'w> Ios<'w> {
         }
     }
 
-    /// Takes out an I/O whose end was noticed; says also how long it took.
+    /// Removes an I/O whose end was noticed, and returns it with its duration.
     pub(super) fn take(&self, slot: u32) -> (Io, Ns) {
         let Slot { io, begun_ns, .. } = self.slots.borrow_mut().take(slot);
         (io, self.os.now() - begun_ns)

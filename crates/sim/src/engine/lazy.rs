@@ -1,4 +1,4 @@
-//! The lazy writer: keeps frames free, lets clean pages go and writes dirty ones.
+//! The lazy writer: keeps frames free by evicting clean pages and writing dirty ones.
 
 use super::Engine;
 use super::ios::Why;
@@ -7,7 +7,7 @@ use super::resource::LABEL_LAZY;
 use crate::scenario::Costs;
 use crate::sqlos::{Event, Semaphore, Sqlos, WaitType};
 
-/// Pages that the lazy writer lets go before it charges its CPU time, and how many frames it looks at for each, at most.
+/// Most pages that the lazy writer evicts before it charges its CPU time, and most frames that it examines for each.
 const BATCH: u32 = 16;
 const FRAMES: u32 = 1024;
 
@@ -16,13 +16,13 @@ const FRAMES: u32 = 1024;
 pub(super) struct LazyWriter<'w> {
     wake: Event<'w>,
     permits: Semaphore<'w>,
-    /// It wakes when fewer frames are free, and works until so many are.
+    /// It wakes when fewer frames are free than the first, and works until the second number is free.
     low: u32,
     high: u32,
 }
 
 impl<'w> LazyWriter<'w> {
-    /// For a pool of so many frames.
+    /// For a pool of this many frames.
     pub(super) fn new(os: &'w Sqlos, costs: &Costs, frames: u32) -> Self {
         let part = |per_mille: u64| u32::try_from(u64::from(frames) * per_mille / 1000).unwrap_or(u32::MAX);
         Self {
@@ -40,7 +40,7 @@ impl<'w> LazyWriter<'w> {
 }
 
 impl Engine<'_> {
-    /// Lets the lazy writer know that free frames are few, if they are.
+    /// Wakes the lazy writer if few frames are free.
     #[inline]
     pub(super) fn wake_lazy_writer(&self) {
         if self.pool.borrow().free() < self.lazy.low {
@@ -65,7 +65,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Lets a few pages go, up to a dirty one, which is written; false if there was nothing to do.
+    /// Evicts a few pages, up to a dirty one, which it writes; false if there was nothing to do.
     async fn lazy_batch(&self) -> bool {
         let mut looks = 0;
         let dirty = loop {
@@ -87,7 +87,7 @@ impl Engine<'_> {
         true
     }
 
-    /// The next page that may go; a clean one has gone.
+    /// The next page that may be evicted; a clean one has been evicted already.
     #[inline(always)]
     fn next_victim(&self) -> Option<Victim> {
         let (mut pool, mut tree) = (self.pool.borrow_mut(), self.tree.borrow_mut());

@@ -1,10 +1,10 @@
-//! A leaf of the index: its number, and what its page is doing.
+//! A leaf of the index: its number, and the state of its page.
 
 use super::geometry::ROWS_PER_PAGE;
 use crate::sqlos::Mode;
 
-/// The number of a leaf. It says where the leaf's page lies ([`super::files::Files::page_of`]), so that neighbours on disk
-/// are neighbours in the index's tables.
+/// The number of a leaf. It determines the place of the leaf's page ([`super::files::Files::page_of`]), so that
+/// neighbours on disk are neighbours in the index's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Leaf(u32);
@@ -38,7 +38,7 @@ impl std::fmt::Display for Leaf {
     }
 }
 
-/// What a leaf's page is doing, as bits.
+/// The state of a leaf's page, as bits.
 pub mod flag {
     /// Changed since it was last written.
     pub const DIRTY: u8 = 1;
@@ -52,25 +52,25 @@ pub mod flag {
     pub const WRITING: u8 = 1 << 4;
     /// Latched by a worker that splits it.
     pub const SPLITTING: u8 = 1 << 5;
-    /// A new page that has no frame yet. It waits like a page that is read, but nothing is read.
+    /// A new page without a frame yet. It waits like a page that is read, but nothing is read.
     pub const NEW: u8 = 1 << 6;
-    /// The I/O holds the page's latch, as somebody waits. Without a waiter the other bits say as much, for less.
+    /// The I/O holds the page's latch because a worker waits. Without a waiter the other bits suffice and cost less.
     pub const LATCHED: u8 = 1 << 7;
-    /// The reasons why no row can be inserted now.
+    /// The states in which no row can be inserted.
     pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
-    /// The reasons why no row can be read now. A page can be read while it is written, unless somebody already waits to
-    /// change it: later workers queue behind.
+    /// The states in which no row can be read. A page can be read while it is written, unless a worker already waits to
+    /// change it: later workers queue behind that one.
     pub const UNREADABLE: u8 = ABSENT | READING | SPLITTING | LATCHED;
     /// In an I/O.
     pub const IN_IO: u8 = READING | WRITING;
 }
 
-/// The state of a leaf's page, in 8 bytes, so that many fit the processor's cache.
+/// The state of a leaf's page in 8 bytes, so that many fit into the processor's cache.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
     /// The last key of the leaf's interval; the first follows the last of the leaf to its left.
     pub(super) high: u32,
-    /// Workers that wait for it, or that were let in after a wait and have not left yet.
+    /// Workers that wait for it, or that got it after a wait and have not left yet.
     waiters: u16,
     /// Rows in it; [`NO_ROWS`] for a page that is no leaf.
     rows: u8,
@@ -142,12 +142,12 @@ impl State {
         self.waiters += 1;
     }
 
-    /// A worker that waited has left.
+    /// A worker that had waited has left.
     pub(super) const fn end_wait(&mut self) {
         self.waiters -= 1;
     }
 
-    /// One more worker waits, for as long as `mode` is barred. Says whether the page is in an I/O, and the mode in which that
+    /// One more worker waits while `mode` is barred. Returns whether the page is in an I/O, and the mode in which that
     /// I/O must latch it first.
     pub(super) const fn begin_latched_wait(&mut self, mode: Mode) -> (bool, Option<Mode>) {
         self.waiters += 1;
@@ -162,13 +162,13 @@ impl State {
         (self.is(flag::IN_IO), io_mode)
     }
 
-    /// It will be read; only an absent leaf is.
+    /// Marks it as being read; only an absent leaf can be.
     pub(super) fn begin_read(&mut self) {
         debug_assert_eq!(self.flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
         self.flags = flag::READING | flag::REFERENCED;
     }
 
-    /// It is new, and a worker waits for a frame for it.
+    /// Marks it as new, with a worker waiting for a frame for it.
     pub(super) const fn begin_frame(&mut self) {
         self.flags |= flag::READING | flag::NEW;
         self.waiters += 1;
@@ -199,7 +199,7 @@ impl State {
         self.flags &= !flag::SPLITTING;
     }
 
-    /// The clock's hand passes it: says whether it may go, and takes away the mark of its last use.
+    /// The clock's hand passes it: returns whether it may be evicted, and clears the mark of its last use.
     pub(super) const fn pass(&mut self) -> bool {
         if self.is(flag::BUSY) || self.is_awaited() {
             return false;
@@ -209,7 +209,7 @@ impl State {
         !referenced
     }
 
-    /// Leaves memory if it is clean and nobody wants it; says whether it did.
+    /// Leaves memory if it is clean and unused; returns whether it did.
     pub(super) const fn let_go(&mut self) -> bool {
         if self.is_awaited() || self.is(flag::DIRTY | flag::REFERENCED | flag::BUSY) {
             return false;
@@ -218,7 +218,8 @@ impl State {
         true
     }
 
-    /// Begins to be written, if it is changed and nobody is at it; says whether it does. See [`super::tree::Tree::begin_write`].
+    /// Begins to be written if it is dirty and not in use; returns whether it does. See
+    /// [`super::tree::Tree::begin_write`].
     pub(super) const fn begin_write(&mut self) -> bool {
         if self.flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY || self.is_awaited() {
             return false;
@@ -227,7 +228,7 @@ impl State {
         true
     }
 
-    /// Changes it; says whether it was clean. See [`super::tree::Tree::change`].
+    /// Changes it; returns whether it was clean. See [`super::tree::Tree::change`].
     pub(super) const fn change(&mut self) -> bool {
         let was_clean = !self.is(flag::DIRTY);
         self.flags |= flag::DIRTY;

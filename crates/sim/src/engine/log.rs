@@ -1,4 +1,4 @@
-//! The write-ahead log: blocks that fill, flushes that overtake each other never, commits that share a flush.
+//! The write-ahead log: blocks that fill, flushes that complete in order, commits that share a flush.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ pub struct LogWrite {
     pub offset: u64,
     /// How long it is, padded to sectors.
     pub bytes: u64,
-    /// What is safe once it is written, and all before it.
+    /// The log position that is safe once this and all earlier pieces are written.
     pub up_to: u64,
 }
 
@@ -23,7 +23,7 @@ struct State<'w> {
     submitted: u64,
     /// What is safe.
     flushed: u64,
-    /// What somebody waits for.
+    /// What a commit waits for.
     wanted: u64,
     /// Where in the file the next block goes.
     offset: u64,
@@ -68,16 +68,17 @@ impl<'w> Log<'w> {
         }
     }
 
-    /// Adds records; blocks that are full by now come out of [`Log::next_write`].
+    /// Adds records; [`Log::next_write`] then returns the full blocks.
     pub fn append(&self, bytes: u64) {
         self.state.borrow_mut().end += bytes;
     }
 
-    /// Whether there is a block to write now: a full one, or what a commit waits for once nothing else is being written.
+    /// Whether there is a block to write now: a full one, or, while no other write is in progress, one that a commit
+    /// waits for.
     pub fn is_due(&self) -> bool {
         let state = self.state.borrow();
         let full = state.end - state.submitted >= self.block_bytes;
-        // Commits that come while a flush is in progress share the next one.
+        // Commits that arrive during a flush share the next one.
         let wanted = state.wanted > state.submitted && state.in_progress.is_empty();
         (full || wanted) && state.in_progress.len() < self.most_writes
     }
@@ -102,7 +103,7 @@ impl<'w> Log<'w> {
         Some(LogWrite { offset, bytes, up_to })
     }
 
-    /// A write is done: commits for which all is safe go on, in order.
+    /// A write is done: commits whose log is safe continue, in order.
     pub fn written(&self, up_to: u64) {
         let mut state = self.state.borrow_mut();
         if let Some(write) = state.in_progress.iter_mut().find(|write| write.0 == up_to) {
@@ -122,13 +123,13 @@ impl<'w> Log<'w> {
         }
     }
 
-    /// Notes that what has been logged so far must be safe; returns what to wait for.
+    /// Notes that the log so far must become safe; returns what to wait for.
     pub fn commit(&self) -> Event<'w> {
         let event = self.os.event(super::resource::LABEL_LOG);
         let mut state = self.state.borrow_mut();
         let end = state.end;
         if end <= state.flushed {
-            // All of it went out with full blocks: no flush will come that could say so.
+            // All of it went out in full blocks, so no later flush will complete this commit.
             event.set();
         } else {
             state.wanted = end;
@@ -137,7 +138,7 @@ impl<'w> Log<'w> {
         event
     }
 
-    /// Whether there is no more unwritten log than may be: a write more may be in progress, or no block more is full.
+    /// Whether the unwritten log is within its limit: another write may start, or no further block is full.
     pub fn has_room(&self) -> bool {
         let state = self.state.borrow();
         let backlog = state.end - state.submitted;

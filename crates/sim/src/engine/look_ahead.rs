@@ -1,8 +1,8 @@
-//! Keys before their turn, so that the leaves they lead to are in the processor's cache by then.
+//! Looks keys up before their turn, so that their leaves are in the processor's cache by then.
 //!
-//! A table of millions of leaves lies far from the processor, and each key leads to another place in it. So a session's random
-//! words are drawn some time ahead, and looked up as if each were to be a key: most will be. Looks in groups cost little, as
-//! the processor fetches all of a group side by side. It changes the speed of a run, and nothing else.
+//! A table of millions of leaves does not fit into the processor's cache, and each key leads to another place in it. So
+//! a session's random words are drawn ahead and looked up as if each were a key: most will be. Looking up a group costs
+//! little, as the processor fetches its places in parallel. This changes only the speed of a run.
 
 use super::leaf::Leaf;
 use super::tree::Tree;
@@ -12,19 +12,19 @@ use crate::rng::{self, Rng};
 const GROUP: usize = 8;
 const AHEAD: usize = 2 * GROUP;
 
-/// One session's random words, the next ones drawn already.
+/// One session's random words; the next ones are already drawn.
 #[derive(Debug)]
 pub(super) struct Words {
     /// The stream from which they come.
     stream: Rng,
-    /// Two groups of them: for the first the leaves have been found, for the second those in which their cells begin.
+    /// Two groups: for the first the leaves are known, for the second the leaves in which their cells begin.
     drawn: [u64; AHEAD],
     leaves: [Leaf; AHEAD],
     /// How many of these have been used.
     used: usize,
 }
 
-/// A random number that is a key, and a leaf to look for its own from: that one or one on its left.
+/// A random number that is a key, and the leaf at which to start the search: its own or one on the left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) key: u32,
@@ -41,7 +41,7 @@ impl Words {
         }
     }
 
-    /// The next word, whatever for.
+    /// The next word, for any use.
     #[inline]
     pub(super) fn next_u64(&mut self) -> u64 {
         if self.used == AHEAD {
@@ -57,7 +57,7 @@ impl Words {
         rng::below(bound, || self.next_u64())
     }
 
-    /// Looks up words to come, if few are left of those that have been: [`Words::next_key`] may be called once more then.
+    /// Looks up further words if few looked-up words are left: after that [`Words::next_key`] may be called once more.
     #[inline]
     pub(super) fn look_ahead(&mut self, tree: &Tree) {
         while self.used >= GROUP {

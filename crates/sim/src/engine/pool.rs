@@ -7,21 +7,21 @@ use super::tree::Tree;
 use crate::hint::{put, rare};
 use crate::kernel::ProcessId;
 
-/// Frames that are looked up together.
+/// How many frames are looked up together.
 const GROUP: usize = 16;
 
-/// Frames of the pool. Free + holding a leaf + kept + promised = all, at any time.
+/// The frames of the pool. Free + holding a leaf + kept + promised = all, at any time.
 #[derive(Debug)]
 pub struct Pool {
     /// The leaf in each frame, or [`Leaf::NONE`].
     frames: Vec<Leaf>,
     free: Vec<u32>,
     hand: usize,
-    /// Frames of index pages above the leaves, which never leave.
+    /// Frames of index pages above the leaves, which are never evicted.
     kept: u32,
     /// Frames handed out for a read in progress.
     promised: u32,
-    /// Leaves that wait for a frame, the first to wait first.
+    /// Leaves that wait for a frame, the longest waiting first.
     waiting: VecDeque<Wanted>,
     /// Writes in progress that will free a frame for one of them.
     evictions: usize,
@@ -45,7 +45,7 @@ pub struct Victim {
     pub frame: u32,
     /// What it is.
     pub leaf: Leaf,
-    /// Whether it must be written before it can go.
+    /// Whether it must be written before it can be evicted.
     pub dirty: bool,
 }
 
@@ -95,14 +95,14 @@ impl Pool {
         self.frames[frame as usize] = leaf;
     }
 
-    /// Keeps a frame for a page that never leaves, if one is free.
+    /// Keeps a frame for a page that is never evicted, if one is free.
     pub fn keep(&mut self) -> bool {
         let got = self.free.pop().is_some();
         self.kept += u32::from(got);
         got
     }
 
-    /// Lets a victim go if it is clean and nobody wants it; says whether its frame is free now.
+    /// Evicts a victim if it is clean and unused; returns whether its frame is free now.
     pub fn let_go(&mut self, victim: Victim, tree: &mut Tree) -> bool {
         debug_assert_eq!(self.leaf_in(victim.frame), victim.leaf);
         let goes = tree.state_mut(victim.leaf).let_go();
@@ -119,7 +119,7 @@ impl Pool {
         self.frames[frame as usize]
     }
 
-    /// Lets a leaf wait for a frame, behind those that already do.
+    /// Queues a leaf for a frame, behind those already waiting.
     pub fn wait(&mut self, wanted: Wanted) {
         self.waiting.push_back(wanted);
     }
@@ -130,7 +130,7 @@ impl Pool {
         self.waiting.len()
     }
 
-    /// The leaf that has waited longest, with a frame for it, if there are both.
+    /// The leaf that has waited longest and a free frame, if both exist.
     pub fn serve(&mut self) -> Option<(Wanted, u32)> {
         if self.waiting.is_empty() {
             return None;
@@ -155,8 +155,8 @@ impl Pool {
         self.evictions -= 1;
     }
 
-    /// For a walk through the frames one by one: reads the leaves in a group of frames further on, side by side, so that
-    /// they are in the processor's cache by then.
+    /// For a walk through the frames: reads the leaves of a group of frames further on, in parallel, so that they are
+    /// in the processor's cache in time.
     #[inline]
     pub fn look_ahead(&self, frame: usize, tree: &Tree) {
         if rare(frame.is_multiple_of(GROUP)) {
@@ -168,12 +168,12 @@ impl Pool {
         let Some(frames) = self.frames.get(first..) else { return };
         let leaves = frames.iter().take(GROUP);
         let touched = leaves.fold(0, |touched, &leaf| touched ^ tree.touch_state(leaf));
-        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+        std::hint::black_box(touched); // otherwise the compiler would drop the unused reads
     }
 
-    /// Moves the clock's hand to the next page that may go: not in use, and not touched since the hand last passed it. Looks
-    /// at `most` frames at most.
-    #[inline(always)] // so that no victim is stored in parts and then read as a whole, for which a processor waits
+    /// Moves the clock's hand to the next page that may be evicted: not in use, and not touched since the hand last
+    /// passed it. Examines at most `most` frames.
+    #[inline(always)] // storing a victim in parts and reading it as a whole would stall the processor
     pub fn sweep(&mut self, tree: &mut Tree, most: u32) -> Option<Victim> {
         for _ in 0..most {
             let frame = self.hand;

@@ -1,4 +1,4 @@
-//! What workers wait for, as the numbers by which the cores know it.
+//! Resources that workers wait for, as the numbers by which the cores know them.
 
 use super::above::Level;
 use super::leaf::Leaf;
@@ -12,10 +12,10 @@ pub(super) const LABEL_LAZY: u64 = 3;
 /// The label of a look at a file's PFS page: the file's number stands in the lower half.
 const LABEL_PFS: u64 = 1 << 32;
 
-/// Where in a latch's key its kind begins.
+/// The bit at which the kind begins in a latch's key.
 const KIND_SHIFT: u32 = 56;
 
-/// A page that is latched, by the key of its latch.
+/// A latched page, identified by the key of its latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     Leaf(Leaf),
@@ -31,7 +31,7 @@ pub(super) enum Page {
         file: u32,
         index: u32,
     },
-    /// Whichever leaf is the last.
+    /// The last leaf, whichever it is.
     Edge,
 }
 
@@ -49,10 +49,10 @@ impl Page {
         kind << KIND_SHIFT | low
     }
 
-    /// The page that a latch's key stands for.
+    /// The page behind a latch's key.
     ///
     /// # Panics
-    /// If it is no such key.
+    /// If it is not such a key.
     pub(super) fn of(key: u64) -> Self {
         let low = key & ((1 << KIND_SHIFT) - 1);
         #[expect(clippy::cast_possible_truncation, reason = "the lower half of the key")]
@@ -74,7 +74,7 @@ pub(super) const fn label_of_pfs(file: u32) -> u64 {
     LABEL_PFS | file as u64
 }
 
-/// The file whose PFS page is looked at, if a label says so.
+/// The file whose PFS page a worker looks at, if the label is of that kind.
 pub(super) fn pfs_file_of(label: u64) -> Option<u32> {
     let file = u32::try_from(label ^ LABEL_PFS);
     file.ok().filter(|_| label >= LABEL_PFS)

@@ -1,4 +1,4 @@
-//! What is going on in the engine just now: readings for the time series, waiting tasks by page, counts at the end.
+//! The engine's current state: readings for the time series, waiting tasks by page, counts at the end.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::kernel::Ns;
 use crate::sqlos::{Resource, WaitType};
 use crate::volume::{Device, Volume};
 
-/// All that is counted, up to now; differences of two readings make a time series.
+/// All counts up to now; differences between two readings make a time series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// What the engine has counted.
+    /// The engine's counters.
     pub counters: Counters,
     /// Leaves.
     pub leaf_pages: u64,
@@ -35,7 +35,7 @@ pub struct Reading {
     pub flash_pages: u64,
 }
 
-/// A page that somebody waits for, in words a DBA knows.
+/// A page that a worker waits for, in words a DBA knows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Decoded {
     /// The type of wait.
@@ -44,7 +44,7 @@ pub struct Decoded {
     pub resource: String,
 }
 
-/// The database's number, as the articles have it.
+/// The database's number, as in the articles.
 const DATABASE: u32 = 5;
 
 /// The number of the first data file is 1, of the second 3, as the log is 2.
@@ -70,7 +70,7 @@ impl Engine<'_> {
         (self.counters.rows.get(), self.os.books().sessions.cpu_ns)
     }
 
-    /// What is counted up to now.
+    /// The counts up to now.
     #[must_use]
     pub fn reading(&self) -> Reading {
         let tree = self.tree.borrow();
@@ -93,7 +93,7 @@ impl Engine<'_> {
         reading
     }
 
-    /// What sessions wait for, with how many of them, the most waited for first.
+    /// What sessions wait for and how many of them wait, the largest number first.
     #[must_use]
     pub fn waiting(&self) -> Vec<(Decoded, u32)> {
         let mut counts: BTreeMap<(WaitType, Resource), u32> = BTreeMap::new();

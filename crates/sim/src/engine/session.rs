@@ -1,4 +1,4 @@
-//! A session: rows with random keys, inserted and read, a transaction after the other.
+//! A session: inserts and reads rows with random keys, one transaction after another.
 
 use std::cell::Cell;
 
@@ -14,25 +14,25 @@ use crate::rng::{Rng, Spread};
 use crate::scenario::{RunPlan, Scenario, WorkloadKind};
 use crate::sqlos::{Latch, LatchClass, Mode, WaitType};
 
-/// What all sessions of a run do, in rows of the scaled world.
+/// The work of all sessions of a run, in rows of the scaled world.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) kind: WorkloadKind,
     pub(super) connections: u32,
     rows_per_connection: u64,
     rows_per_transaction: u32,
-    /// Rows that no connection has begun to insert, if they share.
+    /// Rows that no connection has begun to insert, if connections share them.
     stock: Option<Cell<u64>>,
-    /// How many of a thousand operations are point reads.
+    /// Point reads per thousand operations.
     read_per_mille: u32,
     seed: u64,
-    /// CPU times of a row that is inserted, of one that is read, and of a commit.
+    /// CPU times of an inserted row, of a read row, and of a commit.
     pub(super) row: Spread,
     read_row: Spread,
     commit: Spread,
     /// CPU time of a split.
     split: Spread,
-    /// CPU times at the right edge: to link a page, and to find it.
+    /// CPU times at the right edge: linking a page, and finding it.
     pub(super) append: Spread,
     pub(super) find_page: Spread,
 }
@@ -67,33 +67,33 @@ impl Load {
     }
 }
 
-/// What a session knows of itself.
+/// A session's own state.
 pub(super) struct Session {
     pub(super) words: Words,
     /// The key of the next row.
     key: Key,
-    /// Whether that row is to be read, not inserted, and the stream that says so.
+    /// Whether that row is to be read instead of inserted, and the stream that decides it.
     reading: bool,
     reads: Rng,
     /// Rows left in this transaction.
     pub(super) rows_left: u32,
-    /// Work done that has not been charged yet, and the log that it wrote.
+    /// Work done but not charged yet, and the log that it wrote.
     pub(super) cpu_ns: Ns,
     pub(super) log_bytes: u64,
     pub(super) own_file: u32,
-    /// The file in which it has allocated last, and that file's next page then.
+    /// The file in which it allocated last, and that file's next page at that time.
     pub(super) kept: Option<(u32, u32)>,
 }
 
 /// Why a burst ended.
 enum Stop<'w> {
-    /// It has become long enough.
+    /// It is long enough.
     Long,
     /// The transaction has all its rows.
     Done,
     /// A page on the way down is latched.
     Above(Latch<'w>),
-    /// Somebody is at the leaf.
+    /// The leaf is in use.
     Busy(Leaf),
     /// The leaf is not in memory.
     Absent(Leaf),
@@ -118,14 +118,14 @@ impl Session {
         }
     }
 
-    /// How it must hold the latch of the leaf for its next row.
+    /// The mode in which it must hold the leaf's latch for its next row.
     const fn mode(&self) -> Mode {
         if self.reading { Mode::Sh } else { Mode::Ex }
     }
 }
 
 impl<'w> Engine<'w> {
-    /// One connection's work, from its first row to its last commit: `rows` does a transaction's.
+    /// One connection's work, from its first row to its last commit: `rows` does that of one transaction.
     pub(super) async fn session(&self, connection: u32, rows: impl AsyncFn(&Self, &mut Session)) {
         let load = &self.load;
         let files = self.files.borrow().count();
@@ -142,14 +142,14 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// A transaction's rows, and between them those that are read if the load is mixed.
+    /// A transaction's rows, with the rows read between them if the load is mixed.
     pub(super) async fn random_rows<const MIXED: bool>(&self, session: &mut Session) {
         loop {
             let stop = self.burst::<MIXED>(session);
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            // As `charge` does it, without a future in between: this is done for every few rows.
+            // Like `charge`, but without a future in between, as this runs every few rows.
             self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
             if rare(!self.let_log_out(session)) {
                 self.log.room().await;
@@ -159,7 +159,7 @@ impl<'w> Engine<'w> {
                 Stop::Done => break,
                 Stop::Above(latch) => latch.acquire(Mode::Sh).await.release(),
                 Stop::Busy(leaf) => self.wait_for(leaf, session.mode()).await,
-                // As `fetch` does it.
+                // Like `fetch`.
                 Stop::Absent(leaf) => {
                     if self.begin_fetch(leaf) {
                         self.park_for(leaf, session.mode()).await;
@@ -180,7 +180,7 @@ impl<'w> Engine<'w> {
         flushed.wait(WaitType::WriteLog).await;
     }
 
-    /// Spends the CPU time of the work done, and lets its log go out.
+    /// Spends the CPU time of the work done, and submits its log.
     pub(super) async fn charge(&self, session: &mut Session) {
         self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
         if !self.let_log_out(session) {
@@ -188,7 +188,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Lets the log of the work done go out; false if the session must wait for room in it then.
+    /// Submits the log of the work done; false if the session must then wait for room in the log.
     #[inline(always)]
     fn let_log_out(&self, session: &mut Session) -> bool {
         let log_bytes = std::mem::take(&mut session.log_bytes);
@@ -202,8 +202,8 @@ impl<'w> Engine<'w> {
         self.log.has_room()
     }
 
-    /// Inserts rows, and reads rows if the load is mixed, as long as nothing has to be waited for. Takes no simulated time: what it
-    /// took is in the session's books.
+    /// Inserts rows, and reads rows if the load is mixed, until the session must wait. Takes no simulated time itself;
+    /// the cost is in the session's books.
     fn burst<const MIXED: bool>(&self, session: &mut Session) -> Stop<'w> {
         let (costs, load) = (&self.costs, &self.load);
         let mut tree = self.tree.borrow_mut();
@@ -230,7 +230,8 @@ impl<'w> Engine<'w> {
                 if state.is(flag::ABSENT) {
                     break Stop::Absent(leaf);
                 }
-                // As many leaves are in use at once as at life-size, of fewer: they must not be met more often.
+                // As many leaves are in use at once as at life-size, but there are fewer leaves: sessions must not meet
+                // them more often.
                 if session.words.below(u64::from(self.scale)) == 0 {
                     break Stop::Busy(leaf);
                 }
@@ -247,7 +248,7 @@ impl<'w> Engine<'w> {
                 tree.insert_row(leaf);
                 inserted += 1;
             }
-            // One random word does for both: the row's CPU time from its lower half, the next key from its upper half.
+            // One random word serves both: the row's CPU time from its lower half, the next key from its upper half.
             let (word, key) = session.words.next_key();
             session.cpu_ns += if reads { load.read_row } else { load.row }.of(word);
             session.key = key;
@@ -262,7 +263,7 @@ impl<'w> Engine<'w> {
         stop
     }
 
-    /// Waits until whoever is at the leaf has gone, as far as it bars `mode`.
+    /// Waits until the leaf is no longer used in a way that bars `mode`.
     pub(super) async fn wait_for(&self, leaf: Leaf, mode: Mode) {
         let (in_io, io_mode) = self.tree.borrow_mut().state_mut(leaf).begin_latched_wait(mode);
         let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
@@ -282,7 +283,7 @@ impl<'w> Engine<'w> {
         self.costs.read_cpu_ns.value + self.ios.driver_cpu_ns(page)
     }
 
-    /// Reads a leaf, unless somebody else has begun to.
+    /// Reads a leaf, unless another worker has begun to.
     pub(super) async fn fetch(&self, leaf: Leaf, mode: Mode) {
         if self.begin_fetch(leaf) {
             self.park_for(leaf, mode).await;
@@ -290,7 +291,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Starts to read a leaf; false if somebody else has. The running worker parks for it next.
+    /// Starts to read a leaf; false if another worker has. The running worker parks for it next.
     #[inline(always)]
     fn begin_fetch(&self, leaf: Leaf) -> bool {
         {
@@ -315,7 +316,7 @@ impl<'w> Engine<'w> {
         {
             let mut tree = self.tree.borrow_mut();
             let state = tree.state_mut(leaf);
-            // While the work so far was charged, others may have come to the leaf, or an I/O.
+            // While the work so far was charged, other workers or an I/O may have taken the leaf.
             if state.is(flag::BUSY) {
                 return;
             }
@@ -360,7 +361,8 @@ impl<'w> Engine<'w> {
         self.counters.splits.add(1);
     }
 
-    /// A full page above the leaves splits, as often as there are entries on one: its own parent is latched meanwhile.
+    /// Splits a page above the leaves, needed once per as many leaf splits as it has entries; latches its parent
+    /// meanwhile.
     pub(super) async fn split_parent(&self, key: u32, session: &mut Session) {
         let hold = self.above.acquire(key, Level::Grandparent).await;
         self.allocate(None, session).await;
@@ -371,7 +373,7 @@ impl<'w> Engine<'w> {
         self.above.release(hold, Level::Grandparent);
     }
 
-    /// Allocates a page, in file `kept` if there is one. A run whose files are full has failed.
+    /// Allocates a page, in file `kept` if it is given. If the files are full, the run fails.
     pub(super) async fn allocate(&self, kept: Option<u32>, session: &mut Session) -> DbPage {
         let Session { own_file, words, .. } = session;
         let page = self.allocator.allocate(&self.files, own_file, kept, words).await;
@@ -387,7 +389,7 @@ impl<'w> Engine<'w> {
         leaf.expect("a page is taken with its extent")
     }
 
-    /// What follows once leaf `right` has been linked to the one on its left: there is one more, and it has a frame.
+    /// Completes the link of leaf `right` to the one on its left: there is one leaf more, and it has a frame.
     pub(super) async fn linked(&self, right: Leaf) {
         let leaves = self.tree.borrow().len();
         self.above.count(leaves);

@@ -1,13 +1,13 @@
-//! The clustered index, exact in what it counts: how many rows each leaf has, where in the key space it lies, how it splits.
+//! The clustered index, with exact counts: each leaf's rows, its interval of the key space, and its splits.
 //!
-//! Keys are uniform random numbers, and only their place in the key space matters. The rows of a leaf are uniform in its
-//! interval, however they came there, so rows are not kept: a count and an interval are enough. A full leaf splits
-//! half and half, at the median of its rows, and that is a draw from the beta distribution of the middle order statistic.
-//! What comes out is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees", Acta
-//! Informatica 9, 1978), and leaves of unequal width, as in a real index.
+//! Keys are uniform random numbers, and only their place in the key space matters. The rows of a leaf are uniform in
+//! its interval, however they got there, so a count and an interval are enough and rows are not kept. A full leaf
+//! splits in half at the median of its rows, which is a draw from the beta distribution of the middle order statistic.
+//! The result is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees",
+//! Acta Informatica 9, 1978), and leaves of unequal width, as in a real index.
 //!
-//! A key finds its leaf through a table of equal cells of the key space, one to two a leaf, each with the leaf in which it begins;
-//! from there it is a step to the right now and then.
+//! A key finds its leaf through a table of equal cells of the key space, one or two per leaf. Each cell names the leaf
+//! in which it begins; from there the search sometimes takes a step to the right.
 
 use super::geometry::ROWS_PER_PAGE;
 use super::leaf::{Leaf, State, flag};
@@ -17,9 +17,9 @@ use crate::rng::Rng;
 /// All leaves of the index, and how many of them are dirty.
 #[derive(Debug)]
 pub struct Tree {
-    /// By number, pages that are no leaves included.
+    /// By number, including pages that are not leaves.
     states: Vec<State>,
-    /// The first key of each leaf's interval, which only a split needs.
+    /// The first key of each leaf's interval, needed only for a split.
     lows: Vec<u32>,
     /// The leaf to the right of each, or [`Leaf::NONE`].
     nexts: Vec<Leaf>,
@@ -37,8 +37,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An index of one empty leaf, `root`, in memory, with room set aside for about `leaves` of them. `rng` says where leaves
-    /// split.
+    /// An index of one empty leaf, `root`, in memory, with room reserved for about `leaves` leaves. `rng` decides where
+    /// leaves split.
     #[must_use]
     pub fn new(root: Leaf, leaves: usize, rng: Rng) -> Self {
         let mut tree = Self {
@@ -72,7 +72,7 @@ impl Tree {
         self.leaves += 1;
     }
 
-    /// Makes leaf `right`, in memory and changed, to the right of `left`, which has changed too.
+    /// Makes leaf `right`, in memory and dirty, to the right of `left`, which becomes dirty too.
     fn put_beside(&mut self, left: Leaf, right: Leaf, low: u32, high: u32, rows: u8) {
         let next = std::mem::replace(&mut self.nexts[left.index()], right);
         self.change(left);
@@ -95,7 +95,7 @@ impl Tree {
         &self.states[leaf.index()]
     }
 
-    /// The same, to let something happen to the page.
+    /// The same, for a change of the page's state.
     #[inline]
     pub(super) fn state_mut(&mut self, leaf: Leaf) -> &mut State {
         &mut self.states[leaf.index()]
@@ -107,7 +107,7 @@ impl Tree {
         leaves.filter(|(_, state)| state.is_leaf())
     }
 
-    /// How many numbers are taken, those of pages that are no leaves included.
+    /// How many numbers are taken, including those of pages that are not leaves.
     #[must_use]
     pub fn numbers(&self) -> usize {
         self.states.len()
@@ -132,10 +132,10 @@ impl Tree {
         self.dirty += u64::from(state.change());
     }
 
-    /// Lets a write of a leaf's page begin, if there is such a leaf, it is changed, and nobody is at it; says whether it does.
+    /// Begins a write of a leaf's page if the leaf exists, is dirty and is not in use; returns whether it does.
     #[inline]
     pub fn begin_write(&mut self, leaf: Leaf) -> bool {
-        // Not every page of an extent has a leaf yet.
+        // Some pages of an extent may have no leaf yet.
         let begins = self.states.get_mut(leaf.index()).is_some_and(State::begin_write);
         self.dirty -= u64::from(begins);
         begins
@@ -148,14 +148,15 @@ impl Tree {
         self.find_from(self.cell(key), key)
     }
 
-    /// The leaf in which the cell for `key` begins: that for `key` or one on its left, now and later.
+    /// The leaf in which the cell for `key` begins: now and later, the leaf for `key` or one on its left.
     #[must_use]
     #[inline]
     pub fn cell(&self, key: u32) -> Leaf {
         self.cells[(key >> self.shift) as usize]
     }
 
-    /// The leaf for `key`, which is `leaf` or on its right. What was so stays so: a split leaves a leaf where it begins.
+    /// The leaf for `key`, which is `leaf` or on its right. This stays true: a split does not move the beginning of a
+    /// leaf.
     #[must_use]
     #[inline]
     pub fn find_from(&self, mut leaf: Leaf, key: u32) -> Leaf {
@@ -165,7 +166,7 @@ impl Tree {
         leaf
     }
 
-    /// The same, where `leaf` has been found before, and has hardly ever been split since.
+    /// The same for a `leaf` found before, which has hardly ever been split since.
     #[inline(always)]
     pub(super) fn find_again(&self, leaf: Leaf, key: u32) -> Leaf {
         if rare(self.states[leaf.index()].high < key) {
@@ -174,14 +175,14 @@ impl Tree {
         leaf
     }
 
-    /// Reads what is known of a leaf, if it is one.
+    /// Reads the state of a leaf, if it is one.
     #[must_use]
     #[inline]
     pub fn touch_state(&self, leaf: Leaf) -> u32 {
         self.states.get(leaf.index()).map_or(0, |state| state.high)
     }
 
-    /// Splits a full leaf to which one more row comes; the upper half goes to a new leaf, `right`.
+    /// Splits a full leaf to make room for one more row; the upper half goes to a new leaf, `right`.
     ///
     /// # Panics
     /// If the leaf is not full.
@@ -207,15 +208,15 @@ impl Tree {
         self.last
     }
 
-    /// Adds leaf `right` at the right edge with one row in it, for the next of keys that ascend one by one. In such a tree
-    /// [`Tree::find`] is slow, as no cell leads to new leaves: whoever appends asks [`Tree::last`].
+    /// Adds leaf `right` at the right edge with one row, for the next of keys that ascend one by one. In such a tree
+    /// [`Tree::find`] is slow, as no cell leads to new leaves; appending code calls [`Tree::last`].
     pub fn append(&mut self, right: Leaf) {
         let low = self.len();
         self.states[self.last.index()].high = low - 1;
         self.put_beside(self.last, right, low, u32::MAX, 1);
     }
 
-    /// Cells that begin in the interval now lead to `leaf`.
+    /// Makes cells that begin in the interval lead to `leaf`.
     fn redirect(&mut self, low: u32, high: u32, leaf: Leaf) {
         let first = (u64::from(low) + (1 << self.shift) - 1) >> self.shift;
         let last = u64::from(high >> self.shift);
@@ -224,7 +225,7 @@ impl Tree {
         }
     }
 
-    /// Makes two cells of each.
+    /// Divides each cell in two.
     fn refine(&mut self) {
         self.shift -= 1;
         let mut cells = vec![Leaf::NONE; 1 << (32 - self.shift)];
@@ -284,7 +285,7 @@ impl Tree {
     }
 }
 
-/// Draws from the distribution of the median of a page's rows, as a part of 2^32: by the inverse of its distribution function.
+/// Draws the median of a page's rows, as a fraction of 2^32, by the inverse of its distribution function.
 #[derive(Debug)]
 struct Medians {
     quantiles: Vec<u32>,
@@ -293,7 +294,8 @@ struct Medians {
 impl Medians {
     const STEPS: u32 = 1024;
 
-    /// The boundary is the 26th of 51 uniform numbers: density in proportion to x^25 (1 - x)^25, summed up on a fine grid.
+    /// The boundary is the 26th of 51 uniform numbers, with a density in proportion to x^25 (1 - x)^25, summed on a
+    /// fine grid.
     fn new() -> Self {
         const GRID: u32 = 1 << 14;
         let half = ROWS_PER_PAGE / 2;
@@ -312,7 +314,7 @@ impl Medians {
             }
         }
         quantiles.resize(Self::STEPS as usize + 1, u32::MAX);
-        // The ends of the distribution, which a straight line to 0 and 1 would make too long.
+        // The tails of the distribution; a straight line to 0 and 1 would make them too long.
         let ends = quantiles[1] / 2;
         quantiles[0] = quantiles[1] - ends / 4;
         quantiles[Self::STEPS as usize] = quantiles[Self::STEPS as usize - 1] + ends / 4;

@@ -1,15 +1,15 @@
-//! Ageing: bringing a drive to the state that years of writes would leave it in, in a second and on purpose.
+//! Ageing: puts a drive into the state that years of writes would leave, within a second.
 //!
-//! [`Age::Written`] does it the slow way: fills addresses, then writes them again at random. [`Age::Steady`] goes straight
-//! to the steady state of uniform random writes, by building it: how many valid pages blocks have is known in closed form,
-//! which pages these are is random. A test holds the two together.
+//! [`Age::Written`] does it the slow way: it fills addresses, then overwrites them at random. [`Age::Steady`] builds
+//! the steady state of uniform random writes directly: the number of valid pages per block is known in closed form, and
+//! the pages themselves are random. A test compares the two.
 //!
-//! With V valid pages in B closed blocks of b pages, and w host pages written for each block cleaned (so that write
-//! amplification is b/w), in the limit of a large drive:
-//! - Greedy: a block with i valid pages loses one at a rate in proportion to i/V, and in a steady state as many blocks pass
-//!   each count as are cleaned. So V/(i w) blocks have i valid pages, down to the count at which they are cleaned; w is such
-//!   that they are B in all. (B. Van Houdt, "A mean field model for a class of garbage collection algorithms in flash-based
-//!   solid state drives", SIGMETRICS 2013, has the general form.)
+//! With V valid pages in B closed blocks of b pages, and w host pages written per block cleaned (so write amplification
+//! is b/w), the limit of a large drive is:
+//! - Greedy: a block with i valid pages loses one at a rate in proportion to i/V, and in a steady state as many blocks
+//!   pass each count as are cleaned. So V/(i w) blocks have i valid pages, down to the count at which they are cleaned;
+//!   w makes their total B. (B. Van Houdt, "A mean field model for a class of garbage collection algorithms in
+//!   flash-based solid state drives", SIGMETRICS 2013, has the general form.)
 //! - FIFO: a page in the block that was closed k blocks ago is still valid with probability (1 - w/V)^k, and w = b (1 - the
 //!   same with k = B). (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012.)
 
@@ -17,7 +17,7 @@ use super::ftl::{FlashPage, Ftl, NONE, WritePoint};
 use super::victims::{Blocks, VictimPolicy};
 use crate::rng::Rng;
 
-/// How a drive grows old. Addresses 0 up to, but not including, `addresses` are those in use.
+/// How a drive is aged. The addresses in use are 0 up to, but not including, `addresses`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Age {
     /// Every address in use written once, in order.
@@ -25,27 +25,27 @@ pub enum Age {
         /// How many addresses are in use.
         addresses: u32,
     },
-    /// The same, and then as many random writes as addresses in use, times `rounds`.
+    /// The same, then `rounds` random writes per address in use.
     Written {
         /// How many addresses are in use.
         addresses: u32,
-        /// How often, on average, each of them is written again.
+        /// How often, on average, each of them is overwritten.
         rounds: u32,
     },
     /// The steady state of random writes to the addresses in use.
     Steady {
         /// How many addresses are in use.
         addresses: u32,
-        /// Erased blocks that are left, write points included.
+        /// Erased blocks left, including write points.
         free_blocks: u32,
     },
 }
 
 impl Ftl {
-    /// Formats the drive and makes it as old as asked. Its counters start from 0 again.
+    /// Formats the drive and ages it as asked. Its counters restart from 0.
     ///
     /// # Errors
-    /// If more addresses are asked for than there are, or so many free blocks that the addresses don't fit beside them.
+    /// If there are not that many addresses, or if the addresses don't fit beside that many free blocks.
     pub fn age(&mut self, age: Age, rng: &mut Rng) -> Result<(), String> {
         let (Age::Filled { addresses } | Age::Written { addresses, .. } | Age::Steady { addresses, .. }) = age;
         if addresses == 0 || addresses > self.shape.logical_pages {
@@ -73,7 +73,7 @@ impl Ftl {
         }
     }
 
-    /// Writes `writes` pages, each any of the first `addresses` with the same probability.
+    /// Writes `writes` pages, each drawn uniformly from the first `addresses`.
     pub fn write_at_random(&mut self, addresses: u32, writes: u64, rng: &mut Rng) {
         let mut batch = [0; 256];
         let mut left = writes;
@@ -104,14 +104,14 @@ impl Ftl {
         };
         add_up(&mut counts, addresses, pages, rng);
         if self.shape.victim == VictimPolicy::Greedy {
-            // A block's count tells nothing of where it lies.
+            // A block's count is independent of its position.
             rng.shuffle(&mut counts);
         }
         self.lay_out(&counts, addresses, rng);
         Ok(())
     }
 
-    /// Closes one block for each count, with so many valid pages at random places, holding the addresses in random order.
+    /// Closes one block for each count, with that many valid pages at random places and the addresses in random order.
     fn lay_out(&mut self, counts: &[u32], addresses: u32, rng: &mut Rng) {
         let mut order: Vec<u32> = (0..addresses).collect();
         rng.shuffle(&mut order);
@@ -145,7 +145,8 @@ fn draw(rng: &mut Rng, bound: u32) -> u32 {
     rng.below(u64::from(bound)) as u32
 }
 
-/// The greedy steady state: host pages a cleaned block, and how many blocks (not whole) have each count of valid pages.
+/// The greedy steady state: host pages per cleaned block, and the (fractional) number of blocks for each count of valid
+/// pages.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GreedySteady {
     pub(super) host_pages_per_clean: f64,
@@ -155,7 +156,8 @@ pub(super) struct GreedySteady {
 /// Solves the greedy steady state for `valid` pages in `blocks` closed blocks of `pages` pages.
 pub(super) fn greedy_steady(valid: f64, blocks: f64, pages: u32) -> GreedySteady {
     let target = blocks / valid;
-    // Going down from full blocks, which are never cleaned: `passed` is the sum of 1/i over the counts that all blocks pass.
+    // Goes down from full blocks, which are never cleaned: `passed` is the sum of 1/i over the counts that all blocks
+    // pass.
     let mut passed = 1.0 / f64::from(pages);
     let mut lowest = pages - 1;
     let mut host_pages = 0.0;
@@ -235,7 +237,7 @@ fn fifo_counts(valid: u32, blocks: u32, pages: u32, rng: &mut Rng) -> Vec<u32> {
     counts
 }
 
-/// Adds or takes single valid pages in random blocks until there are `valid` in all.
+/// Adds or removes single valid pages in random blocks until the total is `valid`.
 fn add_up(counts: &mut [u32], valid: u32, pages: u32, rng: &mut Rng) {
     let blocks = u32::try_from(counts.len()).expect("blocks are counted in 32 bits");
     let mut sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
@@ -252,7 +254,7 @@ fn add_up(counts: &mut [u32], valid: u32, pages: u32, rng: &mut Rng) {
     }
 }
 
-/// `base` to the power of `exponent`, by squaring: the library's own may differ between machines in its last bit.
+/// `base` to the power of `exponent`, by squaring: the library's function may differ between machines in its last bit.
 fn power(base: f64, exponent: u32) -> f64 {
     let (mut square, mut left, mut result) = (base, exponent, 1.0);
     while left > 0 {

@@ -1,13 +1,15 @@
-//! The dies of a drive: what each is taken up with until when, by the host and by cleaning.
+//! The dies of a drive: until when each is busy with work of the host and of cleaning.
 //!
-//! - A die does one thing at a time, in the order in which things were asked for; a read overtakes programs that have not
-//!   begun; while a write waits for room in the buffer, all but as many as the profile says. It always waits for the one in
-//!   progress. That it came can't change what earlier requests were told: it makes later ones later.
-//! - What is programmed for writes beside their data falls due by whole pages, on the dies in turn.
+//! - A die does one operation at a time, in the order of the requests. A read overtakes programs that have not begun;
+//!   while a write waits for room in the buffer, it overtakes all but as many as the profile says. It always waits for
+//!   the operation in progress. A read can't change the completion times already returned for earlier requests; it
+//!   delays later ones.
+//! - Programs for writes beyond their data fall due by whole pages, on the dies in turn.
 //! - Cleaning takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
 //!   wait for its own read. An erase block spans less than a block of the map: erases fall due by pages freed, on the dies
 //!   in turn.
-//! - Transfers between dies and controller are part of the dies' times; the bus between them is taken to be wide enough.
+//! - Transfers between dies and controller are part of the dies' times; the bus between them is assumed to be wide
+//!   enough.
 
 use super::ftl::{FlashPage, Observer};
 use super::parameters::Parameters;
@@ -20,7 +22,7 @@ struct Die {
     reads_until: u64,
 }
 
-/// The dies, and what an operation on one takes.
+/// The dies, and the time of an operation on one.
 #[derive(Clone, Debug)]
 pub(super) struct Dies {
     each: Vec<Die>,
@@ -29,14 +31,14 @@ pub(super) struct Dies {
     program_ns: u64,
     erase_ns: u64,
     erase_pages: u32,
-    /// How long a read waits at most for programs that have not begun, while a write waits for room.
+    /// The longest wait of a read for programs that have not begun, while a write waits for room.
     patience_ns: u64,
     padding_per_mille: u32,
-    /// Thousandths of a page that writes want beside their data and that have not been programmed.
+    /// Thousandths of a page owed for writes beyond their data and not programmed yet.
     padding: u32,
     next_to_pad: u32,
     rng: Rng,
-    /// Pages freed by blocks of the map that no erase has been charged for.
+    /// Pages freed by blocks of the map for which no erase has been charged.
     pub(super) pages_to_erase: u32,
     pub(super) next_to_erase: u32,
     /// Time that dies spent, summed over dies.
@@ -63,7 +65,8 @@ impl Dies {
         }
     }
 
-    /// Finishes all work and sets the clock to 0; erases that will fall due are not forgotten, less than a page of padding is.
+    /// Finishes all work and resets the clock to 0. Erases that will fall due are kept; less than a page of padding is
+    /// forgotten.
     pub(super) fn rest(&mut self, rng: Rng) {
         self.each.fill(Die::default());
         self.padding = 0;
@@ -72,7 +75,7 @@ impl Dies {
         self.busy_ns = 0;
     }
 
-    /// When the last of them will have nothing to do.
+    /// When the last die becomes idle.
     pub(super) fn busy_until(&self) -> u64 {
         self.each.iter().map(|die| die.busy_until).max().unwrap_or(0)
     }
@@ -89,7 +92,8 @@ impl Dies {
         time.of(self.rng.next_u64() >> 32)
     }
 
-    /// A host's read of a flash page: when its data are out of the die. Programs come first only if writes wait for them.
+    /// Reads a flash page for the host; returns when its data leave the die. Programs go first only if writes wait for
+    /// them.
     #[inline]
     pub(super) fn read(&mut self, now: u64, flash: FlashPage, writes_wait: bool) -> u64 {
         let takes = self.stray(self.read);
@@ -109,7 +113,7 @@ impl Dies {
         end
     }
 
-    /// A program of a flash page, not before `ready`: when it is done.
+    /// Programs a flash page, not before `ready`; returns when it is done.
     #[inline(always)]
     pub(super) fn program(&mut self, ready: u64, flash: FlashPage) -> u64 {
         let takes = self.stray(self.program);
@@ -117,7 +121,7 @@ impl Dies {
         self.occupy(ready, index, takes)
     }
 
-    /// What goes with a write beside its data.
+    /// Programs what goes with a write beyond its data.
     #[inline]
     pub(super) fn pad(&mut self, ready: u64) {
         self.padding += self.padding_per_mille;
@@ -137,12 +141,12 @@ impl Dies {
     }
 }
 
-/// One cleaning in time: everything it does falls due at `now`.
+/// One cleaning over time: all of its operations fall due at `now`.
 pub(super) struct InTime<'a> {
     pub(super) dies: &'a mut Dies,
     pub(super) now: u64,
     pub(super) pages_per_block: u32,
-    /// When the last of it is done.
+    /// When the last operation is done.
     pub(super) done: u64,
 }
 

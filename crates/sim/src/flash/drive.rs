@@ -1,13 +1,13 @@
-//! A flash drive in time: what is asked of it when, and when each request is done.
+//! A flash drive over time: when requests arrive, and when each is done.
 //!
-//! Nothing waits here. Each die, and each direction of the link, has a time until which it is taken; a request finds its
-//! place behind that, moves it on, and is told when it will be done. So a request costs some tens of nanoseconds, and the
+//! Nothing waits here. Each die, and each direction of the link, has a time until which it is busy; a request starts
+//! after that, moves the time on, and returns its completion time. So a request costs some tens of nanoseconds, and the
 //! drive needs no event of its own.
 //!
 //! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
-//! - Reads go before programs, until writes wait for room in the buffer: then it is drained first.
-//! - Cleaning takes turns with the host's writes, or works alone while the host leaves the drive alone; see
-//!   [`super::parameters::Cleaning`]. What it costs is said in `dies`.
+//! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
+//! - Cleaning takes turns with the host's writes, or works alone while the drive is idle; see
+//!   [`super::parameters::Cleaning`]. `dies` describes its cost.
 
 use super::dies::{Dies, InTime};
 use super::ftl::Ftl;
@@ -16,7 +16,7 @@ use super::request::{Counters, Offline, Op};
 use crate::hint::rare;
 use crate::rng::Rng;
 
-/// A page of which only the beginning has been written so far.
+/// A page whose beginning alone has been written so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct PartPage {
     page: u32,
@@ -27,14 +27,14 @@ struct PartPage {
 #[derive(Clone, Debug)]
 pub struct Drive {
     parameters: Parameters,
-    /// The power of two that a page's bytes are, if they are one: shifting is faster than dividing.
+    /// The base-2 logarithm of the page size if that is a power of two: shifting is faster than dividing.
     page_shift: Option<u32>,
     ftl: Ftl,
     dies: Dies,
-    /// For each place in the buffer, taken in turn, when its page will have been programmed.
+    /// For each slot of the buffer, used in turn, when its page will have been programmed.
     buffer: Vec<u64>,
     next_place: usize,
-    /// When the last write that had to wait for room gets it.
+    /// When the last write that had to wait for room gets room.
     room_at: u64,
     link_read_until: u64,
     link_write_until: u64,
@@ -43,7 +43,7 @@ pub struct Drive {
     last_request: u64,
     /// Whether cleaning takes turns with the host.
     cleaning: bool,
-    /// Thousandths of pages that cleaning owes the host; less than 0 when a block gave more than was due.
+    /// Thousandths of pages that cleaning owes the host; negative when a block yielded more than was due.
     owed: i64,
     part_page: Option<PartPage>,
     /// Mapped pages beyond which the host's memory runs out.
@@ -53,7 +53,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A freshly formatted drive at time 0. `rng` makes its times stray.
+    /// A freshly formatted drive at time 0. `rng` draws the jitter of its times.
     ///
     /// # Errors
     /// What [`Parameters::check`] says.
@@ -90,7 +90,8 @@ impl Drive {
         }
     }
 
-    /// Finishes all work and sets the clock to 0, as between two runs. Data, map, counters and what cleaning was about stay.
+    /// Finishes all work and resets the clock to 0, as between two runs. Data, map, counters and the state of cleaning
+    /// stay.
     pub fn rest(&mut self, rng: Rng) {
         let counters = self.counters();
         self.dies.rest(rng);
@@ -103,8 +104,8 @@ impl Drive {
         self.last_request = 0;
     }
 
-    /// All files have been deleted: a drive that is told of such things knows now that it holds nothing. Others, and one that is
-    /// off-line, stay as they are.
+    /// All files have been deleted: a drive that gets trims now knows that it holds nothing. Other drives, and one that
+    /// is off-line, stay as they are.
     pub fn free_all(&mut self) {
         if self.parameters.trim && self.offline.is_none() {
             self.trim(0, 0, self.parameters.shape.logical_pages);
@@ -124,10 +125,10 @@ impl Drive {
         self.offline = None;
     }
 
-    /// Formats the drive and makes it as old as asked; see [`super::Age`]. Its map's counters start from 0 again.
+    /// Formats the drive and ages it as asked; see [`super::Age`]. Its map's counters start from 0 again.
     ///
     /// # Errors
-    /// If it can't be that old.
+    /// If it can't be aged that way.
     pub fn age(&mut self, age: super::Age, rng: &mut Rng) -> Result<(), String> {
         self.ftl.age(age, rng)?;
         self.cleaning = false;
@@ -137,7 +138,7 @@ impl Drive {
         Ok(())
     }
 
-    /// What the drive is like.
+    /// The drive's parameters.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
@@ -149,7 +150,7 @@ impl Drive {
         &self.ftl
     }
 
-    /// What happened since the drive was made.
+    /// The drive's counters since it was made.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters {
@@ -159,7 +160,7 @@ impl Drive {
         }
     }
 
-    /// Memory that the drive's map takes of the host now.
+    /// Host memory that the drive's map takes now.
     #[must_use]
     pub fn host_ram_bytes(&self) -> u64 {
         self.parameters.mapping.bytes_for(self.mapped_bytes())
@@ -175,7 +176,7 @@ impl Drive {
     /// If the drive is off-line, or goes off-line by this request.
     ///
     /// # Panics
-    /// If the request goes beyond the drive's last page, or is for no pages or bytes.
+    /// If the request goes beyond the drive's last page, or has no pages or bytes.
     #[inline(always)]
     pub fn submit(&mut self, now: u64, op: Op) -> Result<u64, Offline> {
         debug_assert!(now >= self.last_request, "requests come in the order of their times");
@@ -187,7 +188,7 @@ impl Drive {
             return Err(offline);
         }
         let done = match op {
-            // A read maps nothing: the host's memory can't run out by it.
+            // A read maps nothing, so it can't exhaust the host's memory.
             Op::Read { page, pages } => return Ok(self.read(now, page, pages)),
             Op::Write { page, pages } => self.write(now, page, pages),
             Op::WriteBytes { offset, bytes } => self.write_bytes(now, offset, bytes),
@@ -196,7 +197,7 @@ impl Drive {
         self.stay_online().map(|()| done)
     }
 
-    /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
+    /// Prefetches what a read of the page at byte `offset` will need into the processor's cache.
     #[inline]
     #[must_use]
     pub fn touch(&self, offset: u64) -> u32 {
@@ -217,7 +218,8 @@ impl Drive {
         u32::try_from(page).expect("flash pages are numbered in 32 bits")
     }
 
-    /// Lets the drive do what it does by itself up to `now`. [`Drive::submit`] does so too; this is for the end of a pause.
+    /// Makes the drive do its background work up to `now`. [`Drive::submit`] does so too; this is for the end of a
+    /// pause.
     #[inline]
     pub fn advance(&mut self, now: u64) {
         if self.parameters.cleaning.idle_blocks == 0 {
@@ -229,7 +231,7 @@ impl Drive {
         }
     }
 
-    /// Cleans one block after the other, each when the one before is done.
+    /// Cleans one block after another, each when the previous one is done.
     fn clean_while_idle(&mut self, from: u64, until: u64) {
         let mut time = from.max(self.dies.busy_until());
         while time < until && self.ftl.free_blocks() < self.parameters.cleaning.idle_blocks {
@@ -239,7 +241,7 @@ impl Drive {
             }
             let (_, done) = self.clean(time);
             self.counters.idle_cleans += 1;
-            // Even a block without valid pages takes a while; without this, time would stand still.
+            // Even a block without valid pages takes time; otherwise time would stand still.
             time = done.max(time + 1);
         }
         if self.ftl.free_blocks() >= self.parameters.cleaning.stop_blocks {
@@ -294,7 +296,7 @@ impl Drive {
                 _ => u64::MAX,
             };
             if filled_bytes <= page_bytes {
-                // Its page is still in the buffer, and waits there for more.
+                // Its page is still in the buffer, waiting for more.
                 self.link_write_until = self.link_write_until.max(now) + link_ns;
                 self.part_page = Some(PartPage { page, filled_bytes });
                 done = self.link_write_until;
@@ -308,7 +310,7 @@ impl Drive {
             }
             at += piece;
         }
-        // What shares a page with the piece before it shares its padding too.
+        // A piece that shares a page with the previous piece shares its padding too.
         if opens_page {
             self.dies.pad(done);
         }
@@ -353,12 +355,12 @@ impl Drive {
         now + self.parameters.write_command_ns
     }
 
-    /// Lets nothing more be added to a page that is written anew, or freed.
+    /// Closes a page to further pieces, as it is rewritten or freed.
     fn close_part_page(&mut self, page: u32, pages: u32) {
         self.part_page = self.part_page.filter(|part| !(page..page + pages).contains(&part.page));
     }
 
-    /// Cleans along with a page that the host writes, if that is due.
+    /// Cleans alongside a page that the host writes, if cleaning is due.
     #[inline]
     fn clean_along(&mut self, now: u64) {
         if !self.cleaning {
@@ -377,7 +379,7 @@ impl Drive {
             }
             let (moved, _) = self.clean(now);
             let won = i64::from(self.parameters.shape.pages_per_block - moved);
-            // A block that gives nothing still counts, or one write could pay for cleaning without end.
+            // A block that yields nothing still counts; otherwise one write could trigger endless cleaning.
             self.owed -= won.max(1) * 1000;
         }
     }

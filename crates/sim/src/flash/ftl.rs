@@ -1,29 +1,29 @@
-//! The flash translation layer: which flash page holds which logical page, and how blocks are won back.
+//! The flash translation layer: which flash page holds which logical page, and how blocks are reclaimed.
 //!
-//! The map is by page. Flash is written at write points, one page after the other; a page that is written again, or
-//! trimmed, leaves an invalid page behind, and a block is won back by copying what is still valid in it to a write point
-//! and erasing it. *Write amplification* is flash pages programmed for each page that the host wrote.
+//! The map is by page. Flash is written at write points, one page after another. A page that is overwritten or trimmed
+//! leaves an invalid page behind, and cleaning reclaims a block by copying its valid pages to a write point and erasing
+//! it. *Write amplification* is the number of flash pages programmed per page that the host wrote.
 //!
-//! The host and the cleaning have a write point each ([`Streams::Separate`]), or share one. With writes spread evenly it
-//! makes no difference. With some pages hotter than others, pages that survived a cleaning are kept apart from fresh
-//! ones, which are likelier to die soon, and that saves copies.
+//! The host and the cleaning have a write point each ([`Streams::Separate`]), or share one. With evenly spread writes
+//! this makes no difference. With some pages hotter than others, separate write points keep pages that survived a
+//! cleaning apart from fresh ones, which are likelier to become invalid soon; that saves copies.
 //!
-//! Memory: 4 bytes a flash page, 4 bytes a logical page, and 16 to 20 bytes a block.
+//! Memory: 4 bytes per flash page, 4 bytes per logical page, and 16 to 20 bytes per block.
 
 use super::victims::{Blocks, VictimPolicy};
 use crate::hint::rare;
 use serde::{Deserialize, Serialize};
 
-/// Stands in a map for "no logical page".
+/// The map's value for "no logical page".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A page of the flash, by its number over all blocks: where a logical page lies for now.
+/// A page of the flash, by its number over all blocks: the current place of a logical page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(transparent)]
 pub struct FlashPage(u32);
 
 impl FlashPage {
-    /// Stands in a map for "nowhere".
+    /// The map's value for "nowhere".
     pub(super) const NONE: Self = Self(u32::MAX);
 
     /// Page `number`.
@@ -57,7 +57,7 @@ pub enum Streams {
     Shared,
 }
 
-/// What a drive's map is built of.
+/// The dimensions of a drive's map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
     /// Blocks of the whole drive, the unit of cleaning.
@@ -76,7 +76,7 @@ impl Shape {
     /// Says what is wrong with this shape, if anything is.
     ///
     /// # Errors
-    /// A sentence for the person who wrote the figures.
+    /// A sentence for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         let pages = self.pages_per_block;
         if !pages.is_power_of_two() || pages > 1 << 15 {
@@ -112,7 +112,7 @@ impl Shape {
     }
 }
 
-/// Told of what the map does to the flash, so that time can be charged for it.
+/// Receives the map's operations on the flash, so that time can be charged for them.
 pub trait Observer {
     /// Cleaning copied a page.
     fn moved(&mut self, from: FlashPage, to: FlashPage);
@@ -126,7 +126,7 @@ impl Observer for () {
     fn erased(&mut self, _block: u32) {}
 }
 
-/// What happened since the drive was made, in pages and blocks. Formatting does not reset it.
+/// Counters since the drive was made, in pages and blocks. Formatting does not reset them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FtlCounters {
     /// Pages written by the host.
@@ -151,7 +151,7 @@ impl FtlCounters {
         }
     }
 
-    /// Flash pages programmed for each page that the host wrote; 1 if it wrote none.
+    /// Flash pages programmed per page that the host wrote; 1 if it wrote none.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn write_amplification(&self) -> f64 {
@@ -176,7 +176,7 @@ impl WritePoint {
     }
 }
 
-/// Pages that are looked up together.
+/// How many pages are looked up together.
 const GROUP: usize = 32;
 
 /// Index of the host's write point; the cleaning's follows it.
@@ -190,8 +190,9 @@ pub struct Ftl {
     cleaning_point: usize,
     /// The flash page that holds each logical page, or `FlashPage::NONE`.
     pub(super) flash_of: Vec<FlashPage>,
-    /// For each flash page the logical page that was last written to it, or `NONE`. It holds that page still if `flash_of`
-    /// says so too: a page that becomes invalid is not marked here, as that would be a far place in memory for each write.
+    /// For each flash page the logical page last written to it, or `NONE`. It still holds that page only if `flash_of`
+    /// agrees: a page that becomes invalid is not marked here, as that would cost each write an access to a distant
+    /// place in memory.
     pub(super) logical_of: Vec<u32>,
     /// Erased blocks; the last one is used first.
     pub(super) free: Vec<u32>,
@@ -199,7 +200,7 @@ pub struct Ftl {
     pub(super) points: [WritePoint; 2],
     pub(super) mapped: u32,
     pub(super) counters: FtlCounters,
-    /// How many of the next blocks to clean were looked at ahead; a matter of speed alone.
+    /// How many of the next blocks to clean were prefetched; it affects only speed.
     looked_at: usize,
 }
 
@@ -225,10 +226,10 @@ impl Ftl {
         })
     }
 
-    /// Frees every address and erases every block, leaving the host `logical_pages` to address. Counters go on.
+    /// Frees every address and erases every block, leaving the host `logical_pages` addresses. Counters continue.
     ///
     /// # Errors
-    /// What [`Shape::check`] says; the drive is then as it was.
+    /// What [`Shape::check`] says; the drive is then unchanged.
     pub fn format(&mut self, logical_pages: u32) -> Result<(), String> {
         let fresh = Self::new(Shape {
             logical_pages,
@@ -241,13 +242,13 @@ impl Ftl {
         Ok(())
     }
 
-    /// What the map is built of.
+    /// The dimensions of the map.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// What happened since the drive was made.
+    /// Counters since the drive was made.
     #[must_use]
     pub fn counters(&self) -> &FtlCounters {
         &self.counters
@@ -265,7 +266,7 @@ impl Ftl {
         f64::from(self.mapped) / f64::from(self.shape.flash_pages())
     }
 
-    /// Erased blocks at hand, write points left out.
+    /// Erased blocks available, without the write points.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 blocks")]
     pub fn free_blocks(&self) -> u32 {
@@ -283,7 +284,7 @@ impl Ftl {
         (flash != FlashPage::NONE).then_some(flash)
     }
 
-    /// Reads what is known of a logical page.
+    /// Reads the state of a logical page.
     #[inline]
     pub(super) fn touch(&self, logical: u32) -> u32 {
         self.flash_of.get(logical as usize).map_or(0, |flash| flash.number())
@@ -311,17 +312,18 @@ impl Ftl {
         }
         self.counters.host_pages += 1;
         if rare(self.points[HOST].room() == 0) {
-            // Its old place is invalid, and must not look valid to a cleaning that comes before it has a new one.
+            // The old place is invalid, and must not look valid to a cleaning that comes before the page has a new
+            // place.
             self.flash_of[logical as usize] = FlashPage::NONE;
             self.make_room(observer);
         }
         self.append(HOST, logical)
     }
 
-    /// Writes the same pages as as many calls of [`Ftl::write`], in the same order; faster on a large drive.
+    /// Does the same as a call of [`Ftl::write`] for each page, in order; faster on a large drive.
     ///
-    /// It takes each step for a run of pages before the next step: then the processor fetches the far places in memory
-    /// that a step needs side by side.
+    /// It takes each step for a run of pages before the next step, so that the processor fetches in parallel the
+    /// distant places in memory that a step needs.
     pub fn write_all(&mut self, logicals: &[u32], observer: &mut impl Observer) {
         let mut rest = logicals;
         while let Some((&first, others)) = rest.split_first() {
@@ -347,7 +349,7 @@ impl Ftl {
         }
         self.logical_of[first as usize..][..run.len()].copy_from_slice(run);
         self.touch_blocks(olds);
-        self.fill_up(HOST, run.len()); // before anything is invalidated: a page may be in the run twice
+        self.fill_up(HOST, run.len()); // before anything is invalidated, as a page may be in the run twice
         for &old in &*olds {
             if old == FlashPage::NONE {
                 self.mapped += 1;
@@ -359,8 +361,8 @@ impl Ftl {
         self.close_if_full(HOST);
     }
 
-    /// Reads what writing these pages (the first [`GROUP`] of them) will change, so that it is in the processor's cache by
-    /// then. One step for all pages, then the next, as [`Ftl::write_all`] does.
+    /// Prefetches what writing these pages (the first [`GROUP`] of them) will change into the processor's cache. Takes
+    /// one step for all pages, then the next, as [`Ftl::write_all`] does.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
         let mut places = [FlashPage::NONE; GROUP];
         let mut count = 0;
@@ -371,12 +373,12 @@ impl Ftl {
         self.touch_blocks(&places[..count]);
     }
 
-    /// Reads what is known of the blocks of these flash pages, if they are any.
+    /// Reads the state of the blocks of these flash pages, if there are any.
     #[inline]
     fn touch_blocks(&self, flashes: &[FlashPage]) {
         let blocks = flashes.iter().map(|flash| flash.number() >> self.shift);
         let touched = blocks.fold(0, |touched, block| touched ^ self.blocks.touch(block));
-        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+        std::hint::black_box(touched); // otherwise the compiler would drop the unused reads
     }
 
     /// Frees a logical page; returns whether it held data.
@@ -422,7 +424,7 @@ impl Ftl {
         *here
     }
 
-    /// Counts pages that were put at a write point, which has room for them.
+    /// Counts pages put at a write point that has room for them.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a block has at most 32768 pages")]
     fn fill_up(&mut self, point: usize, pages: usize) {

@@ -1,28 +1,28 @@
-//! How much of the host's memory a drive takes when its map is kept by the driver, on the host.
+//! Host memory of a drive whose driver keeps the map on the host.
 //!
-//! Such a driver keeps one entry for each run of sectors that lie together, so its memory grows with the data on the drive
-//! and with how finely that was written. The worst case, every sector an entry, is published for both sector sizes; from
-//! it follow the bytes of an entry. Data written in whole database pages has one entry a page.
+//! Such a driver keeps one entry for each contiguous run of sectors, so its memory grows with the data on the drive and
+//! with the granularity of the writes. The worst case, one entry per sector, is published for both sector sizes; the
+//! bytes of an entry follow from it. Data written in whole database pages has one entry per page.
 
 use serde::{Deserialize, Serialize};
 
 /// What the map of one drive costs, once driver and sector size are chosen. A drive that keeps its own map costs 0.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MappingRam {
-    /// Host memory for data of `per_data_bytes` if every sector is an entry.
+    /// Host memory for `per_data_bytes` of data if every sector is an entry.
     pub worst_case_bytes: u64,
-    /// The data that `worst_case_bytes` are for.
+    /// The amount of data to which `worst_case_bytes` refers.
     pub per_data_bytes: u64,
     /// How many times less memory this driver takes than the published worst case.
     pub driver_divisor: u32,
     /// The smallest unit that the map can address.
     pub sector_bytes: u32,
-    /// Bytes that lie together as the host writes them: a database page.
+    /// Contiguous bytes in the host's writes: a database page.
     pub extent_bytes: u32,
 }
 
 impl MappingRam {
-    /// A drive whose map takes nothing of the host's memory.
+    /// A drive whose map takes no host memory.
     pub const ON_DRIVE: Self = Self {
         worst_case_bytes: 0,
         per_data_bytes: 1,
@@ -50,7 +50,7 @@ impl MappingRam {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Bytes of memory for a byte of data, as a fraction: an entry covers an extent instead of a sector.
+    /// Bytes of memory per byte of data, as a fraction: an entry covers an extent instead of a sector.
     fn ratio(&self) -> (u128, u128) {
         let numerator = u128::from(self.worst_case_bytes) * u128::from(self.sector_bytes);
         let extent = u128::from(self.extent_bytes.max(self.sector_bytes));

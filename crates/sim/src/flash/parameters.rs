@@ -1,4 +1,4 @@
-//! How one drive behaves, as plain integers: what is left of a profile once format, driver, sector size and scale are chosen.
+//! One drive's behaviour as plain integers: a profile resolved for one format, driver, sector size and scale.
 
 use super::ftl::Shape;
 use super::mapping_ram::MappingRam;
@@ -9,31 +9,32 @@ const SLOWEST_LINK: u64 = 1_000_000;
 
 /// When cleaning runs, in blocks of the whole drive.
 ///
-/// Below `start_blocks` free blocks cleaning goes along with the host's writes, and takes turns with them on the flash,
-/// until `stop_blocks` are free: writes come in bursts, fast while there is room, slow while room is being made. A drive
-/// that the host leaves alone cleans by itself up to `idle_blocks`.
+/// Below `start_blocks` free blocks, cleaning runs alongside the host's writes, and takes turns with them on the flash
+/// until `stop_blocks` are free: writes come in bursts, fast while there is room, slow while cleaning makes room. An
+/// idle drive cleans by itself up to `idle_blocks`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cleaning {
     /// Cleaning starts when fewer blocks are free.
     pub start_blocks: u32,
     /// Cleaning stops when as many blocks are free.
     pub stop_blocks: u32,
-    /// While it runs, pages that cleaning wins for 1000 pages that the host writes. Over 1000, or it never stops.
+    /// While it runs, pages that cleaning reclaims per 1000 pages that the host writes. Must exceed 1000, or it never
+    /// stops.
     pub pace_per_mille: u32,
-    /// How long the host must have left the drive alone.
+    /// How long the drive must have been idle.
     pub idle_after_ns: u64,
-    /// An idle drive cleans until so many blocks are free; 0 for a drive that does not.
+    /// An idle drive cleans until this many blocks are free; 0 for a drive that does not.
     pub idle_blocks: u32,
 }
 
-/// All that [`super::Drive`] needs to know of a drive.
+/// All parameters that [`super::Drive`] needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parameters {
-    /// What the map is built of.
+    /// The dimensions of the map.
     pub shape: Shape,
-    /// Bytes in a flash page, which is also the page of the map.
+    /// Bytes of a flash page, which is also the map's page.
     pub flash_page_bytes: u32,
-    /// Parts of the flash that work side by side, one operation each at a time.
+    /// Dies, which work in parallel, each on one operation at a time.
     pub dies: u32,
     /// A die's time to read a page and hand it over.
     pub read_ns: u64,
@@ -43,34 +44,35 @@ pub struct Parameters {
     pub erase_ns: u64,
     /// Pages that one such erase frees.
     pub erase_pages: u32,
-    /// How far reads and programs stray from their time, either way, in per mille of it.
+    /// Jitter of reads and programs, either way, in per mille of their time.
     pub jitter_per_mille: u32,
-    /// How many programs waiting on a die go before a read that came later, while a write waits for room in the buffer;
-    /// else none do. The one in progress always does.
+    /// How many programs waiting on a die go before a later read while a write waits for room in the buffer; otherwise
+    /// none do. The operation in progress always does.
     pub programs_before_read: u32,
-    /// Flash pages, in thousandths, that are programmed for each write beside its data.
+    /// Flash pages, in thousandths, programmed per write beyond its data.
     pub padding_per_mille: u32,
-    /// What a read costs beside the die and the link.
+    /// Overhead of a read besides the die and the link.
     pub read_command_ns: u64,
-    /// What a write costs beside the link, once its data are in the buffer.
+    /// Overhead of a write besides the link, once its data are in the buffer.
     pub write_command_ns: u64,
     /// From the drive to the host.
     pub link_read_bytes_per_s: u64,
     /// From the host to the drive.
     pub link_write_bytes_per_s: u64,
-    /// Pages that the drive takes in before they are programmed. A write is done when its data are here.
+    /// Pages that the drive buffers before they are programmed. A write is done when its data are here.
     pub buffer_pages: u32,
     /// When cleaning runs.
     pub cleaning: Cleaning,
-    /// Whether the drive is told of addresses that the file system freed. If not, they stay valid until written or formatted.
+    /// Whether the drive learns which addresses the file system freed. If not, they stay valid until written or
+    /// formatted.
     pub trim: bool,
-    /// What the map costs the host's memory.
+    /// The map's cost in host memory.
     pub mapping: MappingRam,
-    /// Memory of the host that the map may take; nothing for as much as it likes.
+    /// Host memory that the map may take; `None` for no limit.
     pub host_ram_bytes: Option<u64>,
-    /// CPU time of the host for each request.
+    /// CPU time of the host per request.
     pub host_cpu_ns: u64,
-    /// CPU time of the host for each sector of a request.
+    /// CPU time of the host per sector of a request.
     pub host_cpu_sector_ns: u64,
 }
 
@@ -78,7 +80,7 @@ impl Parameters {
     /// Says what is wrong with these parameters, if anything is.
     ///
     /// # Errors
-    /// A sentence for the person who wrote the figures.
+    /// A sentence for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         self.shape.check()?;
         let positive = [
@@ -106,7 +108,7 @@ impl Parameters {
         self.check_cleaning()
     }
 
-    /// What is beyond these would overflow a sum or the memory, and is no drive.
+    /// Values beyond these would overflow a sum or the memory, and describe no real drive.
     fn check_limits(&self) -> Result<(), String> {
         let times = [
             ("read_ns", self.read_ns),
@@ -170,7 +172,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Blocks beyond what the host's addresses fill and what can never hold its data.
+    /// Blocks beyond those that the host's addresses fill and those that can never hold its data.
     #[must_use]
     pub fn spare_blocks(&self) -> u32 {
         let shape = &self.shape;
@@ -178,14 +180,14 @@ impl Parameters {
         shape.blocks.saturating_sub(needed)
     }
 
-    /// CPU time of the host for a request of so many bytes: its driver looks up every sector of it. The drive doesn't spend
-    /// this time; it is for whoever has the host's CPUs.
+    /// CPU time of the host for a request of this many bytes, whose driver looks up every sector. The drive doesn't
+    /// spend this time; the caller charges it to the host's CPUs.
     #[must_use]
     pub fn host_cpu_for(&self, bytes: u64) -> u64 {
         self.host_cpu_ns + bytes.div_ceil(u64::from(self.mapping.sector_bytes)) * self.host_cpu_sector_ns
     }
 
-    /// What the host can write into, in bytes.
+    /// Usable capacity in bytes.
     #[must_use]
     pub fn usable_bytes(&self) -> u64 {
         u64::from(self.shape.logical_pages) * u64::from(self.flash_page_bytes)

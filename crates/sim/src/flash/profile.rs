@@ -1,8 +1,8 @@
-//! A drive as data: every figure with its label and its source, as a profile's file has it.
+//! A drive as data: every figure with its label and its source, as in a profile's file.
 //!
 //! The figures of a profile are those of the real drive. [`DriveProfile::parameters`] picks a format, a driver and a sector
-//! size, shrinks the drive by the scale of the world, and leaves plain integers. Capacities and the host's memory shrink;
-//! times, dies, links and the buffer stay, since scale shrinks the world and not the clock.
+//! size, shrinks the drive by the scale of the world, and leaves plain integers. Capacities and the host's memory
+//! shrink; times, dies, links and the buffer stay, as scale shrinks the world but not the clock.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use super::victims::VictimPolicy;
 pub enum Label {
     /// It follows from geometry or from published figures.
     Derived,
-    /// Somebody published it.
+    /// It was published.
     Published,
     /// It was chosen, within bounds, so that the model agrees with published results.
     Fitted,
 }
 
-/// A figure that can't be had without where it comes from.
+/// A figure together with its origin.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure<T> {
@@ -35,19 +35,19 @@ pub struct Figure<T> {
     pub label: Label,
     /// Who published it, what it follows from, or why it lies within its bounds.
     pub source: String,
-    /// The least and the most that a fit may make of it.
+    /// The bounds of a fit.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub bounds: Option<[T; 2]>,
-    /// The published figures that it was fitted on, as `storagelab validate` numbers them.
+    /// The published figures on which it was fitted, as `storagelab validate` numbers them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_on: Vec<String>,
 }
 
-/// What the drive is built of.
+/// The drive's geometry.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
-    /// All of the flash, spare included.
+    /// All of the flash, including spare.
     pub raw_bytes: Figure<u64>,
     /// A page of the flash and of the map.
     pub flash_page_bytes: Figure<u32>,
@@ -55,7 +55,7 @@ pub struct Geometry {
     pub pages_per_block: Figure<u32>,
     /// Pages that one erase of one die frees.
     pub erase_block_pages: Figure<u32>,
-    /// Parts that work side by side.
+    /// Dies that work in parallel.
     pub dies: Figure<u32>,
 }
 
@@ -69,23 +69,23 @@ pub struct Timing {
     pub program_ns: Figure<u64>,
     /// A die's time to erase.
     pub erase_ns: Figure<u64>,
-    /// How far reads and programs stray from their time, either way.
+    /// Jitter of reads and programs, either way.
     pub jitter_per_mille: Figure<u32>,
     /// How many waiting programs go before a read that came later, while a write waits for room in the buffer.
     pub programs_before_read: Figure<u32>,
-    /// What a read costs beside the die and the link.
+    /// Overhead of a read besides the die and the link.
     pub read_command_ns: Figure<u64>,
-    /// What a write costs beside the link.
+    /// Overhead of a write besides the link.
     pub write_command_ns: Figure<u64>,
     /// From the drive to the host.
     pub link_read_bytes_per_s: Figure<u64>,
     /// From the host to the drive.
     pub link_write_bytes_per_s: Figure<u64>,
-    /// Pages that the drive takes in before they are programmed.
+    /// Pages that the drive buffers before they are programmed.
     pub buffer_pages: Figure<u32>,
 }
 
-/// How blocks are won back. Shares are of all blocks.
+/// How blocks are reclaimed. Shares are of all blocks.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CleaningFigures {
@@ -97,39 +97,39 @@ pub struct CleaningFigures {
     pub start_per_mille: Figure<u32>,
     /// Cleaning stops when this share is free.
     pub stop_per_mille: Figure<u32>,
-    /// While it runs, pages that cleaning wins for 1000 pages that the host writes.
+    /// While it runs, pages that cleaning reclaims per 1000 pages that the host writes.
     pub pace_per_mille: Figure<u32>,
-    /// How long the host must have left the drive alone before it cleans by itself.
+    /// How long the drive must have been idle before it cleans by itself.
     pub idle_after_ns: Figure<u64>,
     /// An idle drive cleans until this share is free.
     pub idle_per_mille: Figure<u32>,
 }
 
-/// What the map costs if the host keeps it.
+/// The cost of a map that the host keeps.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MappingFigures {
-    /// The data that the memory figures are for.
+    /// The amount of data to which the memory figures refer.
     pub per_data_bytes: Figure<u64>,
-    /// Host memory that the maker tells you to have for it.
+    /// Host memory that the maker recommends for it.
     pub advised_bytes: Figure<u64>,
     /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
     pub worst_case_bytes: BTreeMap<String, Figure<u64>>,
-    /// What lies together as the host writes it.
+    /// Contiguous bytes in the host's writes.
     pub extent_bytes: Figure<u32>,
 }
 
-/// What one version of the driver costs the host.
+/// The cost of one version of the driver on the host.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverFigures {
-    /// CPU time for each request.
+    /// CPU time per request.
     pub host_cpu_ns: Figure<u64>,
-    /// CPU time for each sector of a request.
+    /// CPU time per sector of a request.
     pub host_cpu_sector_ns: Figure<u64>,
     /// How many times less memory than the published worst case.
     pub ram_divisor: Figure<u32>,
-    /// Flash pages, in thousandths, that it programs for each write beside its data: a header and padding of its log.
+    /// Flash pages, in thousandths, that it programs per write beyond its data: a header and padding of its log.
     #[serde(default = "nothing_but_data")]
     pub padding_per_mille: Figure<u32>,
 }
@@ -148,34 +148,34 @@ fn flash() -> String {
     "flash".to_owned()
 }
 
-/// A flash drive as its profile's file has it.
+/// A flash drive as in its profile's file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveProfile {
-    /// What specs call it.
+    /// Its name in specs.
     pub name: String,
-    /// What people call it.
+    /// Its display name.
     pub title: String,
     /// What kind of drive it is: `flash`.
     #[serde(default = "flash", skip_serializing)]
     pub kind: String,
-    /// What one costs, for whoever has to choose; nothing here depends on it.
+    /// Its price, as information for buyers; nothing here depends on it.
     #[serde(default, skip_serializing)]
     pub price_usd: Option<Figure<f64>>,
-    /// What it is built of.
+    /// Its geometry.
     pub geometry: Geometry,
     /// Usable bytes in each of its formats.
     pub formats: BTreeMap<String, Figure<u64>>,
-    /// The format in which it is made: that of a drive which nothing but an operating system ever formatted.
+    /// The factory format: that of a drive which only an operating system has formatted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factory_format: Option<Figure<String>>,
     /// How long things take.
     pub timing: Timing,
-    /// How blocks are won back.
+    /// How blocks are reclaimed.
     pub cleaning: CleaningFigures,
-    /// Whether the stack above tells it of freed addresses.
+    /// Whether the stack above sends it trims for freed addresses.
     pub trim: Figure<bool>,
-    /// What its map costs the host.
+    /// The cost of its map on the host.
     pub mapping: MappingFigures,
     /// Versions of its driver.
     pub drivers: BTreeMap<String, DriverFigures>,
@@ -193,19 +193,19 @@ pub struct Setup {
     pub sector_bytes: u32,
     /// How many times smaller the world is; 1 is life-size.
     pub scale: u32,
-    /// Whether freed addresses are told to the drive; nothing for what the profile says.
+    /// Whether the drive gets trims for freed addresses; `None` for the profile's value.
     #[serde(default)]
     pub trim: Option<bool>,
-    /// Memory of the life-size host that the map may take; nothing for as much as it likes.
+    /// Memory of the life-size host that the map may take; `None` for no limit.
     #[serde(default)]
     pub host_ram_bytes: Option<u64>,
 }
 
 impl DriveProfile {
-    /// Picks what `setup` names and leaves plain integers.
+    /// Resolves `setup` into plain integers.
     ///
     /// # Errors
-    /// A sentence that names what this profile lacks or what can't be, and what there is instead.
+    /// A sentence that names what this profile lacks or does not allow, and the alternatives.
     pub fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
         self.resolve(setup)
             .and_then(|parameters| parameters.check().map(|()| parameters))

@@ -1,10 +1,10 @@
-//! What can be asked of a drive, what it counts, and why it may answer no more.
+//! The requests to a drive, its counters, and the reason why it may stop answering.
 
 use std::fmt;
 
 use super::ftl::FtlCounters;
 
-/// What can be asked of a drive.
+/// A request to a drive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Op {
     /// Reads whole pages.
@@ -28,7 +28,7 @@ pub enum Op {
         /// How many, whole sectors (see [`super::MappingRam::padded`]).
         bytes: u64,
     },
-    /// Says that pages hold nothing any more. A drive without trim takes no notice.
+    /// Trims pages, which then hold no data. A drive without trim ignores it.
     Trim {
         /// The first one.
         page: u32,
@@ -37,14 +37,14 @@ pub enum Op {
     },
 }
 
-/// Why a drive answers nothing any more: the host has no memory left for its map.
+/// Why a drive no longer answers: the host has no memory left for its map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offline {
     /// Data on the drive when it went off-line.
     pub mapped_bytes: u64,
-    /// What their map would have taken.
+    /// The memory that their map would have taken.
     pub mapping_bytes: u64,
-    /// What the host had for it.
+    /// The memory that the host had for it.
     pub host_ram_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Offline {
 
 impl std::error::Error for Offline {}
 
-/// What happened since the drive was made, all ever-growing.
+/// Counters since the drive was made; they only grow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// In the map.
@@ -76,7 +76,7 @@ pub struct Counters {
     pub buffer_wait_ns: u64,
     /// Time that dies spent, summed over dies.
     pub die_busy_ns: u64,
-    /// Blocks cleaned while the host left the drive alone.
+    /// Blocks cleaned while the drive was idle.
     pub idle_cleans: u64,
     /// How often cleaning began to take turns with the host.
     pub cleaning_bursts: u64,

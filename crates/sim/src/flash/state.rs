@@ -1,9 +1,9 @@
-//! A drive's map as bytes, so that a drive can be put away and taken up again.
+//! A drive's map as bytes, so that a drive can be saved and loaded again.
 //!
 //! Little-endian 32- and 64-bit words: a magic word with the version, the shape, the counters, the write points, the free
-//! blocks, the closed blocks in their order, and for each flash page what it holds; last a checksum over all of it. What
-//! can be worked out from these (the map from logical pages, valid counts) is not stored but worked out, and then
-//! [`Ftl::check`] looks at the whole, so damaged bytes never become a drive.
+//! blocks, the closed blocks in their order, and the content of each flash page; last a checksum over all of it.
+//! Derived data (the map from logical pages, valid counts) is not stored but recomputed, and then [`Ftl::check`] checks
+//! the whole, so damaged bytes never become a drive.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ const MAGIC: u64 = u64::from_le_bytes(*b"FLASHMA\x01");
 pub enum StateError {
     /// Not the state of a drive, or one written by another version.
     Foreign,
-    /// Fewer or more bytes than its own figures ask for.
+    /// Fewer or more bytes than its own figures require.
     Length,
     /// The bytes changed since they were written.
     Checksum,
-    /// The bytes are as written, but say what can't be; the words say what.
+    /// The bytes are as written, but describe an impossible state; the text says which.
     Impossible(String),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), over words of 8 bytes, the last one filled up with zeros.
+/// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), over words of 8 bytes, the last one padded with zeros.
 #[must_use]
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash: u64, chunk| {
@@ -87,7 +87,7 @@ impl Writer {
     }
 }
 
-/// Reads such words back; made only if the checksum holds.
+/// Reads such words back; it can only be made if the checksum matches.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(*word))
     }
 
-    /// `count` words, if so many are there: a damaged count must not ask for all the memory there is.
+    /// `count` words, if that many are there: a damaged count must not claim all memory.
     pub(super) fn shorts(&mut self, count: u32) -> Result<Vec<u32>, StateError> {
         let (words, rest) = self
             .rest
@@ -171,7 +171,7 @@ impl Ftl {
     /// The map that [`Ftl::save`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not such a map, in whole.
+    /// If the bytes are not a complete map of this kind.
     pub fn load(bytes: &[u8]) -> Result<Self, StateError> {
         let mut input = Reader::new(bytes, MAGIC)?;
         let shape = read_shape(&mut input)?;
@@ -196,7 +196,7 @@ impl Ftl {
         Ok(ftl)
     }
 
-    /// Works out, from what each flash page holds, all that follows from it.
+    /// Recomputes all derived data from the content of each flash page.
     fn take_up(&mut self, logical_of: Vec<u32>, closed: &[u32]) -> Result<(), StateError> {
         self.logical_of = logical_of;
         let pages = self.shape.pages_per_block;

@@ -1,10 +1,10 @@
 //! How many valid pages each block has, and the order in which closed blocks will be cleaned.
 //!
-//! Closed blocks stand in one ring. Under FIFO they stand in the order in which they were closed. Under greedy they stand
-//! sorted by their number of valid pages, and `starts` says where each number begins: a block that loses a page changes
-//! places with the first block of its own number, and that number begins one place later. This is the bucket array of
-//! V. Batagelj and M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003: constant time, no links
-//! to follow, 8 bytes a block for its count and place and 4 to 8 for the ring.
+//! Closed blocks are kept in one ring. Under FIFO they are in the order in which they were closed. Under greedy they
+//! are sorted by their number of valid pages, and `starts` says where each number begins: a block that loses a page
+//! swaps places with the first block of its own number, and that number begins one place later. This is the bucket
+//! array of V. Batagelj and M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003: constant time,
+//! no links to follow, 8 bytes per block for its count and place and 4 to 8 for the ring.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum VictimPolicy {
 /// The place of a block that is not closed.
 const NOWHERE: u32 = u32::MAX;
 
-/// What is known of a block, side by side: a write to its pages goes to one far place in memory, not to two.
+/// The state of a block in one place: a write to its pages accesses one distant place in memory, not two.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     valid: u32,
@@ -39,7 +39,8 @@ const EMPTY: Block = Block {
 pub(super) struct Blocks {
     policy: VictimPolicy,
     each: Vec<Block>,
-    /// A power of two of places; those in use run from `starts[0]` up to the last of `starts`, both taken modulo the size.
+    /// The ring, with a power of two of places; those in use run from `starts[0]` up to the last of `starts`, both
+    /// modulo the size.
     ring: Vec<u32>,
     /// `starts[v]`: how many places, since the beginning of time and modulo 2^32, lie before the blocks with `v` valid pages.
     starts: Vec<u32>,
@@ -87,7 +88,7 @@ impl Blocks {
         }
     }
 
-    /// Takes out the next block to clean, which then counts as empty; also says how many valid pages it had.
+    /// Removes the next block to clean, which then counts as empty; also returns how many valid pages it had.
     pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
         let block = self.front()?;
         let Block { valid, .. } = std::mem::replace(&mut self.each[block as usize], EMPTY);
@@ -117,7 +118,7 @@ impl Blocks {
         }
     }
 
-    /// Reads what is known of a block, if there is such a one, so that it is in the processor's cache.
+    /// Prefetches the state of a block, if it exists, into the processor's cache.
     #[inline]
     pub(super) fn touch(&self, block: u32) -> u32 {
         self.each.get(block as usize).map_or(0, |block| block.valid)

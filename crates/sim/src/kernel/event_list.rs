@@ -1,4 +1,4 @@
-//! The future-event list: (time, sequence, action), earliest first; a sorted line if they are few, a heap if many.
+//! The future-event list: (time, sequence, action), earliest first; a sorted array for few events, a heap for many.
 
 use super::Ns;
 use crate::hint::{put, rare};
@@ -13,7 +13,7 @@ const TOKEN_BITS: u32 = 28;
 
 const _: () = assert!(TIME_BITS + SEQUENCE_BITS + ACTION_BITS == 128);
 
-/// Whom an event is for: a handler of the executor. Port 0 is the executor itself, which resumes a process.
+/// The target of an event: a handler of the executor. Port 0 is the executor itself, which resumes a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port(u8);
 
@@ -22,7 +22,7 @@ impl Port {
     pub const COUNT: usize = 16;
     pub(super) const RESUME: Self = Self(0);
 
-    /// Port `number`, from 1 to 15. Ports 1 to 5 are taken by [`crate::sqlos`] where that is in use.
+    /// Port `number`, from 1 to 15. [`crate::sqlos`], where used, takes ports 1 to 5.
     ///
     /// # Panics
     /// If there is no such port.
@@ -37,7 +37,7 @@ impl Port {
     }
 }
 
-/// What is to happen at an event: a process resumed, or a port called with a token. 32 bits.
+/// The action of an event: resume a process, or call a port with a token. 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action(u32);
 
@@ -68,26 +68,26 @@ impl Action {
     }
 }
 
-/// From so many events on they are many.
+/// From this many events on, the heap is used.
 const MANY: usize = 16;
-/// Once so few are left of many, they are few again.
+/// Once only this many are left, the sorted array is used again.
 const FEW: usize = 8;
 
-/// Events to come, taken out in the order of their times, and of their scheduling where times are equal.
+/// Future events, taken out in the order of their times, and in scheduling order where times are equal.
 ///
 /// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
 /// single comparison orders two events.
 ///
-/// Few events, as of a server of some cores, stand in a sorted line. Many form a heap. Taking out an event leaves a hole at
-/// its root, which the next event put in fills: most events of a simulation schedule their successor, and this way each pair
-/// costs one pass through the heap, not two.
+/// Few events, as for a server of some cores, are kept in a sorted array; many form a heap. Taking out an event leaves
+/// a hole at the root, which the next insertion fills: most events of a simulation schedule their successor, and this
+/// way each pair costs one pass through the heap, not two.
 #[derive(Debug, Default)]
 pub struct EventList {
     /// Few events, the latest first.
     line: Vec<u128>,
-    /// Many events, while the line is empty; if there are few, this is empty.
+    /// Many events, while the array is empty; otherwise this is empty.
     ///
-    /// A heap of four children to each parent: half as deep as one of two, and the children stand side by side.
+    /// A heap with four children per parent: half as deep as a binary one, and the children are adjacent.
     /// `heap[0]` means nothing while `hole` is set.
     heap: Vec<u128>,
     hole: bool,
@@ -112,7 +112,7 @@ impl EventList {
         self.line.len() + self.heap.len() - usize::from(self.hole)
     }
 
-    /// True if no event is to come.
+    /// True if no event is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -195,9 +195,9 @@ impl EventList {
         line[at] = key;
     }
 
-    /// A hole apart, which is filled elsewhere.
+    /// Apart from a hole, which is filled elsewhere.
     fn push_to_many(&mut self, key: u128) {
-        // From the earliest to the latest the few are a heap already.
+        // In ascending order, the few are a heap already.
         self.heap.extend(self.line.drain(..).rev());
         self.heap.push(key);
         self.sift_up(key);
@@ -209,7 +209,7 @@ impl EventList {
         self.heap.first().copied()
     }
 
-    /// Takes the earliest of many out, and makes those left the few.
+    /// Takes out the earliest of many, and moves the rest to the sorted array.
     #[cold]
     fn become_few(&mut self) {
         self.heap.sort_unstable_by(|one, other| other.cmp(one));
@@ -238,7 +238,7 @@ impl EventList {
             let first = 4 * at + 1;
             let (child, earliest) = match heap.get(first..) {
                 Some([a, b, c, d, ..]) => {
-                    // Arithmetic and no branches: which child is earliest can't be predicted.
+                    // Arithmetic instead of branches: which child is earliest can't be predicted.
                     let (left, right) = (a.min(b), c.min(d));
                     let on_left = usize::from(b < a);
                     let on_right = 2 + usize::from(d < c);

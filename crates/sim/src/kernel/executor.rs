@@ -31,7 +31,7 @@ impl ProcessId {
     }
 }
 
-/// A queue that is empty again and again, and begins afresh then.
+/// A queue that is often empty, and restarts from the beginning then.
 #[derive(Debug)]
 struct Ready {
     actions: Vec<Action>,
@@ -47,7 +47,7 @@ impl Ready {
         }
     }
 
-    /// Takes out the first, and says if that was the last.
+    /// Takes out the first, and returns whether it was the last.
     #[inline]
     fn pop(&mut self) -> (Option<Action>, bool) {
         let action = self.actions.get(self.taken).copied();
@@ -69,7 +69,7 @@ pub struct Kernel {
     limit_ns: Cell<Ns>,
     current: Cell<ProcessId>,
     events: RefCell<EventList>,
-    /// What is to happen in this nanosecond, in order, before the next event.
+    /// Actions due in this nanosecond, in order, before the next event.
     ready: RefCell<Ready>,
     stopping: Cell<bool>,
     /// True if the next event must wait: something is ready, or the run is to stop.
@@ -85,7 +85,7 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// A world at time 0 in which nothing is to happen.
+    /// A world at time 0 without events.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -110,14 +110,15 @@ impl Kernel {
 
     /// The process that runs now.
     ///
-    /// In a handler, and outside of a run, there is none: the number given then names no process, and can't be resumed.
+    /// In a handler, and outside of a run, there is none: the number returned then names no process, and can't be
+    /// resumed.
     #[must_use]
     #[inline]
     pub fn current(&self) -> ProcessId {
         self.current.get()
     }
 
-    /// Lets `action` happen at `time_ns`; after all that was scheduled for that time before.
+    /// Schedules `action` at `time_ns`, after everything already scheduled for that time.
     ///
     /// # Panics
     /// If that time is past.
@@ -131,7 +132,7 @@ impl Kernel {
         self.events.borrow_mut().push(time_ns, action);
     }
 
-    /// Lets `action` happen now, after what is ready already and before the next event.
+    /// Schedules `action` now, after what is ready already and before the next event.
     #[inline]
     pub fn soon(&self, action: Action) {
         put(&mut self.ready.borrow_mut().actions, action);
@@ -162,7 +163,7 @@ impl Kernel {
         }
     }
 
-    /// Moves the clock by `length_ns` if nothing else would happen before or at that time, and says if it did so.
+    /// Moves the clock by `length_ns` if nothing else would happen up to that time; returns whether it did.
     #[inline]
     pub fn try_advance(&self, length_ns: Ns) -> bool {
         let then_ns = self.now() + length_ns;
@@ -177,8 +178,8 @@ impl Kernel {
         free
     }
 
-    /// Whether [`Kernel::try_advance`] may ever succeed (it may, unless turned off here). It changes the speed of a run and
-    /// nothing else.
+    /// Whether [`Kernel::try_advance`] may ever succeed; true unless turned off here. It changes only the speed of a
+    /// run.
     pub fn set_jumps(&self, jumps: bool) {
         self.may_jump.set(jumps);
     }
@@ -189,7 +190,7 @@ impl Kernel {
         self.busy.set(true);
     }
 
-    /// Takes out what is to happen next in this nanosecond; nothing, once the run is to stop.
+    /// Takes out the next action of this nanosecond; `None` once the run must stop.
     #[inline]
     fn next_ready(&self) -> Option<Action> {
         if self.stopping.get() {
@@ -236,14 +237,14 @@ impl Future for Sleep<'_> {
     }
 }
 
-/// Why a run came back.
+/// Why a run returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// Somebody called [`Kernel::stop`].
+    /// [`Kernel::stop`] was called.
     Stopped,
     /// The next event lies after the limit; the clock stands at the limit.
     LimitReached,
-    /// Nothing is left to happen. Processes that still wait will do so for ever.
+    /// No event is left. Processes that still wait will wait forever.
     NothingLeft,
 }
 
@@ -269,7 +270,7 @@ impl std::fmt::Debug for Executor<'_> {
 }
 
 impl<'w> Executor<'w> {
-    /// An executor of no processes, over the clock and events of `kernel`.
+    /// An executor without processes, over the clock and events of `kernel`.
     #[must_use]
     pub fn new(kernel: &'w Kernel) -> Self {
         Self {
@@ -300,7 +301,7 @@ impl<'w> Executor<'w> {
         ProcessId(id)
     }
 
-    /// Sets what a call of `port` does. Handlers can't wait; they schedule, resume and change state.
+    /// Sets the handler of `port`. Handlers can't wait; they schedule, resume and change state.
     ///
     /// # Panics
     /// If the port has a handler already.
@@ -309,7 +310,7 @@ impl<'w> Executor<'w> {
         assert!(!taken, "{port:?} has two handlers");
     }
 
-    /// Sets what a process's end does; it is called with the process's number, while that is still the current one.
+    /// Sets the handler of a process's end; it is called with the process's number while that is still the current one.
     ///
     /// # Panics
     /// If that was set before.
@@ -318,18 +319,18 @@ impl<'w> Executor<'w> {
         assert!(!taken, "a process's end has two handlers");
     }
 
-    /// How many processes have not come to their end.
+    /// How many processes have not ended.
     #[must_use]
     pub const fn unfinished(&self) -> usize {
         self.unfinished
     }
 
-    /// Runs until somebody stops it, or until nothing is left to happen.
+    /// Runs until it is stopped or no event is left.
     pub fn run(&mut self) -> Halt {
         self.run_until(TIME_LIMIT_NS - 1)
     }
 
-    /// Runs all that happens up to `limit_ns`, itself included, and sets the clock to it. Called again, it goes on.
+    /// Runs everything up to and including `limit_ns`, and sets the clock to it. Called again, it continues.
     ///
     /// # Panics
     /// If `limit_ns` is past, or if a process or a handler panics.

@@ -72,7 +72,7 @@ proptest! {
 }
 
 proptest! {
-    /// Few events are kept in another way than many: the list becomes longer and shorter, again and again.
+    /// Few events are kept differently from many, so the list grows and shrinks again and again.
     #[test]
     fn no_event_is_lost_or_late_while_few_events_become_many_and_few_again(
         tides in prop::collection::vec((0_usize..40, 0_usize..40), 0..12),
@@ -99,7 +99,8 @@ proptest! {
     }
 }
 
-/// As many events as thousands of connections have to come, often at equal times; the list grows, stays so long, and empties.
+/// As many events as thousands of connections have, often at equal times; the list grows, keeps its length, and
+/// empties.
 #[test]
 fn a_list_of_thousands_of_events_does_so_too() {
     for (seed, span_ns) in [(1, 50), (2, 5_000), (3, 1 << 40)] {
@@ -230,7 +231,7 @@ fn a_handler_that_wants_to_wait_is_refused() {
     executor.run();
 }
 
-/// What a few processes did, and when, if each sleeps for the lengths given, the run being cut every `slice_ns`.
+/// What a few processes did and when, if each sleeps for the given lengths and the run is cut every `slice_ns`.
 fn diary(lengths_ns: &[Vec<Ns>], jumps: bool, slice_ns: Ns) -> Vec<(Ns, usize)> {
     let kernel = Kernel::new();
     kernel.set_jumps(jumps);

@@ -1,4 +1,4 @@
-//! How long requests took: a histogram whose bars are at most 3 % wide, and what it says.
+//! Latencies of requests: a histogram whose bars are at most 3 % wide, and its summary.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::kernel::Ns;
 /// Bars for each doubling: 2^5.
 const SUB_BITS: u32 = 5;
 
-/// Latencies as they come. The mean, the least and the longest are exact.
+/// Collects latencies. The mean, minimum and maximum are exact.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     bars: Vec<u64>,
@@ -17,7 +17,7 @@ pub struct Latencies {
     longest_ns: Ns,
 }
 
-/// What latencies say.
+/// The summary of latencies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyTable {
     /// How many.
@@ -26,19 +26,19 @@ pub struct LatencyTable {
     pub mean_ns: f64,
     /// The shortest.
     pub least_ns: Ns,
-    /// So many of 1000 took no longer than this; at most 3 % above the true figure.
+    /// Percentiles: this many of 1000 took no longer than this; at most 3 % above the true figure.
     pub per_mille_ns: Vec<(u32, Ns)>,
     /// The longest.
     pub longest_ns: Ns,
-    /// How many took longer than the bar before, up to so long; bars without any are left out.
+    /// The bars: how many took longer than the previous bar, up to this long; empty bars are left out.
     pub histogram: Vec<(Ns, u64)>,
 }
 
-/// Which percentiles are told, in per mille.
+/// The reported percentiles, in per mille.
 const TOLD: [u32; 6] = [500, 750, 900, 950, 990, 999];
 
 impl Latencies {
-    /// One more.
+    /// Adds a latency.
     pub fn add(&mut self, latency_ns: Ns) {
         let bar = bar_of(latency_ns);
         if bar >= self.bars.len() {
@@ -69,7 +69,7 @@ impl Latencies {
         self.longest_ns
     }
 
-    /// All that they say.
+    /// Their summary.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub fn table(&self) -> LatencyTable {

@@ -1,10 +1,10 @@
-//! Vectors published with the generators, and the properties that the simulator leans on.
+//! Vectors published with the generators, and the properties that the simulator relies on.
 
 use std::collections::BTreeSet;
 
 use super::{Rng, SplitMix64, stream_seed};
 
-/// Words that the authors' C code gives for this seed; the same ones stand in other libraries' tests.
+/// Words that the authors' C code gives for this seed; other libraries' tests have the same ones.
 #[test]
 fn splitmix64_gives_the_published_words() {
     let published = [
@@ -46,7 +46,7 @@ fn xoshiro256_plus_plus_gives_the_published_words() {
     assert_eq!(published.map(|_| rng.next_u64()), published);
 }
 
-/// Results stored long ago must stay repeatable: a change of these words is a change of every seeded experiment.
+/// Stored results must stay repeatable: a change of these words changes every seeded experiment.
 #[test]
 fn streams_stay_what_they_are_from_version_to_version() {
     let seeds = [(1, ""), (1, "order"), (2, "order"), (1, "connection/17")].map(|(seed, name)| stream_seed(seed, name));

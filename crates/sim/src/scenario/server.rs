@@ -1,5 +1,5 @@
-//! The database server: its size, what things cost it, and how it does them. Ready-made figures stand in a profile
-//! (`src/storagelab/profiles/servers`), each with its label and source; here is what they mean.
+//! The database server: its size, its costs, and its ways of working. Ready-made figures are in a profile
+//! (`src/storagelab/profiles/servers`), each with its label and source; this module defines their meaning.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ pub struct Server {
     pub cores: u32,
     /// All of the machine's memory.
     pub memory_bytes: u64,
-    /// What things cost.
+    /// Its costs.
     pub costs: Costs,
-    /// How things are done.
+    /// Its ways of working.
     pub switches: Switches,
 }
 
@@ -35,8 +35,8 @@ pub struct Switches {
     pub pick_file: PickFile,
     /// How many other files a worker looks at if the PFS page of the one it picked is taken, before it queues.
     pub pick_tries: u32,
-    /// Whether a worker that inserts at the right edge goes on in the file where it allocated last, as long as nobody else has
-    /// allocated there since. So workers come to have a file each as soon as there are enough.
+    /// Whether a worker that inserts at the right edge stays in the file where it allocated last, as long as no other
+    /// worker has allocated there since. So workers end up with a file each as soon as there are enough files.
     pub keep_file: bool,
     /// Whether a splitting worker holds the parent's latch while it allocates.
     pub parent_latches: bool,
@@ -44,8 +44,8 @@ pub struct Switches {
     pub lazy_writer: bool,
     /// Whether there are checkpoints.
     pub checkpoints: bool,
-    /// Whether connections share their rows, so that all end together, as they do at life-size; if not, each has its own, and
-    /// in a small world chance lets some end early.
+    /// Whether connections share their rows, so that all end together, as at life-size; if not, each has its own, and
+    /// in a small world some end early by chance.
     pub common_stock: bool,
     /// Whether completed I/O is noticed at a scheduler's next switch; if not, at once.
     pub notice_at_switch: bool,
@@ -65,7 +65,7 @@ pub enum PfsLatch {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PickFile {
-    /// The file after the one that was picked last, by whomever.
+    /// The file after the one that any worker picked last.
     RoundRobin,
     /// The file after the one that this worker picked last.
     RoundRobinPerWorker,
@@ -73,10 +73,10 @@ pub enum PickFile {
     Random,
 }
 
-/// Declares the costs, and lists them with their names.
+/// Declares the costs with their names.
 macro_rules! costs {
     ($($(#[doc = $doc:literal])+ $name:ident;)*) => {
-        /// What things cost, in time, bytes or number.
+        /// Costs in time, bytes or number.
         #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
         #[serde(deny_unknown_fields)]
         pub struct Costs {
@@ -102,15 +102,15 @@ costs! {
     row_cpu_ns;
     /// CPU time of a point read of a row in memory.
     read_row_cpu_ns;
-    /// How far CPU times stray, either way, in per mille.
+    /// Jitter of CPU times, either way, in per mille.
     cpu_jitter_per_mille;
-    /// The longest piece of work after which a worker looks at the world again.
+    /// The longest piece of work before a worker checks the state of the world again.
     burst_ns;
     /// CPU time to split a page.
     split_cpu_ns;
     /// CPU time to link a page at the right edge, under the latches of the last page and its parent.
     append_cpu_ns;
-    /// CPU time to find the next page of a file again in which somebody else has allocated since, under the same latches.
+    /// CPU time to find the next page of a file again after another worker allocated there, under the same latches.
     find_page_cpu_ns;
     /// CPU time under the latch of a PFS page.
     pfs_hold_ns;
@@ -126,11 +126,11 @@ costs! {
     free_cpu_ns;
     /// CPU time to commit.
     commit_cpu_ns;
-    /// Pages at most in one write.
+    /// Most pages in one write.
     gather_pages;
     /// Time between the starts of two checkpoints.
     checkpoint_period_ns;
-    /// Writes that a checkpoint has in progress at most.
+    /// Most writes that a checkpoint has in progress.
     checkpoint_writes;
     /// A checkpoint pauses when its writes take longer than this.
     checkpoint_latency_ns;
@@ -140,11 +140,11 @@ costs! {
     lazy_low_per_mille;
     /// The lazy writer stops when this part of the pool is free.
     lazy_high_per_mille;
-    /// Writes that the lazy writer has in progress at most.
+    /// Most writes that the lazy writer has in progress.
     lazy_writes;
     /// Log of a row.
     log_row_bytes;
-    /// Log of a row of a page, that of its new page included.
+    /// Log of a page-sized row, including that of its new page.
     log_page_row_bytes;
     /// Log of a split.
     log_split_bytes;
@@ -152,6 +152,6 @@ costs! {
     log_transaction_bytes;
     /// The longest block of log.
     log_block_bytes;
-    /// Log writes in progress at most.
+    /// Most log writes in progress.
     log_writes;
 }

@@ -21,7 +21,7 @@ impl Sqlos {
         }
     }
 
-    /// Computes for `length_ns` without offering to yield, whatever the quantum.
+    /// Computes for `length_ns` without yielding, whatever the quantum.
     #[inline]
     pub const fn cpu_unbroken(&self, length_ns: Ns) -> Cpu<'_> {
         Cpu {
@@ -38,7 +38,7 @@ impl Sqlos {
         self.until(self.now() + length_ns, wait)
     }
 
-    /// Waits until `time_ns`: the end of an I/O of which the device could tell in advance when that would be.
+    /// Waits until `time_ns`: the end of an I/O whose device knew it in advance.
     ///
     /// Awaiting it panics if that time is past.
     #[inline]
@@ -51,7 +51,7 @@ impl Sqlos {
         }
     }
 
-    /// Waits for `resource` until somebody calls [`Sqlos::unpark`]. Whoever is to do so must know of this worker already.
+    /// Waits for `resource` until [`Sqlos::unpark`] is called. The caller must know this worker already.
     #[inline]
     pub const fn park(&self, wait: WaitType, resource: Resource) -> Park<'_> {
         Park {
@@ -62,7 +62,7 @@ impl Sqlos {
         }
     }
 
-    /// What a parked worker waits for is there: it is RUNNABLE.
+    /// The resource of a parked worker is available: the worker becomes RUNNABLE.
     #[inline]
     pub fn unpark(&self, worker: ProcessId) {
         self.state().make_runnable(&self.kernel, worker.0);
@@ -83,7 +83,7 @@ impl Sqlos {
 pub struct Cpu<'w> {
     os: &'w Sqlos,
     left_ns: Ns,
-    /// What is being computed now; 0 before the first piece and while waiting for the core.
+    /// The length of the current piece; 0 before the first piece and while waiting for the core.
     piece_ns: Ns,
     unbroken: bool,
 }
@@ -119,7 +119,8 @@ impl Cpu<'_> {
         Poll::Ready(())
     }
 
-    /// How long the worker can go on now: up to the end of its quantum, or of a new one if it may stay. Nothing if it had to leave.
+    /// How long the worker can continue: to the end of its quantum, or of a new one if it may stay. `None` if it had to
+    /// leave.
     #[inline]
     fn next_piece_ns(&self) -> Option<Ns> {
         let kernel = &self.os.kernel;
@@ -168,7 +169,7 @@ impl Future for Until<'_> {
     }
 }
 
-/// A wait that somebody else ends: [`Sqlos::park`].
+/// A wait that another worker or a handler ends: [`Sqlos::park`].
 #[derive(Debug)]
 #[must_use = "a worker waits only if it awaits this"]
 pub struct Park<'w> {

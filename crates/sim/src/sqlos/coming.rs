@@ -1,18 +1,18 @@
-//! What is to come to one scheduler, and when: completions of I/O, and ends of sleep.
+//! One scheduler's future arrivals: completions of I/O, and ends of sleep.
 
 use crate::hint::{put, rare};
 use crate::kernel::{Action, Ns};
 
-/// Taken actions are swept out once there are so many, and no fewer than those to come.
+/// Taken actions are removed once there are this many, and at least as many as those to come.
 const SWEEP: usize = 64;
 
-/// Actions in the order of their times, and of their coming where times are equal.
+/// Actions in the order of their times, and of their arrival where times are equal.
 ///
-/// A sorted line and no heap: a scheduler has few of them, and most of those that come last are due last.
+/// A sorted array instead of a heap: a scheduler has few actions, and most of those added last are due last.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
     line: Vec<(Ns, Action)>,
-    /// How many of them, the first ones, have been taken.
+    /// How many, from the front, have been taken.
     taken: usize,
 }
 

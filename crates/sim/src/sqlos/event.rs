@@ -1,4 +1,4 @@
-//! Events and semaphores: what workers wait for that is not a latch, time or a core.
+//! Events and semaphores: waits other than for latches, time or a core.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -58,10 +58,10 @@ impl Sqlos {
     }
 }
 
-/// Something that happens, once or again: the end of an I/O, a flush of the log, room in the pool. Any number of workers may
-/// wait for it. Once set, it stays so, and waits for it end at once, until it is reset.
+/// Something that happens once or repeatedly: the end of an I/O, a flush of the log, room in the pool. Any number of
+/// workers may wait for it. Once set, it stays set until it is reset, and waits for it end at once.
 ///
-/// A handle: clones are the same event, and it goes when the last one does. A device takes a clone with the request.
+/// A handle: clones are the same event, which is freed with the last one. A device takes a clone with the request.
 #[derive(Debug)]
 pub struct Event<'w> {
     os: &'w Sqlos,
@@ -69,7 +69,7 @@ pub struct Event<'w> {
 }
 
 impl Event<'_> {
-    /// Waits until the event is set. Waiters become runnable in the order of their coming.
+    /// Waits until the event is set. Waiters become runnable in the order of their arrival.
     pub const fn wait(&self, wait: WaitType) -> Wait<'_> {
         Wait {
             event: self,
@@ -78,7 +78,7 @@ impl Event<'_> {
         }
     }
 
-    /// Sets the event: all that wait become RUNNABLE at once, as when one worker wakes others.
+    /// Sets the event: all waiters become RUNNABLE at once, as when one worker wakes others.
     pub fn set(&self) {
         self.os.state().fire(&self.os.kernel, self.id);
     }
@@ -102,7 +102,7 @@ impl Event<'_> {
         state.arrive_at(&self.os.kernel, time_ns, home, Action::call(IO_DONE, self.id));
     }
 
-    /// Takes back that the event was set.
+    /// Resets the event.
     pub fn reset(&self) {
         self.os.state().events[self.id as usize].set = false;
     }
@@ -113,7 +113,7 @@ impl Event<'_> {
         self.os.state().events[self.id as usize].set
     }
 
-    /// Keeps the event alive for a firing to come.
+    /// Keeps the event alive for a scheduled firing.
     fn hold(&self) {
         self.os.state().events[self.id as usize].references += 1;
     }
@@ -164,7 +164,7 @@ impl Future for Wait<'_> {
     }
 }
 
-/// So many at a time: outstanding writes, free buffers, places in a queue.
+/// A limit on how many at a time: outstanding writes, free buffers, places in a queue.
 #[derive(Debug)]
 pub struct Semaphore<'w> {
     os: &'w Sqlos,
@@ -174,7 +174,7 @@ pub struct Semaphore<'w> {
 }
 
 impl Semaphore<'_> {
-    /// Waits for a permit, strictly in the order of asking.
+    /// Waits for a permit, strictly in request order.
     pub const fn take(&self, wait: WaitType) -> Take<'_> {
         Take {
             semaphore: self,
@@ -193,7 +193,7 @@ impl Semaphore<'_> {
         free
     }
 
-    /// Gives a permit back, or a new one: to the first that waits, else to the stock. From anywhere.
+    /// Returns a permit or adds a new one: to the first waiter, otherwise to the stock. May be called from anywhere.
     pub fn give(&self) {
         let mut state = self.os.state();
         let mut waiters = self.waiters.get();

@@ -13,15 +13,15 @@ use crate::kernel::{Action, Kernel, ProcessId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mode {
-    /// Keep: the structure must not go away. Goes with all but `Dt`.
+    /// Keep: the structure must not go away. Compatible with all but `Dt`.
     Kp,
-    /// Shared: to read. Goes with `Kp`, `Sh` and `Up`.
+    /// Shared: to read. Compatible with `Kp`, `Sh` and `Up`.
     Sh,
-    /// Update: to change what readers may see half done, as in a PFS page. Goes with `Kp` and `Sh`.
+    /// Update: to change what readers may see half done, as in a PFS page. Compatible with `Kp` and `Sh`.
     Up,
-    /// Exclusive: to change. Goes with `Kp`.
+    /// Exclusive: to change. Compatible with `Kp`.
     Ex,
-    /// Destroy: goes with nothing.
+    /// Destroy: compatible with nothing.
     Dt,
 }
 
@@ -96,7 +96,7 @@ struct LatchState {
     /// The modes in which it is held, as bits.
     held_modes: u8,
     waiters: Queue,
-    /// Who holds it in a mode that one alone can hold; nobody if an I/O does.
+    /// The holder in a mode that only one can hold; nobody if it is an I/O.
     owner: u32,
 }
 
@@ -144,12 +144,12 @@ impl LatchState {
     }
 }
 
-/// Stands where no key does.
+/// Marks a place without a key.
 const NO_KEY: u64 = u64::MAX;
 
-/// The latches that are held or wanted; all others, however many pages there are, take no memory.
+/// The latches that are held or wanted; all others take no memory, however many pages there are.
 ///
-/// A hash table with open addresses: a latch stands at the place that its key says, or in the next free one after that.
+/// A hash table with open addressing: a latch is at the place of its key's hash, or in the next free one after that.
 #[derive(Debug)]
 pub(super) struct LatchTable {
     /// A power of two of places, at most half of them taken: the key there, or [`NO_KEY`].
@@ -188,7 +188,7 @@ impl LatchTable {
         self.latches[self.place(key)].held_modes
     }
 
-    /// Where the search for a key begins: its bits are spread by one multiplication, and the upper ones taken.
+    /// Where the search for a key begins: one multiplication spreads its bits, and the upper ones are taken.
     #[inline]
     fn home(&self, key: u64) -> usize {
         let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -208,7 +208,7 @@ impl LatchTable {
         }
     }
 
-    /// Nothing if the latch was granted; else the latch, for whoever wants to wait for it.
+    /// `None` if the latch was granted; otherwise the latch, for a caller that wants to wait for it.
     #[inline(always)]
     fn try_acquire(&mut self, key: u64, mode: Mode, holder: u32) -> Option<&mut LatchState> {
         let mut place = self.place(key);
@@ -223,7 +223,7 @@ impl LatchTable {
         (!free).then_some(latch)
     }
 
-    /// Takes the free place that was found for a key, or another if the table must grow first.
+    /// Takes the free place found for a key, or another one if the table must grow first.
     #[inline]
     fn take(&mut self, mut place: usize, key: u64) -> usize {
         debug_assert_ne!(key, NO_KEY, "this key is taken");
@@ -248,8 +248,8 @@ impl LatchTable {
         *self = larger;
     }
 
-    /// Frees the place of a latch that nobody holds or wants any more. Those behind it that would be nearer to their homes
-    /// there move up.
+    /// Frees the place of a latch that nobody holds or wants any more. Latches behind it that would be nearer to their
+    /// home there move up.
     #[inline]
     fn free(&mut self, mut gap: usize) {
         self.taken -= 1;
@@ -275,8 +275,8 @@ impl LatchTable {
 }
 
 impl State {
-    /// Grants the latch to a worker and says so, or puts it into the latch's queue: spinning at first, if workers spin;
-    /// SUSPENDED otherwise.
+    /// Grants the latch to a worker and returns true, or puts the worker into the latch's queue: spinning at first, if
+    /// workers spin; SUSPENDED otherwise.
     fn acquire_latch(&mut self, kernel: &Kernel, id: u32, key: u64, mode: Mode, class: LatchClass) -> bool {
         let Some(latch) = self.latches.try_acquire(key, mode, id) else {
             return true;
@@ -340,7 +340,7 @@ impl State {
     }
 }
 
-/// One latch, by the key that the engine gives it (a page's address, say). A handle of two words, made on the spot.
+/// One latch, identified by the engine's key, such as a page's address. A handle of two words, made on the spot.
 #[derive(Clone, Copy, Debug)]
 pub struct Latch<'w> {
     os: &'w Sqlos,
@@ -353,21 +353,21 @@ impl<'w> Latch<'w> {
         Self { os, key, class }
     }
 
-    /// The same latch, waits for which are called by another class: a page that turns out to be in I/O.
+    /// The same latch with its waits named after another class: for a page that turns out to be in I/O.
     #[must_use]
     pub const fn as_class(self, class: LatchClass) -> Self {
         Self { class, ..self }
     }
 
-    /// What those who wait for it are said to wait for.
+    /// The reported resource of its waiters.
     #[must_use]
     pub const fn resource(self) -> Resource {
         Resource::Latch(self.key)
     }
 
-    /// Waits until the latch is granted: strictly in the order of asking, so behind any queue, even in a mode that would
-    /// go with the holders. A worker that waited holds the latch from the grant on, though it must yet get its core: under
-    /// load this makes convoys, as it does in SQL Server.
+    /// Waits until the latch is granted: strictly in request order, so behind any queue, even in a mode compatible with
+    /// the holders. A worker that waited holds the latch from the grant on, even before it gets its core: under load
+    /// this makes convoys, as in SQL Server.
     pub const fn acquire(self, mode: Mode) -> Acquire<'w> {
         Acquire {
             latch: self,
@@ -382,11 +382,11 @@ impl<'w> Latch<'w> {
     pub fn try_acquire(self, mode: Mode) -> Option<Hold<'w>> {
         let ProcessId(holder) = self.os.kernel().current();
         let granted = self.os.state().latches.try_acquire(self.key, mode, holder).is_none();
-        // Not `then_some`: a hold made in vain would be released in vain.
+        // Not `then_some`, which would make a hold even on failure, and so release it.
         granted.then(|| Hold { latch: self, mode })
     }
 
-    /// Gives back a hold that was handed over.
+    /// Releases a hold that was handed over.
     ///
     /// # Panics
     /// If nobody holds the latch in `mode`.
@@ -438,7 +438,7 @@ impl<'w> Future for Acquire<'w> {
     }
 }
 
-/// A latch held; released when this is dropped.
+/// A held latch; dropping this releases it.
 #[derive(Debug)]
 #[must_use = "the latch is released as soon as this is dropped"]
 pub struct Hold<'w> {
@@ -447,10 +447,10 @@ pub struct Hold<'w> {
 }
 
 impl<'w> Hold<'w> {
-    /// Gives the latch back, in words.
+    /// Releases the latch explicitly.
     pub fn release(self) {}
 
-    /// Leaves the latch held, for whoever will call [`Latch::release`] on what is returned: an I/O, as a rule.
+    /// Leaves the latch held; its new owner, usually an I/O, must call [`Latch::release`] on the returned latch.
     #[must_use = "somebody must release the latch"]
     pub fn hand_over(self) -> Latch<'w> {
         let latch = self.latch;

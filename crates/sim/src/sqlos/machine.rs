@@ -8,13 +8,13 @@ use crate::kernel::{Executor, Halt, Ns, Port, ProcessId, TIME_LIMIT_NS};
 /// How far a run got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All sessions have come to their end; the clock stands there.
+    /// All sessions have ended; the clock shows that time.
     Finished,
-    /// The limit came first; the clock stands at it, and the run can go on.
+    /// The limit came first; the clock shows it, and the run can continue.
     LimitReached,
 }
 
-/// Nothing is left to happen, and sessions still wait: for each other, or for something that nobody does.
+/// No event is left, and sessions still wait: for each other, or for something that will never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// When that was.
@@ -44,7 +44,7 @@ impl std::fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// Cores, workers and devices in one. Built after the world that they borrow.
+/// Cores, workers and devices together. Built after the world that they borrow.
 #[derive(Debug)]
 pub struct Machine<'w> {
     os: &'w Sqlos,
@@ -111,8 +111,8 @@ impl<'w> Machine<'w> {
         Ok(self.os.now())
     }
 
-    /// Runs up to `limit_ns`, or until all sessions have ended if that comes first. For samples, progress and interruptions
-    /// in between; where a run is cut changes nothing in it.
+    /// Runs up to `limit_ns`, or until all sessions have ended if that comes first. This allows samples, progress and
+    /// interruptions in between; the cuts do not change the run.
     ///
     /// # Errors
     /// [`Stuck`] if nothing is left to happen before that.
@@ -138,7 +138,7 @@ impl<'w> Machine<'w> {
 }
 
 impl Sqlos {
-    /// A process has ended: one of the kernel's, which needs no more than that, or a worker.
+    /// A process has ended: one of the kernel's, which needs nothing further, or a worker.
     fn on_end(&self, process: u32) {
         let role = {
             let mut state = self.state();

@@ -1,4 +1,4 @@
-//! What moves workers between RUNNING, RUNNABLE and SUSPENDED. Each move charges the time since the last one.
+//! Moves workers between RUNNING, RUNNABLE and SUSPENDED. Each move charges the time since the last one.
 
 use super::state::{Life, NOBODY, Resource, State, Worker, WorkerState};
 use super::waits::WaitType;
@@ -35,8 +35,8 @@ impl State {
         self.make_runnable(kernel, process.0);
     }
 
-    /// Charges the time since the last change, and changes the worker's state. Who calls this knows the state up to now, so no
-    /// branch has to be taken on it that the processor could not foresee.
+    /// Charges the time since the last change, and changes the worker's state. The caller knows the current state, so
+    /// no unpredictable branch on it is needed.
     #[inline]
     fn change(&mut self, now_ns: Ns, id: u32, from: WorkerState, to: WorkerState) {
         debug_assert_eq!(self.workers[id as usize].state, from);
@@ -78,7 +78,8 @@ impl State {
         }
     }
 
-    /// The resource is there: to the tail of the scheduler's queue, and onto the core if that is idle.
+    /// The resource is available: moves the worker to the tail of the scheduler's queue, and onto the core if that is
+    /// idle.
     #[inline]
     pub(super) fn make_runnable(&mut self, kernel: &Kernel, id: u32) {
         self.enqueue(kernel.now(), id, WorkerState::Suspended);
@@ -97,7 +98,7 @@ impl State {
         scheduler.runnable_count += 1;
     }
 
-    /// Puts the head of the queue onto the core, and says who that is. It is polled once all that is ready before it has run.
+    /// Puts the head of the queue onto the core, and returns it. It is polled once everything ready before it has run.
     #[inline(always)]
     fn pick_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let id = self.take_next(kernel, scheduler);
@@ -137,7 +138,7 @@ impl State {
         }
     }
 
-    /// Sees to it that the scheduler's code runs when the next completion comes.
+    /// Ensures that the scheduler's code runs when the next completion comes.
     #[inline]
     fn set_alarm(&mut self, kernel: &Kernel, scheduler: u32) {
         let core = &mut self.schedulers[scheduler as usize];
@@ -148,7 +149,7 @@ impl State {
         }
     }
 
-    /// The time has come for which an alarm was set. It says nothing new if the core has been busy since, and will be.
+    /// The time of an alarm has come. It has no effect if the core has been busy since, and stays so.
     pub(super) fn alarm(&mut self, kernel: &Kernel, scheduler: u32) {
         let core = &mut self.schedulers[scheduler as usize];
         if core.alarm_ns == kernel.now() {
@@ -186,8 +187,8 @@ impl State {
         self.pick_next(kernel, scheduler);
     }
 
-    /// The running worker has used up its quantum, or yields of its own will. True if it stays on its core, nobody else
-    /// being runnable.
+    /// The running worker has used up its quantum, or yields voluntarily. True if it stays on its core because no other
+    /// worker is runnable.
     pub(super) fn yield_core(&mut self, kernel: &Kernel, id: u32) -> bool {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);
@@ -209,7 +210,7 @@ impl State {
         self.leave_core(kernel, id);
     }
 
-    /// Something arrives from outside of the cores now: it is noticed at once, or at the scheduler's next switch.
+    /// Something arrives from outside the cores now: it is noticed at once, or at the scheduler's next switch.
     pub(super) fn arrive(&mut self, kernel: &Kernel, scheduler: u32, action: Action) {
         if self.looks_now(scheduler) {
             self.deliver(kernel, action);

@@ -1,4 +1,4 @@
-//! What is known of workers, schedulers and events, and the check that no time is lost; the moves stand in `scheduler`.
+//! The state of workers, schedulers and events, and the check that no time is lost; the moves are in `scheduler`.
 
 use super::coming::Coming;
 use super::latch::{LatchTable, Mode};
@@ -27,7 +27,7 @@ pub enum WorkerState {
 /// What a worker waits for, as the engine knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// A latch, by its key.
+    /// A latch, identified by its key.
     Latch(u64),
     /// An event or a semaphore, by the label that the engine gave it.
     Event(u64),
@@ -35,7 +35,7 @@ pub enum Resource {
     None,
 }
 
-/// What is asked of a worker at each of its moves: a line of the processor's cache.
+/// The state of a worker needed at each move: one line of the processor's cache.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Worker {
@@ -58,7 +58,7 @@ pub(super) struct Worker {
 
 const _: () = assert!(size_of::<Worker>() == 64);
 
-/// What is seldom asked of a worker.
+/// The state of a worker that is seldom needed.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     /// In the queue of a latch and still burning its core's time, until then; 0 otherwise.
@@ -66,12 +66,12 @@ pub(super) struct Life {
     pub(super) born_ns: Ns,
     /// None for a process of the kernel's.
     pub(super) role: Option<Role>,
-    /// What became of its time, but for what [`Worker`] says of the last of it.
+    /// The account of its time, except for the latest part, which is in [`Worker`].
     pub(super) account: Account,
 }
 
 impl Worker {
-    /// A process of the kernel's, which holds a place in the table that a worker does not need.
+    /// A process of the kernel's, which occupies a place in the table.
     pub(super) const fn foreign(now_ns: Ns) -> Self {
         Self {
             state: WorkerState::Foreign,
@@ -143,9 +143,9 @@ pub(super) struct Scheduler {
     pub(super) runnable: Queue,
     pub(super) runnable_count: u32,
     pub(super) quantum_ends_ns: Ns,
-    /// Completions and timers, to come or come already, that wait to be noticed.
+    /// Completions and timers, due or overdue, that wait to be noticed.
     pub(super) coming: Coming,
-    /// When this scheduler's code will run though no worker leaves its core; [`Ns::MAX`] if it won't.
+    /// When this scheduler's code will run even if no worker leaves its core; [`Ns::MAX`] if it won't.
     pub(super) alarm_ns: Ns,
     /// When it last went from idle to busy, and all the time it was busy before that.
     pub(super) busy_since_ns: Ns,
@@ -173,7 +173,7 @@ pub(super) struct State {
     pub(super) latches: LatchTable,
     pub(super) events: Vec<EventState>,
     pub(super) free_events: Vec<u32>,
-    /// Whose turn it is to get the next worker.
+    /// The scheduler that gets the next worker.
     pub(super) next_scheduler: u32,
     pub(super) fingerprint: u64,
 }
@@ -216,7 +216,7 @@ impl State {
         self.check_cores(now_ns);
     }
 
-    /// The same time seen from the cores, which keep their own record: busy time is the CPU time of their workers.
+    /// Checks the same time from the cores' own record: busy time is the CPU time of their workers.
     fn check_cores(&self, now_ns: Ns) {
         let mut cpu_ns = vec![0; self.schedulers.len()];
         for (worker, life) in self.workers.iter().zip(&self.lives) {

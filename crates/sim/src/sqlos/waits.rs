@@ -1,4 +1,4 @@
-//! The types of wait, and the books in which each worker's time is kept.
+//! The wait types, and the books of each worker's time.
 
 use crate::kernel::Ns;
 
@@ -75,9 +75,9 @@ impl WaitType {
 
 /// The waits of one type: their number, and both parts of their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(align(32))] // never on two lines of the processor's cache
+#[repr(align(32))] // never across two lines of the processor's cache
 pub struct WaitSum {
-    /// Waits that have ended. A wait still open when the books are closed counts with its time, but not here.
+    /// Waits that have ended. A wait still open when the books are closed adds its time, but does not count here.
     pub count: u64,
     /// Time SUSPENDED: the resource was not there.
     pub resource_ns: Ns,
@@ -99,7 +99,7 @@ impl WaitSum {
     }
 }
 
-/// What became of the time of one worker, or of several together.
+/// The account of one worker's time, or of several together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Time RUNNING.

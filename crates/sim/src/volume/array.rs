@@ -1,8 +1,8 @@
-//! A volume in time: requests on their way through link, cache and drives.
+//! A volume over time: requests on their way through link, cache and drives.
 //!
-//! A request that can be reckoned through at once never becomes more than a function call. Any other becomes an *operation*:
-//! it waits for so many *parts*, each a request to one drive, and goes on when the last of them is done. What is due when
-//! stands in a list of events of the volume's own; a disk has at most one in it, since it serves one request at a time.
+//! A request that can be computed through at once is only a function call. Any other becomes an *operation*: it waits
+//! for a number of *parts*, each a request to one drive, and continues when the last of them is done. The volume has
+//! its own event list; a disk has at most one event in it, since it serves one request at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,29 +16,29 @@ use super::stripe::{Level, StripeMap};
 use crate::kernel::Ns;
 use destage::Destage;
 
-/// What becomes of a request.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// It will be done at this time; nothing more is heard of it.
+    /// It will be done at this time, and this is the only notice.
     Done(Ns),
     /// [`Volume::advance`] will give its token.
     Pending,
 }
 
-/// What happened in a run.
+/// A volume's counters in a run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Requests that came.
+    /// Requests received.
     pub submitted: u64,
-    /// Requests whose completion is known, or was given.
+    /// Requests whose completion is known or was reported.
     pub completed: u64,
     /// Requests to drives.
     pub parts: u64,
     /// Writes that the cache took.
     pub cached: u64,
-    /// Writes that went through, as it was full.
+    /// Writes that bypassed it, as it was full.
     pub through: u64,
-    /// Reads that it had.
+    /// Reads that it served.
     pub cache_hits: u64,
     /// Writes from the cache to the drives, and their bytes.
     pub destaged: u64,
@@ -49,12 +49,12 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 struct Member {
     device: Device,
-    /// When a flash drive will have done all that it was asked.
+    /// When a flash drive will have completed all of its requests.
     until: Ns,
     lost: bool,
 }
 
-/// Whom an operation is for.
+/// The origin of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum For {
     Host,
@@ -69,19 +69,19 @@ struct Operation {
     token: u32,
     /// Parts, or blocks of the cache, that it waits for.
     waits_for: u32,
-    /// RAID-5: what is waited for are the reads before the writes.
+    /// RAID-5: the operation waits for the reads before the writes.
     reads_first: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Event {
-    /// A disk is done with what it serves.
+    /// A disk has completed its request.
     Disk(u32),
     /// A part of an operation is done.
     Part(u32),
-    /// A request has come over the link.
+    /// A request has arrived over the link.
     Arrived(u32),
-    /// A reply has come over the link.
+    /// A reply has arrived over the link.
     Replied(u32),
     /// A drive fails.
     Lost(u32),
@@ -90,9 +90,9 @@ enum Event {
 /// How requests are served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
-    /// By the one flash drive there is.
+    /// By the only flash drive.
     Alone,
-    /// By flash drives that can be reckoned through at once.
+    /// By flash drives whose completion times are computed at once.
     AtOnce,
     /// With a list of events.
     InEvents,
@@ -112,7 +112,7 @@ pub struct Volume {
     free: Vec<u32>,
     events: BinaryHeap<Reverse<(Ns, u64, Event)>>,
     sequence: u64,
-    /// Turns, so that equal halves of a mirror are read in turn.
+    /// Alternates, so that equal halves of a mirror are read in turn.
     turn: u32,
     failure: Option<Failure>,
     served: Vec<u32>,
@@ -161,7 +161,7 @@ impl Volume {
         self
     }
 
-    /// Lets a drive fail at a time; requests that it serves by then are still done.
+    /// Schedules the failure of a drive; requests that it serves at that time still complete.
     pub fn lose_at(&mut self, at_ns: Ns, drive: u32) {
         self.way = Way::InEvents;
         if at_ns == 0 {
@@ -182,20 +182,20 @@ impl Volume {
         };
     }
 
-    /// Bytes that it holds.
+    /// Its capacity in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.map.bytes() - self.offset_bytes
     }
 
-    /// The least that can be written.
+    /// Smallest write.
     #[must_use]
     pub fn sector_bytes(&self) -> u64 {
         let sectors = self.members.iter().map(|member| member.device.sector_bytes());
         sectors.max().unwrap_or(512)
     }
 
-    /// CPU time of the host for a request of so many bytes.
+    /// CPU time of the host for a request of this many bytes.
     #[must_use]
     pub fn host_cpu_for(&self, bytes: u64) -> Ns {
         let each = self.members.iter().map(|member| member.device.host_cpu_for(bytes));
@@ -207,25 +207,26 @@ impl Volume {
         self.members.iter().map(|member| &member.device)
     }
 
-    /// Gives the drives back. What was on its way, or in the cache, is taken to be on them: put them to rest before further use.
+    /// Returns the drives. Data in progress or in the cache count as written: put the drives to rest before further
+    /// use.
     #[must_use]
     pub fn into_devices(self) -> Vec<Device> {
         self.members.into_iter().map(|member| member.device).collect()
     }
 
-    /// What happened since it was made. A volume of one flash drive doesn't count: the drive does.
+    /// Its counters since it was made. A volume of one flash drive doesn't count: the drive does.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Whether nothing but its drives' own figures is worth telling of it.
+    /// Whether only its drives' own figures are worth reporting.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.way == Way::Alone
     }
 
-    /// Reads what a read of the page at byte `offset` will need, so that it is in the processor's cache by then.
+    /// Prefetches what a read of the page at byte `offset` will need into the processor's cache.
     #[inline]
     #[must_use]
     pub fn touch(&self, offset: u64) -> u32 {
@@ -235,7 +236,7 @@ impl Volume {
         }
     }
 
-    /// Whether all of these bytes have been written. Only a single flash drive knows; of others it is taken for granted.
+    /// Whether all of these bytes have been written. Only a single flash drive knows; other volumes assume it.
     #[must_use]
     pub fn is_written(&self, offset: u64, bytes: u64) -> bool {
         let flash = self.members.first().and_then(|member| member.device.flash());
@@ -254,7 +255,7 @@ impl Volume {
         self.link.as_ref().map_or(0, |link| link.busy_ns)
     }
 
-    /// How many of its drives are gone.
+    /// How many of its drives have failed.
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.members.iter().map(|member| u32::from(member.lost)).sum()
@@ -266,7 +267,7 @@ impl Volume {
     /// If the volume can't answer any more.
     ///
     /// # Panics
-    /// If the request goes beyond the last byte, or is for no bytes.
+    /// If the request goes beyond the last byte, or has no bytes.
     #[inline(always)]
     pub fn submit(&mut self, now: Ns, mut request: Request, token: u32) -> Result<Answer, Failure> {
         request.offset += self.offset_bytes;
@@ -319,7 +320,7 @@ impl Volume {
         self.events.peek().map_or(Ns::MAX, |&Reverse((at_ns, ..))| at_ns)
     }
 
-    /// Lets happen what is due up to `now`; the tokens of what is done go to `done`, in the order in which it was.
+    /// Processes the events due up to `now`; the tokens of completed requests go to `done`, in the order of completion.
     ///
     /// # Errors
     /// If the volume can't answer any more.

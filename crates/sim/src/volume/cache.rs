@@ -1,30 +1,31 @@
-//! The controller's write-back cache: what is dirty, what is on its way to the drives, in which order it goes there.
+//! The controller's write-back cache: dirty blocks, blocks on their way to the drives, and their order.
 //!
-//! The cache is made of blocks; which sectors of a block are dirty is kept as bits. Four rules keep it honest:
-//! - a block that is here takes any write to it, room or not: what is newer never passes what is older;
-//! - a block has one write to the drives at a time, and what comes meanwhile waits for the next one;
-//! - what is on its way is still here: it is let go when the drives have it;
-//! - a write for whose blocks there is no room goes *through*: it is acknowledged when the drives have it. Its blocks are here
-//!   meanwhile, beyond the room there is, since a controller has its buffers; so the rules above hold for it too.
+//! The cache consists of blocks, with one dirty bit per sector. Four rules keep it correct:
+//! - a block in the cache takes any write to it, room or not, so newer data never overtake older data;
+//! - a block has one write to the drives at a time; data that arrive meanwhile wait for the next one;
+//! - blocks on their way stay in the cache until the drives have them;
+//! - a write without room for its blocks goes *through*: it is acknowledged when the drives have it. Meanwhile its
+//!   blocks are in the cache beyond its capacity, as a controller has its buffers, so the rules above hold for it too.
 //!
-//! Dirty blocks go to the drives in one of two orders ([`Destaging`]), neighbours together; those that somebody waits for go first.
+//! Dirty blocks go to the drives in one of two orders ([`Destaging`]), neighbours together; those with waiters go
+//! first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// A sector, the grain of what is dirty.
+/// A sector, the granularity of dirty data.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// In which order dirty blocks go to the drives. Both are usual: see B. S. Gill and D. S. Modha, "WOW: wise ordering for
-/// writes", FAST 2005, who call them CSCAN and LRW.
+/// The order in which dirty blocks go to the drives. Both are usual: see B. S. Gill and D. S. Modha, "WOW: wise
+/// ordering for writes", FAST 2005, who call them CSCAN and LRW.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Destaging {
     /// In ascending order, round and round.
     Elevator,
-    /// Those first that have been dirty for the longest time, and with them what is dirty in the same row of stripes.
+    /// The longest dirty first, together with the dirty blocks of the same row of stripes.
     #[default]
     Oldest,
 }
@@ -33,11 +34,11 @@ pub enum Destaging {
 struct Block {
     /// Sectors to be written.
     dirty: u64,
-    /// Its number in the list by age; 0 if it is not there.
+    /// Its number in the list by age; 0 if it is not listed.
     since: u64,
     /// Sectors on their way.
     writing: u64,
-    /// Who waits until what is dirty has been written, and until what is on its way has been.
+    /// Waiters for the write of the dirty sectors, and for that of the sectors on their way.
     waiters: Vec<u32>,
     served: Vec<u32>,
 }
@@ -55,18 +56,18 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub struct Cache {
     block_bytes: u64,
-    /// Blocks that there is room for.
+    /// Capacity in blocks.
     room_blocks: usize,
-    /// Blocks at most in one write.
+    /// Most blocks in one write.
     run_blocks: u64,
-    /// Dirty blocks that are left in peace.
+    /// Dirty blocks that stay in the cache.
     kept_blocks: usize,
     on_their_way: usize,
     blocks: BTreeMap<u64, Block>,
     order: Destaging,
-    /// Where the elevator is; or the blocks of the row that is on its way, from the next one on.
+    /// The elevator's position, or the remaining blocks of the current row.
     row: Range<u64>,
-    /// Blocks by age, each with its number: one whose number is another by now, or that is clean, has gone in the meantime.
+    /// Blocks by age, each with its number. An entry is stale if the block is clean or has another number by now.
     ages: VecDeque<(u64, u64)>,
     listed: u64,
     urgent: VecDeque<u64>,
@@ -96,13 +97,13 @@ impl Cache {
         }
     }
 
-    /// Blocks that are here.
+    /// Blocks in the cache.
     #[must_use]
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// True if nothing is here.
+    /// True if the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
@@ -120,7 +121,7 @@ impl Cache {
         })
     }
 
-    /// Whether all of these bytes are here.
+    /// Whether all of these bytes are in the cache.
     #[must_use]
     pub fn holds(&self, offset: u64, bytes: u64) -> bool {
         self.parts(offset, bytes).all(|(number, sectors)| {
@@ -129,7 +130,7 @@ impl Cache {
         })
     }
 
-    /// Takes a write in, if there is room for its blocks, and says if there was.
+    /// Accepts a write if there is room for its blocks; returns whether there was.
     pub fn take(&mut self, offset: u64, bytes: u64) -> bool {
         let new = self
             .parts(offset, bytes)
@@ -159,7 +160,7 @@ impl Cache {
             .all(|(block, _)| self.blocks.contains_key(&block))
     }
 
-    /// Takes a write through: `waiter` is told by [`Cache::finish`] once for each of its blocks. Returns how many these are.
+    /// Takes a write through: [`Cache::finish`] reports `waiter` once for each of its blocks. Returns their number.
     pub fn take_through(&mut self, offset: u64, bytes: u64, waiter: u32) -> u32 {
         let mut blocks = 0;
         for (number, sectors) in self.parts(offset, bytes) {
@@ -170,7 +171,7 @@ impl Cache {
         blocks
     }
 
-    /// What somebody waits for, if anything: it is on its way from now on.
+    /// Starts the write of blocks that have waiters, if any.
     pub fn next_urgent(&mut self) -> Option<Run> {
         while let Some(number) = self.urgent.pop_front() {
             if self.blocks.get(&number).is_some_and(can_go) {
@@ -180,7 +181,7 @@ impl Cache {
         None
     }
 
-    /// What is next in the order, if there is enough that is dirty: it is on its way from now on.
+    /// Starts the write of the next blocks in the order, if enough blocks are dirty.
     pub fn next_run(&mut self) -> Option<Run> {
         if self.blocks.len() - self.on_their_way <= self.kept_blocks {
             return None;
@@ -197,13 +198,13 @@ impl Cache {
     }
 
     fn first_in(&self, blocks: Range<u64>) -> Option<u64> {
-        // The end of one row may lie behind its beginning.
+        // The end of a row may lie before its beginning.
         let there = (!blocks.is_empty()).then(|| self.blocks.range(blocks));
         let mut can_go = there.into_iter().flatten().filter(|(_, block)| can_go(block));
         can_go.next().map(|(&number, _)| number)
     }
 
-    /// Goes on to the row of the block that has been dirty for the longest time.
+    /// Moves on to the row of the block that has been dirty for the longest time.
     fn first_of_oldest_row(&mut self) -> Option<u64> {
         for _ in 0..self.ages.len() {
             let (number, since) = self.ages.pop_front()?;
@@ -225,7 +226,7 @@ impl Cache {
         None
     }
 
-    /// Sends the first dirty sectors of a block, and what follows them without a gap.
+    /// Sends the first dirty sectors of a block, and those that follow without a gap.
     fn start(&mut self, first: u64) -> Run {
         let whole = bits(0, self.block_bytes / SECTOR_BYTES);
         let (mut number, mut sectors_in_all, mut from) = (first, 0, 0);
@@ -260,7 +261,7 @@ impl Cache {
         }
     }
 
-    /// The drives have a run: its blocks are let go unless they were written again. `served` gets whoever waited for them.
+    /// The drives have a run: removes its blocks unless they were written again. `served` gets their waiters.
     ///
     /// # Panics
     /// If there was no such run.

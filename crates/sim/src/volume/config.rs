@@ -1,4 +1,4 @@
-//! What a scenario says of a volume, and what can't be.
+//! A volume's part of a scenario, and its checks.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,16 +12,16 @@ use crate::kernel::Ns;
 pub struct VolumeChoice {
     /// Names of its drives. Neighbours make pairs; an array of a RAID-100 is a row of neighbours.
     pub drives: Vec<String>,
-    /// How several drives make one volume; nothing for a single drive.
+    /// How several drives make one volume; `None` for a single drive.
     #[serde(default)]
     pub raid: Option<Level>,
-    /// Bytes that lie together on a drive.
+    /// Contiguous bytes on a drive.
     #[serde(default = "stripe_bytes")]
     pub stripe_bytes: u64,
     /// Arrays of a RAID-100.
     #[serde(default)]
     pub arrays: Option<u32>,
-    /// Where the file system begins: 32,256 is the 63 sectors of old, which no stripe or flash page is aligned with.
+    /// Where the file system begins: 32,256 is the old 63 sectors, which align with no stripe or flash page.
     #[serde(default)]
     pub offset_bytes: u64,
     /// A controller's write-back cache.
@@ -43,18 +43,18 @@ const fn stripe_bytes() -> u64 {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheChoice {
-    /// How much of the controller's memory takes writes.
+    /// The part of the controller's memory for writes.
     pub bytes: u64,
     /// To the other controller's memory: a write is acknowledged once it is in both. An assumption: 4 lanes of PCI Express 1,
     /// at what they carry beside their protocol.
     #[serde(default = "mirror_bytes_per_s")]
     pub mirror_bytes_per_s: u64,
-    /// What each write takes of the controllers beside that, one after the other. Fitted within 5 to 50 us on D2: 30,000 writes
-    /// of 8 KB a second in order, which only the cache can limit. An array behind iSCSI may take far longer: see the specs of
-    /// articles B and C.
+    /// Further time of the controllers per write, one write after another. Fitted within 5 to 50 us on D2: 30,000
+    /// sequential writes of 8 KB a second, which only the cache can limit. An array behind iSCSI may take far longer:
+    /// see the specs of articles B and C.
     #[serde(default = "mirror_request_ns")]
     pub mirror_request_ns: Ns,
-    /// What a write waits beside that, without keeping others waiting; an assumption.
+    /// Further delay of a write that does not delay others; an assumption.
     #[serde(default = "mirror_latency_ns")]
     pub mirror_latency_ns: Ns,
     /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or gets
@@ -62,11 +62,11 @@ pub struct CacheChoice {
     /// (`NetApp`, "What is cache flushing?").
     #[serde(default = "keep_per_mille")]
     pub keep_per_mille: u32,
-    /// In which order they go there. Not published; fitted among the two that are usual, on B2: with the oldest first, two files
-    /// are the best for two arrays.
+    /// The order in which they go there. Not published; fitted among the two usual ones, on B2: with the oldest first,
+    /// two files are the best for two arrays.
     #[serde(default)]
     pub destaging: Destaging,
-    /// Writes in progress from cache to drives at most, for each drive. Fitted within 1 to 8 on B3 and B10.
+    /// Most writes in progress from cache to drives, per drive. Fitted within 1 to 8 on B3 and B10.
     #[serde(default = "writes_per_drive")]
     pub writes_per_drive: u32,
 }
@@ -98,7 +98,7 @@ pub struct LinkChoice {
     /// In each direction. The articles saw 101 to 106 MB/s over one port of 1 Gbit/s Ethernet.
     #[serde(default = "link_bytes_per_s")]
     pub bytes_per_s: u64,
-    /// One way, all that the protocol adds included; an assumption for iSCSI.
+    /// One way, including all protocol overhead; an assumption for iSCSI.
     #[serde(default = "link_latency_ns")]
     pub latency_ns: Ns,
 }
@@ -123,7 +123,7 @@ pub struct Loss {
 }
 
 impl VolumeChoice {
-    /// The map over drives of which the smallest has `drive_bytes`.
+    /// The map over drives whose smallest has `drive_bytes`.
     ///
     /// # Errors
     /// What is wrong, and the way out.
@@ -144,7 +144,7 @@ impl VolumeChoice {
         StripeMap::new(level, count, self.arrays.unwrap_or(0), self.stripe_bytes, drive_bytes)
     }
 
-    /// Says what can't be, given the bytes of the smallest drive, scaled as everything.
+    /// Checks the volume, given the bytes of its smallest drive, which are scaled like everything else.
     ///
     /// # Errors
     /// What is wrong, and the way out.

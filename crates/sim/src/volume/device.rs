@@ -13,7 +13,8 @@ pub enum Kind {
     Read,
     /// They are written.
     Write,
-    /// They are written after those that were appended before: a piece of log. A flash drive programs such pieces together.
+    /// They are written after the previously appended ones, as a piece of log. A flash drive programs such pieces
+    /// together.
     Append,
 }
 
@@ -25,7 +26,7 @@ impl Kind {
     }
 }
 
-/// What can be asked of a volume or a device.
+/// A request to a volume or a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request {
     /// What is done.
@@ -77,7 +78,7 @@ impl Device {
         }
     }
 
-    /// Finishes all work and sets the clock to 0, as between two runs.
+    /// Finishes all work and resets the clock to 0, as between two runs.
     pub fn rest(&mut self, rng: Rng) {
         match self {
             Self::Flash(drive) => drive.rest(rng),
@@ -85,14 +86,14 @@ impl Device {
         }
     }
 
-    /// Formats the drive; a disk is none the worse or better for it.
+    /// Formats the drive; this has no effect on a disk.
     pub fn format(&mut self) {
         if let Self::Flash(drive) = self {
             drive.format();
         }
     }
 
-    /// Tells the drive that none of its addresses is in use any more.
+    /// Tells the drive that none of its addresses is in use any more (trim).
     pub fn free_all(&mut self) {
         if let Self::Flash(drive) = self {
             drive.free_all();
@@ -127,7 +128,7 @@ impl Device {
     }
 }
 
-/// Asks a flash drive for something, in whole pages unless it is an append; returns when it will be done.
+/// Submits a request to a flash drive, in whole pages unless it is an append; returns when it will be done.
 ///
 /// # Errors
 /// If the drive is off-line.
@@ -146,7 +147,7 @@ pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<
     drive.submit(now, op)
 }
 
-/// How a device is made, and made again from bytes: its parameters.
+/// The parameters of a device, from which it is made or loaded.
 #[derive(Clone, Debug)]
 pub enum DeviceParameters {
     /// Of a flash drive.
@@ -177,7 +178,7 @@ impl DeviceParameters {
     /// A new drive.
     ///
     /// # Errors
-    /// If there can't be such a drive.
+    /// If such a drive is impossible.
     pub fn make(self, rng: Rng) -> Result<Device, String> {
         match self {
             Self::Flash(parameters) => Drive::new(parameters, rng).map(Device::Flash),

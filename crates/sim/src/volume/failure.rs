@@ -1,11 +1,11 @@
-//! Why a volume answers nothing any more.
+//! Why a volume no longer answers.
 
 use std::fmt;
 
 use super::stripe::Level;
 use crate::flash::Offline;
 
-/// Why a volume answers nothing any more.
+/// Why a volume no longer answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
     /// A flash drive is off-line.

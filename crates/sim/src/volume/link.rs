@@ -2,7 +2,7 @@
 
 use crate::kernel::{Ns, SEC};
 
-/// A link. Data queue up in each direction, one after the other; commands and replies are so short that they don't.
+/// A link. Data queue in each direction, one transfer after another; commands and replies are too short to queue.
 #[derive(Clone, Debug)]
 pub struct Link {
     bytes_per_s: u64,
@@ -15,7 +15,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link with nothing on it. `latency_ns` is one way, all that the protocol adds included.
+    /// An idle link. `latency_ns` is one way, including all protocol overhead.
     #[must_use]
     pub const fn new(bytes_per_s: u64, latency_ns: Ns) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Link {
         }
     }
 
-    /// The same where each transfer takes so much longer, one after the other.
+    /// The same, with each transfer taking this much longer, one after another.
     #[must_use]
     pub const fn with_request_ns(self, request_ns: Ns) -> Self {
         Self { request_ns, ..self }
@@ -40,7 +40,7 @@ impl Link {
         takes_ns
     }
 
-    /// When a request is at the array, with the data of a write.
+    /// When a request reaches the array, with the data of a write.
     pub fn to_array(&mut self, now: Ns, data_bytes: u64) -> Ns {
         if data_bytes == 0 {
             return now + self.latency_ns;
@@ -49,7 +49,7 @@ impl Link {
         self.to_array_until + self.latency_ns
     }
 
-    /// When a reply is at the host, with the data of a read.
+    /// When a reply reaches the host, with the data of a read.
     pub fn to_host(&mut self, now: Ns, data_bytes: u64) -> Ns {
         if data_bytes == 0 {
             return now + self.latency_ns;

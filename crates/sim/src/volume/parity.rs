@@ -1,11 +1,12 @@
-//! What a request to RAID-5 takes: which drives are read, and which are written after that.
+//! The I/O of a request to RAID-5: which drives are read, and which are written after that.
 //!
 //! - A write of a whole row needs no reads: parity follows from what is written.
-//! - A smaller one reads what it will overwrite, and the parity of it; the new parity follows from these and the new data.
-//! - Without one of the drives, what it held follows from all others. So reads of it read these, and a write to it reads the
-//!   rest of the row instead and writes the parity only. A row whose parity is lost is written without.
+//! - A smaller one reads the data and the parity that it will overwrite; the new parity follows from these and the new
+//!   data.
+//! - The data of a failed drive follow from all other drives. So reads of it read the others, and a write to it reads
+//!   the rest of the row instead and writes only the parity. A row whose parity is lost is written without parity.
 //!
-//! Rows are not locked: two writes to one row at once cost what each costs alone.
+//! Rows are not locked: two simultaneous writes to one row cost what each costs alone.
 
 use super::stripe::{Piece, StripeMap};
 
@@ -20,16 +21,16 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// What a request takes, in two steps.
+/// The I/O of a request, in two steps.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Steps {
     /// What is read first.
     pub reads: Vec<Part>,
-    /// What is written once that is there.
+    /// What is written after that.
     pub writes: Vec<Part>,
 }
 
-/// What a read takes.
+/// The I/O of a read.
 #[must_use]
 pub fn read(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Vec<Part> {
     let mut parts = Vec::new();
@@ -44,7 +45,7 @@ pub fn read(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Vec<
     parts
 }
 
-/// What a write takes.
+/// The I/O of a write.
 #[must_use]
 pub fn write(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Steps {
     let mut steps = Steps::default();
@@ -67,7 +68,7 @@ fn write_in_row(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>, ste
             bytes,
         })
         .collect();
-    // Parity of all that is touched, from the first to the last byte of it within a stripe.
+    // Parity of the touched part, from its first to its last byte within a stripe.
     let first = data.iter().map(|part| part.offset).min().unwrap_or(0);
     let end = data.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0);
     let parity = Part {
@@ -81,7 +82,7 @@ fn write_in_row(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>, ste
         return;
     }
     if data.iter().any(|part| lost == Some(part.drive)) {
-        // Old data of the lost drive can't be had: parity is made anew from all the others.
+        // Old data of the lost drive are unavailable: parity is recomputed from all the others.
         let others = (0..map.drives()).filter(|&drive| drive != parity.drive && lost != Some(drive));
         steps.reads.extend(others.map(|drive| Part { drive, ..parity }));
     } else {

@@ -40,7 +40,7 @@ pub(crate) fn scsi(scale: u32, order: Order) -> Parameters {
     profile.parameters(scale, Some(order)).expect("a shipped profile")
 }
 
-/// A SCSI disk, small, whose platters stand as `number` says.
+/// A small SCSI disk; `number` determines the rotation of its platters.
 pub(crate) fn disk(number: u64) -> Device {
     let disk = Disk::new(scsi(1000, Order::Elevator), Rng::stream(number, "disk"));
     Device::Disk(Box::new(disk.expect("a shipped profile")))

@@ -1,8 +1,8 @@
 //! Where a byte of a volume lies on its drives.
 //!
-//! Drives stand in *groups*: all drives of a group hold the same. RAID-0 and RAID-5 have a group for each drive, RAID-1 one
-//! group of all, RAID-10 a group for each pair. RAID-100 is a RAID-0 over arrays that are RAID-10 each. In RAID-5 a row of
-//! stripes has one of parity, which moves by one drive from row to row, and data follow it (left-symmetric).
+//! Drives form *groups*: all drives of a group hold the same data. RAID-0 and RAID-5 have a group for each drive,
+//! RAID-1 one group of all, RAID-10 a group for each pair. RAID-100 is a RAID-0 over RAID-10 arrays. In RAID-5 each row
+//! has one stripe of parity, which moves by one drive from row to row, and data follow it (left-symmetric).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ pub enum Level {
     /// Stripes over all, nothing twice.
     #[serde(rename = "0")]
     Raid0,
-    /// All hold the same.
+    /// All drives hold the same data.
     #[serde(rename = "1")]
     Raid1,
     /// Stripes, and parity of each row of them.
     #[serde(rename = "5")]
     Raid5,
-    /// Stripes over pairs that hold the same.
+    /// Stripes over mirrored pairs.
     #[serde(rename = "10")]
     Raid10,
     /// Stripes over arrays of RAID-10.
@@ -65,10 +65,10 @@ pub struct StripeMap {
 }
 
 impl StripeMap {
-    /// So many drives of at least `drive_bytes` each. A single drive has no stripes: give it RAID-0.
+    /// A map over this many drives of at least `drive_bytes` each. A single drive has no stripes: give it RAID-0.
     ///
     /// # Errors
-    /// What is wrong with the number of drives or the stripe, and the way out.
+    /// What is wrong with the number of drives or the stripe, and how to fix it.
     pub fn new(level: Level, drives: u32, arrays: u32, stripe_bytes: u64, drive_bytes: u64) -> Result<Self, String> {
         let arrays = if level == Level::Raid100 { arrays } else { 1 };
         let fits = match level {
@@ -132,13 +132,13 @@ impl StripeMap {
         self.drives
     }
 
-    /// How many drives hold the same.
+    /// How many drives hold the same data.
     #[must_use]
     pub const fn copies(&self) -> u32 {
         self.copies
     }
 
-    /// Bytes that lie together on a drive; of a volume without stripes, all.
+    /// Contiguous bytes on a drive; all bytes if the volume has no stripes.
     #[must_use]
     pub const fn stripe_bytes(&self) -> u64 {
         self.stripe_bytes
@@ -210,14 +210,14 @@ impl StripeMap {
         drives - 1 - row % drives
     }
 
-    /// The drive that has the parity of the row in which a byte of each drive lies; nothing if there is no parity.
+    /// The drive that has the parity of the row that contains a byte of each drive; `None` if there is no parity.
     #[must_use]
     pub fn parity_drive(&self, drive_offset: u64) -> Option<u32> {
         let row = drive_offset / self.stripe_bytes;
         (self.level == Level::Raid5).then(|| narrow(self.parity_of_row(row)))
     }
 
-    /// The byte of the volume that lies at a byte of a group; nothing where parity lies, or nothing at all.
+    /// The byte of the volume at a byte of a group; `None` where there is parity or no data.
     #[must_use]
     pub fn byte_at(&self, group: u32, drive_offset: u64) -> Option<u64> {
         if drive_offset >= self.drive_bytes || group >= self.drives / self.copies {

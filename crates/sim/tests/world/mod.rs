@@ -74,7 +74,7 @@ pub(crate) fn waits(outcome: &RunOutcome, wait_type: &'static str) -> WaitRow {
         .unwrap_or(none)
 }
 
-/// How far `value` is from `expected`, as a part of that.
+/// How far `value` is from `expected`, relative to it.
 pub(crate) fn off(value: f64, expected: f64) -> f64 {
     (value / expected - 1.0).abs()
 }

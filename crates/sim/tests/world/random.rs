@@ -1,4 +1,4 @@
-//! Small worlds at random, all of one drawn from a seed: servers, drives, volumes and runs of many kinds, most of them possible.
+//! Small random worlds, each drawn from a seed: servers, drives, volumes and runs of many kinds, most of them possible.
 
 use serde_json::{Value, json};
 use storagelab_sim::rng::Rng;
@@ -9,7 +9,7 @@ use super::{profile, server};
 const ROWS_PER_LEAF: u64 = 33;
 /// A run takes some milliseconds in a debug build.
 const MOST_ROWS: u64 = 30_000;
-/// The same of rows that take a page each.
+/// The same for page-sized rows.
 const MOST_PAGES: u64 = 3_000;
 
 /// Draws for one world.
@@ -25,7 +25,7 @@ impl Draw {
         low + self.0.below(high - low + 1)
     }
 
-    /// As likely to be between 1 and 10 as between 10 and 100.
+    /// Log-uniform: as likely between 1 and 10 as between 10 and 100.
     fn logarithmic(&mut self, low: u64, high: u64) -> u64 {
         let doublings = u64::from((high / low).max(1).ilog2());
         let middle = low << self.from(0, doublings);
@@ -46,10 +46,10 @@ impl Draw {
     }
 }
 
-/// A world: its scenario, and how old each drive is when it begins.
+/// A world: its scenario, and the age of each drive at its beginning.
 pub(crate) struct World {
     pub(crate) scenario: Value,
-    /// By the drives' names: the share of addresses, in per mille, that have been written at random for long.
+    /// By drive name: the share of addresses, in per mille, that have been written at random for a long time.
     pub(crate) aged_per_mille: Vec<u64>,
     /// What is odd about it, for people.
     pub(crate) odd: String,
@@ -99,10 +99,10 @@ fn usual(draw: &mut Draw) -> World {
     }
 }
 
-/// Draws for what drives have been through come from a stream of their own, so that worlds are otherwise what they were.
+/// Drive histories are drawn from a stream of their own, so that worlds otherwise stay the same.
 const HISTORIES: u64 = 0x6869_7374_6f72_7900;
 
-/// Some drives were never formatted by anything but an operating system.
+/// Some drives were only ever formatted by an operating system.
 fn keep_histories(draw: &mut Draw, world: &mut World) {
     let drives = world.scenario["drives"].as_object_mut().expect("drives by name");
     for drive in drives.values_mut() {
@@ -112,7 +112,7 @@ fn keep_histories(draw: &mut Draw, world: &mut World) {
     }
 }
 
-/// From here on worlds have one figure each that hardly anybody would think of.
+/// From this number on, each world has one figure that hardly anybody would think of.
 pub(crate) const ODD: u64 = 1_000_000;
 
 const ODD_FIGURES: [u64; 12] = [
@@ -186,7 +186,8 @@ fn drive(draw: &mut Draw, scale: u64, pages: u64) -> Value {
         choice["trim"] = json!(draw.coin());
     }
     if draw.one_in(3) {
-        // As published: 5.6 GB for 80 GB of single sectors, 16 of them a page. About as much as it takes, or less.
+        // As published: 5.6 GB for 80 GB of single sectors, 16 of them per page. About as much as the map needs, or
+        // less.
         choice["host_ram_bytes"] = json!(usable * scale * draw.logarithmic(1, 60) / 10_000);
     }
     choice
@@ -225,7 +226,7 @@ fn run(draw: &mut Draw, scale: u64, volumes: &[&str], room: u64, connections: u6
         _ => {}
     }
     if draw.coin() {
-        // Little more than what the table takes.
+        // Little more than the table needs.
         let table = pages * 10 / 6 + 48 * files;
         run["data_bytes"] = json!(table * 8192 * scale * draw.from(900, 1400) / 1000);
     }

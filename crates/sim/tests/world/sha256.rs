@@ -1,9 +1,9 @@
-//! SHA-256 (FIPS 180-4), so that digests are those which any other program finds.
+//! SHA-256 (FIPS 180-4), so that any other program finds the same digests.
 
 use std::fmt::Write;
 
-/// The first 32 bits of the fractional parts of the roots of the first primes: square roots of 8, cube roots of 64. By whole
-/// numbers, so that no table has to be believed.
+/// The first 32 bits of the fractional parts of the roots of the first primes: square roots of 8, cube roots of 64.
+/// Computed with integers, so that no table has to be trusted.
 fn root_bits(prime: u64, cube: bool) -> u32 {
     let goal = u128::from(prime) << if cube { 96 } else { 64 };
     let power = |root: u128| if cube { root * root * root } else { root * root };

@@ -1,4 +1,4 @@
-//! A disk against what can be worked out by hand: random accesses, streams, orders, and what it remembers.
+//! A disk against hand calculations: random accesses, streams, orders, and its memory.
 
 use super::{Counters, Disk};
 use crate::disk::{DiskProfile, Order, Parameters};
@@ -55,7 +55,7 @@ fn assert_near(figure: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Mean seek, half a turn, the passing of the data, the command: tracks of one length, so that bytes at random are tracks at random.
+/// Mean seek, half a turn, the transfer, the command. All tracks have one length, so random bytes mean random tracks.
 #[test]
 fn a_random_access_takes_seek_half_a_turn_and_transfer() {
     let mut parameters = scsi(1, Order::Fifo);
@@ -67,7 +67,7 @@ fn a_random_access_takes_seek_half_a_turn_and_transfer() {
     }
 }
 
-/// More bytes lie outside, so random bytes are a little nearer to each other than random tracks.
+/// Outer tracks hold more bytes, so random bytes are a little closer together than random tracks.
 #[test]
 fn the_shipped_disks_make_as_many_random_accesses_as_their_makers_figures_say() {
     for order in [Order::Fifo, Order::Elevator, Order::Shortest] {
@@ -107,7 +107,7 @@ fn nobody_waits_for_ever() {
         disk.submit(0, 0, 8192, false, 0);
         disk.submit(0, 200_000_000_000, 8192, false, 999);
         let (mut next, mut now) = (1, 0);
-        // A crowd near the arm, renewed for ever.
+        // A crowd of requests near the arm, endlessly renewed.
         loop {
             while disk.in_progress() < 4 {
                 disk.submit(now, u64::from(next) * 8192 * 7 % 80_000_000, 8192, false, next);
@@ -148,7 +148,7 @@ fn writes_in_order_stream_if_the_next_one_waits_and_miss_a_turn_if_not() {
         2_000.0 * 65_536.0 / (float(now) / 1e9)
     };
     assert_near(rate(2), 140e6, 0.01);
-    // Without a next one the command's overhead lets its place go by: a whole turn each.
+    // With no next request waiting, the sector passes during the command overhead: each write costs a whole turn.
     assert_near(rate(1), 65_536.0 / 0.004_468, 0.1);
 }
 
@@ -158,12 +158,12 @@ fn what_was_read_ahead_waits_in_the_buffer_and_no_longer_than_there_is_room() {
     disk.submit(0, 0, 8192, false, 0);
     let first = disk.next_event();
     disk.finish();
-    // Long after, all of the read-ahead has come in: command and interface only.
+    // Much later the read-ahead is complete: only command and interface remain.
     let later = first + SEC;
     disk.submit(later, 8192, 65_536, false, 1);
     assert_eq!(disk.next_event() - later, 150_000 + 204_800);
     disk.finish();
-    // Far beyond the buffer the arm has to move.
+    // Far beyond the buffer, the arm has to move.
     let later = later + SEC;
     disk.submit(later, 50_000_000, 8192, false, 2);
     assert!(disk.next_event() - later > 500_000);

@@ -1,4 +1,4 @@
-//! That the quick way to an old drive leads where the slow way does.
+//! The quick way to an old drive leads to the same state as the slow way.
 
 use super::{Age, fifo_host_pages_per_clean, greedy_steady};
 use crate::flash::{FlashPage, Ftl, Shape, Streams, VictimPolicy};
@@ -40,7 +40,7 @@ fn spread(ftl: &Ftl) -> Vec<f64> {
     blocks_with
 }
 
-/// The largest difference between two running sums.
+/// The largest difference between two cumulative sums.
 fn farthest_apart(one: &[f64], other: &[f64]) -> f64 {
     let differences = one.iter().zip(other).scan(0.0, |sum: &mut f64, (a, b)| {
         *sum += a - b;

@@ -1,4 +1,4 @@
-//! A drive as bytes: its map, what cleaning was about, its counters. Times are left out: a saved drive is one at rest.
+//! A drive as bytes: its map, the state of cleaning, its counters. Times are left out: a saved drive is at rest.
 
 use super::{Drive, PartPage};
 use crate::flash::Ftl;
@@ -11,7 +11,8 @@ use crate::rng::Rng;
 const MAGIC: u64 = u64::from_le_bytes(*b"FLASHDR\x01");
 
 impl Drive {
-    /// This drive at rest, as bytes. A drive loaded from them goes on exactly as this one would after [`Drive::rest`].
+    /// This drive at rest, as bytes. A drive loaded from them continues exactly as this one would after
+    /// [`Drive::rest`].
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -43,7 +44,7 @@ impl Drive {
     /// The drive that [`Drive::save`] wrote, at rest at time 0.
     ///
     /// # Errors
-    /// If the bytes are not such a drive, or one of another shape than `parameters` say.
+    /// If the bytes do not hold such a drive, or one of another shape than `parameters` say.
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         parameters.check().map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;

@@ -76,8 +76,8 @@ fn draw(rng: &mut Rng, bound: u32) -> u32 {
     u32::try_from(rng.below(u64::from(bound))).expect("below 32 bits")
 }
 
-/// Keeps `depth` requests on the way, each submitted when one completes, `count` in all; returns completions a second up
-/// to the last submission, so that the drive's running empty afterwards does not count.
+/// Keeps `depth` requests in progress, each submitted when one completes, `count` in all; returns completions per
+/// second up to the last submission, so that draining the drive afterwards does not count.
 #[expect(clippy::cast_precision_loss, reason = "a rate for an assertion")]
 fn keep_busy(drive: &mut Drive, depth: usize, count: usize, mut next: impl FnMut() -> Op) -> f64 {
     let mut under_way = std::collections::BinaryHeap::new();
@@ -168,7 +168,7 @@ fn writes_in_order_reach_what_dies_can_program_and_no_more_than_the_link_carries
     assert_near(rate(PAGE * 5000), 5000.0, 0.02, "pages a second by the link");
 }
 
-/// Dies have, for each page of the host, A programs, A - 1 reads, and the share of an erase that A pages take.
+/// For each page of the host, dies do A programs, A - 1 reads, and the share of an erase that A pages take.
 #[test]
 fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplification() {
     for (logical_pages, erase_ns) in [(54_000, 0), (54_000, 3000 * US), (36_000, 3000 * US)] {
@@ -305,7 +305,7 @@ fn while_it_runs_cleaning_wins_as_many_pages_for_each_page_written_as_its_pace_s
             drive.counters().ftl.host_pages - before
         };
         burst(&mut drive, false);
-        // A hundred blocks of 32 pages are won in all, of which one in `pace` pages is written again at once.
+        // A hundred blocks of 32 pages are reclaimed in all; one in `pace` of those pages is rewritten at once.
         let expected = f64::from(100 * 32) / (f64::from(pace_per_mille) / 1000.0 - 1.0);
         let written = u32::try_from(burst(&mut drive, true)).expect("a few thousand");
         assert_near(f64::from(written), expected, 0.05, "pages written during a burst");

@@ -1,11 +1,11 @@
-//! What must hold of a map at any time, whatever was done to it.
+//! The invariants of a map, which hold at any time.
 
 use super::{FlashPage, Ftl};
 use crate::flash::victims::VictimPolicy;
 
 impl Ftl {
-    /// Says what does not hold, if anything does not: each logical page on one flash page and the other way round, valid
-    /// pages adding up, every block in exactly one place. Takes time in proportion to the drive.
+    /// Checks the invariants: each logical page on one flash page and vice versa, valid pages adding up, every block in
+    /// exactly one place. Takes time in proportion to the drive.
     ///
     /// # Errors
     /// The first thing that does not hold.

@@ -1,20 +1,21 @@
-//! Winning blocks back: copying what is still valid in them, and erasing them.
+//! Cleaning: reclaims blocks by copying what is still valid in them and erasing them.
 //!
-//! What copies change lies all over the map of logical pages, which at life size is far larger than the processor's caches.
-//! So this is read at once for all blocks that are likely to be cleaned next, as the processor then fetches it side by side.
+//! Copies change entries all over the map of logical pages, which at life size is far larger than the processor's
+//! caches. So the entries of all blocks likely to be cleaned next are read at once, which lets the processor fetch them
+//! in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
 
 /// Free blocks below which the host may not open one: cleaning needs the last one to copy into.
 const FREE_BLOCKS_FOR_HOST: usize = 2;
 
-/// Pages that are copied together.
+/// How many pages are copied together.
 const GROUP: usize = 64;
 
-/// Pages of blocks about to be cleaned that are looked up together, at most; those of one block at least.
+/// Most pages of blocks about to be cleaned that are looked up together; at least those of one block.
 const GROUP_AHEAD: u32 = 1024;
 
-/// Entries of a map in a line of the processor's cache.
+/// Entries of a map per line of the processor's cache.
 const LINE: usize = 16;
 
 /// A valid page of a block that is cleaned.
@@ -25,7 +26,7 @@ struct Valid {
 }
 
 impl Ftl {
-    /// How many pages cleaning the next victim would copy; nothing if no block is closed.
+    /// How many pages cleaning the next victim would copy; `None` if no block is closed.
     #[must_use]
     pub fn next_victim_valid(&self) -> Option<u32> {
         self.blocks.front().map(|block| self.blocks.valid(block))
@@ -35,7 +36,7 @@ impl Ftl {
     #[cold]
     pub(super) fn make_room(&mut self, observer: &mut impl Observer) {
         if self.free.len() < FREE_BLOCKS_FOR_HOST {
-            self.looked_at = 0; // the host wrote since then, and other blocks may be next
+            self.looked_at = 0; // the host has written since, so other blocks may be next
         }
         while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].room() == 0 {
             self.clean(observer)
@@ -43,7 +44,7 @@ impl Ftl {
         }
     }
 
-    /// Cleans one block; returns how many pages were copied, or nothing if no block is closed.
+    /// Cleans one block; returns the number of pages copied, or `None` if no block is closed.
     pub fn clean(&mut self, observer: &mut impl Observer) -> Option<u32> {
         if self.looked_at == 0 {
             self.looked_at = self.look_at_victims();
@@ -60,7 +61,8 @@ impl Ftl {
         Some(moved)
     }
 
-    /// Reads what cleaning will change until it has won as many pages as a block has; returns how many blocks that takes.
+    /// Prefetches what cleaning will change until it has reclaimed a block's worth of pages; returns how many blocks
+    /// that takes.
     fn look_at_victims(&self) -> usize {
         let pages = self.shape.pages_per_block;
         let at_most = (GROUP_AHEAD / pages).max(1) as usize;
@@ -84,7 +86,7 @@ impl Ftl {
                 touched ^= self.touch(logical);
             }
         }
-        std::hint::black_box(touched); // or the compiler would leave out what nobody uses
+        std::hint::black_box(touched); // otherwise the compiler would drop the unused reads
         count
     }
 
@@ -102,15 +104,15 @@ impl Ftl {
         }
     }
 
-    /// Finds the valid ones among flash pages from `first` on, as many as `valid` has room for or the block has; returns
-    /// how many there are.
+    /// Finds the valid ones among the flash pages from `first` on, up to the room in `valid` or the end of the block;
+    /// returns their number.
     fn collect_valid(&self, first: u32, valid: &mut [Valid; GROUP]) -> usize {
         let pages = GROUP.min(self.shape.pages_per_block as usize);
         let mut count = 0;
         let flashes = (first..).map(FlashPage);
         for (flash, &logical) in flashes.zip(&self.logical_of[first as usize..][..pages]) {
             valid[count] = Valid { flash, logical };
-            // Counting instead of choosing: a processor can't guess which of them are valid.
+            // Counts instead of branching: the processor can't predict which of them are valid.
             count += usize::from(self.flash_of.get(logical as usize) == Some(&flash));
         }
         count

@@ -1,9 +1,9 @@
 //! What a page map must never do, and how much it must copy.
 //!
-//! The acceptance tests below start from [`Age::Steady`] and write the drive once before they measure, and once while. How
-//! near they come depends on size: a drive has some three blocks that can't take part (two half-filled write points and one
-//! or two free blocks), and a block more or less moves write amplification by 1 / (spare blocks) of itself. At 7 % spare,
-//! 8192 blocks have 536 spare ones, so half a block of doubt is 0.1 %; what chance adds is less.
+//! The acceptance tests below start from [`Age::Steady`], write the drive once before they measure, and once more while
+//! they do. Their accuracy depends on size: about three blocks of a drive can't take part (two half-filled write points
+//! and one or two free blocks), and one block more or less changes write amplification by 1 / (spare blocks) of itself.
+//! At 7 % spare, 8192 blocks have 536 spare ones, so an uncertainty of half a block is 0.1 %; chance adds less.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -46,7 +46,7 @@ fn steady_write_amplification(victim: VictimPolicy, spare_percent: u32) -> f64 {
 
 /// The principal branch of Lambert's W: w such that w e^w = x, by Newton's steps. For x from -1/e up to 0.
 fn lambert_w0(x: f64) -> f64 {
-    // Near x = -1/e Newton's steps are slow from below and quick from -1/e's square-root expansion.
+    // Near x = -1/e Newton's method is slow from below and fast from the square-root expansion at -1/e.
     let mut w = -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt();
     for _ in 0..100 {
         w -= (w * w.exp() - x) / (w.exp() * (1.0 + w));
@@ -91,7 +91,7 @@ fn writing_in_order_copies_nothing_however_often() {
             ftl.write(page, &mut ());
         }
     }
-    // A block is cleaned while pages of the next lap still wait in the one that is open: at most a few per lap.
+    // A block is cleaned while pages of the next lap still wait in the open block: at most a few per lap.
     assert!(ftl.counters().write_amplification() < 1.02, "{:?}", ftl.counters());
     assert_eq!(ftl.check(), Ok(()));
 }
@@ -197,7 +197,7 @@ fn a_shape_without_room_to_clean_is_refused_with_the_way_out() {
     );
 }
 
-/// Follows a map from outside, by what it says of copies, and holds it to its word.
+/// Follows a map from outside through its reported copies, and checks it against them.
 #[derive(Default)]
 struct Follower {
     moves: u64,
@@ -249,7 +249,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A seed of the environment's, or a new one; a failure prints it.
+/// A seed from the environment, or a new one; a failure prints it.
 fn repeatable(cases: u32) -> (Config, String) {
     let from_environment = std::env::var("PROPTEST_RNG_SEED")
         .ok()

@@ -1,4 +1,4 @@
-//! That the shipped profiles are whole, and what is left of them once a scenario has chosen.
+//! The shipped profiles are complete, and resolve to the expected parameters.
 
 use super::{DriveProfile, Label, Setup};
 use crate::flash::{Age, Drive, Op, Parameters};
@@ -68,7 +68,7 @@ fn every_shipped_profile_works_in_each_of_its_forms_at_every_scale() {
     }
 }
 
-/// Each shipped file, walked as plain data: a figure that slipped through without a source would be found here.
+/// Walks each shipped file as plain data, to find any figure without a source.
 #[test]
 fn every_figure_of_a_shipped_profile_has_a_source_and_a_fitted_one_its_bounds() {
     fn walk(path: &str, table: &toml::Table, figures: &mut u32) {

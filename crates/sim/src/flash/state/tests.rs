@@ -1,4 +1,4 @@
-//! That a drive comes back from its bytes as it was, and that damaged bytes never become a drive.
+//! A drive comes back from its bytes unchanged, and damaged bytes never become a drive.
 
 use super::{StateError, checksum};
 use crate::flash::{Age, Ftl, Shape, Streams, VictimPolicy};
@@ -24,7 +24,7 @@ fn used(victim: VictimPolicy) -> Ftl {
     ftl
 }
 
-/// `bytes` with a checksum that fits them, as if they had been written so.
+/// `bytes` with a matching checksum, as if they had been written that way.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let body = bytes.len() - 8;
     let sum = checksum(&bytes[..body]);
@@ -45,7 +45,7 @@ fn a_loaded_drive_goes_on_exactly_as_the_one_that_was_saved() {
     }
 }
 
-/// If this fails, states saved by earlier versions can't be taken up: the version in the magic word must grow.
+/// If this fails, states saved by earlier versions can't be loaded: the version in the magic word must grow.
 #[test]
 fn the_bytes_of_a_state_stay_what_they_are_from_version_to_version() {
     let bytes = used(VictimPolicy::Greedy).save();
@@ -84,7 +84,7 @@ fn bytes_cut_short_or_drawn_out_are_noticed_even_with_a_fitting_checksum() {
     assert_eq!(Ftl::load(&longer).err(), Some(StateError::Length));
 }
 
-/// Whoever changes single words and seals the bytes again gets an error or a map that holds together, never a panic.
+/// Changing single words and renewing the checksum gives an error or a consistent map, never a panic.
 #[test]
 fn well_sealed_nonsense_is_refused_in_words_or_is_a_whole_drive() {
     let good = used(VictimPolicy::Greedy).save();

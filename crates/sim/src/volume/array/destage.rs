@@ -1,11 +1,11 @@
-//! What the controller does with a request: its cache takes it, or the drives do; and what is dirty goes to the drives.
+//! The controller's work: the cache or the drives take a request, and dirty blocks go to the drives.
 
 use super::{For, Kind, Ns, Request, Volume};
 use crate::volume::cache::{Cache, Run};
 use crate::volume::config::CacheChoice;
 use crate::volume::link::Link;
 
-/// The cache, and what is on its way from it.
+/// The cache, and the runs on their way from it to the drives.
 #[derive(Clone, Debug)]
 pub(super) struct Destage {
     pub(super) cache: Cache,
@@ -14,12 +14,12 @@ pub(super) struct Destage {
     most_in_progress: u32,
 }
 
-/// Sector bits of a block of the cache, and what goes to the drives at once at most.
+/// Sector bits of a block of the cache, and the most that goes to the drives at once.
 const CACHE_BLOCK_BYTES: u64 = 8192;
 const CACHE_RUN_BYTES: u64 = 262_144;
 
 impl Volume {
-    /// The same behind a controller's cache, in a world so many times smaller.
+    /// The same behind a controller's cache, in a world `scale` times smaller.
     #[must_use]
     pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
         let bytes = (choice.bytes / u64::from(scale)).max(CACHE_BLOCK_BYTES);
@@ -40,7 +40,7 @@ impl Volume {
         self
     }
 
-    /// A request is at the controller; returns when the reply leaves it, if that is known.
+    /// A request reaches the controller; returns when the reply leaves it, if that is known.
     pub(super) fn arrive(&mut self, now: Ns, number: u32) -> Option<Ns> {
         let request = self.operations[number as usize].request;
         let Request { kind, offset, bytes } = request;
@@ -68,7 +68,7 @@ impl Volume {
         None
     }
 
-    /// Sends dirty blocks on their way, as many as may be.
+    /// Starts writing dirty blocks, as many as allowed.
     fn destage(&mut self, now: Ns) {
         while let Some(run) = self.next_run() {
             let request = Request {

@@ -1,4 +1,4 @@
-//! What a volume asks of its drives: which of them, and in how many parts.
+//! A volume's requests to its drives: to which of them, and in how many parts.
 
 use super::{Device, Event, Failure, Kind, Level, Ns, Part, Request, Volume, ask_flash, parity};
 use crate::flash::Offline;
@@ -44,7 +44,7 @@ impl Volume {
         Ok(done_ns)
     }
 
-    /// The less busy of the drives that hold the same; of equally busy disks the one whose arm is nearer.
+    /// The less busy of the drives with the same data; of equally busy disks, the one whose arm is nearer.
     fn copy_to_read(&mut self, now: Ns, group: u32, offset: u64) -> Option<u32> {
         self.turn ^= 1;
         let turn = self.turn;
@@ -62,7 +62,7 @@ impl Volume {
         there.min_by_key(|&drive| load(drive))
     }
 
-    /// The first drive that is gone: the only one, in a RAID-5 that still answers.
+    /// The first failed drive: the only one in a RAID-5 that still answers.
     pub(super) fn first_lost(&self) -> Option<u32> {
         let mut drives = (0..).zip(&self.members);
         drives.find(|(_, member)| member.lost).map(|(drive, _)| drive)
@@ -132,7 +132,7 @@ impl Volume {
         }
     }
 
-    /// A drive is gone, and the volume with it if nothing else has what it held.
+    /// A drive fails, and the volume with it if nothing else holds its data.
     pub(super) fn lose(&mut self, drive: u32) {
         self.members[drive as usize].lost = true;
         let lost = self.lost();

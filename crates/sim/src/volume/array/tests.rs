@@ -1,4 +1,4 @@
-//! Volumes against what can be worked out by hand, and whatever is asked of them.
+//! Volumes against hand calculations, and under any requests.
 
 use super::{Answer, Counters, Volume};
 use crate::kernel::{Ns, SEC};
@@ -35,7 +35,7 @@ fn request(kind: Kind, offset: u64, bytes: u64) -> Request {
     Request { kind, offset, bytes }
 }
 
-/// Asks, and lets time pass until the answer is there: when it was.
+/// Submits a request, lets time pass until it is done, and returns that time.
 fn finish(volume: &mut Volume, now: Ns, request: Request) -> Ns {
     match volume.submit(now, request, 77).expect("it answers") {
         Answer::Done(done_ns) => done_ns,
@@ -53,7 +53,7 @@ fn finish(volume: &mut Volume, now: Ns, request: Request) -> Ns {
     }
 }
 
-/// Lets happen all that is still to happen.
+/// Runs all remaining events.
 fn drain(volume: &mut Volume) -> Vec<u32> {
     let mut done = Vec::new();
     while volume.next_event() < Ns::MAX {
@@ -84,7 +84,7 @@ fn a_mirror_has_written_when_its_slower_half_has() {
 #[test]
 fn a_mirror_of_flash_waits_for_its_slower_half_too_whichever_that_is() {
     let write = request(Kind::Write, 0, 8192);
-    // A drive that has taken in more than its buffer holds.
+    // A drive that has received more than its buffer holds.
     let busy = || {
         let mut alone = volume(Level::Raid0, vec![flash(1)]);
         for block in 0..2000 {
@@ -150,7 +150,7 @@ fn parts_for_each(level: Level, drives: u64, kind: Kind) -> f64 {
     f64::from(u32::try_from(parts).expect("few")) / 100.0
 }
 
-/// Late enough for anything.
+/// Later than anything.
 fn volume_time(volume: &Volume) -> Ns {
     volume.counters().submitted * SEC
 }
@@ -243,7 +243,7 @@ fn a_link_carries_what_it_can_and_no_more() {
     );
 }
 
-/// Requests at random times for one server that takes always as long: the mean wait is r D / 2 (1 - r).
+/// Requests at random times for one server with a constant service time: the mean wait is r D / 2 (1 - r).
 #[test]
 fn requests_at_random_times_wait_for_the_link_as_theory_has_it() {
     const COUNT: u32 = 250_000; // chance moves the mean by 0.7 %

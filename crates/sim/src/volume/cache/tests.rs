@@ -42,7 +42,7 @@ struct Truth {
     written: Vec<u32>,
     on_drives: Vec<u32>,
     on_their_way: Vec<(Run, Vec<u32>)>,
-    /// For each write that went through how many blocks it waits for, its version and its sectors.
+    /// For each write that went through: the number of blocks it waits for, its version and its sectors.
     waiting: Vec<(u32, u32, std::ops::Range<usize>)>,
     version: u32,
 }

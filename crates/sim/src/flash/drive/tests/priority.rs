@@ -1,10 +1,10 @@
-//! Who goes first on a die, the host's reads or programs, and what writes want beside their data.
+//! Which goes first on a die, the host's reads or programs, and what writes need beyond their data.
 
 use super::super::Op;
 use super::{US, drive, filled, parameters, read, write};
 use crate::flash::parameters::Parameters;
 
-/// How long a read waits that comes when `pages` pages have just been written, one by one, to a buffer of 64.
+/// The wait of a read that arrives just after `pages` pages were written, one by one, to a buffer of 64.
 fn read_behind(pages: u32, programs_before_read: u32) -> u64 {
     let mut drive = filled(
         Parameters {
@@ -16,7 +16,7 @@ fn read_behind(pages: u32, programs_before_read: u32) -> u64 {
     for page in 0..pages {
         drive.submit(0, write(page)).expect("it is on-line");
     }
-    // 16 dies have their programs to do, each in turn, begun at 64 us at the latest. Page 5000 lies on one of the dies.
+    // 16 dies do their programs in turn, begun at 64 us at the latest. Page 5000 lies on one of the dies.
     let done = drive.submit(100 * US, read(5000)).expect("it is on-line");
     done - 100 * US
 }

@@ -1,4 +1,4 @@
-//! A drive that is saved and taken up again, and random work of all kinds on it.
+//! A drive that is saved and loaded again, and random work of all kinds on it.
 
 use super::*;
 

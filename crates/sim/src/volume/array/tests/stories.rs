@@ -1,4 +1,4 @@
-//! Whatever is asked of whatever volume: done once, and always at the same time.
+//! Any request to any volume is done once, and always at the same time.
 
 use proptest::prelude::*;
 
@@ -93,7 +93,7 @@ fn build(shape: Shape) -> Volume {
     built
 }
 
-/// All completions of a story, in order; or what went wrong.
+/// All completions of a story in order, or the error.
 fn tell(shape: Shape, asked: &[Asked]) -> Result<Vec<(Ns, u32)>, String> {
     let mut volume = build(shape);
     let mut now = 0;
@@ -165,7 +165,7 @@ fn whatever_is_asked_of_any_volume_is_done_once_and_always_at_the_same_time() {
     });
 }
 
-/// The same in a debug and in a release build, on every machine: a story with everything in it, and how it must end.
+/// The same in a debug and a release build, on every machine: a story with everything in it, and its expected end.
 #[test]
 fn a_story_told_long_ago_ends_as_it_did_then() {
     let mut rng = Rng::stream(1, "story");
