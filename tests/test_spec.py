@@ -270,7 +270,7 @@ def test_a_name_that_can_t_name_a_folder_is_refused(name: str) -> None:
 
 
 def test_a_file_whose_name_can_t_name_the_results_is_refused_saying_so() -> None:
-    with pytest.raises(SpecError, match="name: \"My Spec\", taken from the file's, can't name a folder"):
+    with pytest.raises(SpecError, match="name: \"My Spec\", taken from the file's name, can't be the name of a"):
         parse(MINIMAL, "lab/My Spec.toml")
 
 
