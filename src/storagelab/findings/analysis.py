@@ -170,7 +170,7 @@ def _over(work: float, estimate: Estimate) -> Estimate:
 
 
 def without_intervals(cell: CellSummary) -> CellSummary:
-    """The same, its runs made in one stretch of time: what they scatter by says nothing of how far off their mean is."""
+    """The same without intervals: runs of one stretch of time don't show the error of their mean by their scatter."""
     names = ("elapsed_s", "rows_per_s", "checkpoint_s")
     samples_ = {name: None if (one := getattr(cell, name)) is None else _bare_sample(one) for name in names}
     return cell.model_copy(

@@ -37,7 +37,7 @@ class Evidence:
 
     @property
     def provenance(self) -> Provenance:
-        """What is simulated has a seed for each run, and no drift from one block to the next: its world is made anew."""
+        """Whether it is simulated: then each run has a seed, and blocks don't drift, because the world is made anew."""
         return next((cell.provenance for cell in self.cells if cell.provenance is not None), "measured")
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:

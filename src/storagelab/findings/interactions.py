@@ -39,7 +39,7 @@ FACTORS_MAX = 6
 class _Grid:
     """Rows of `fit` for each level of `factor` (along) at each of `within`: row = place of `at` x levels + level.
 
-    `across` = levels of `factor` at one level of `within` were run in different blocks, so nothing may be tested.
+    `across` = levels of `factor` at one level of `within` were run in different blocks, so no test is allowed.
     """
 
     factor: Factor

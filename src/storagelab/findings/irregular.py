@@ -199,7 +199,7 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
         drawn = np.empty_like(times)
         drawn[by_cell] = times[np.lexsort((random.random(len(times)), of_cell))]
         as_large += _largest_step(drawn, weights)[1] >= explained
-    # The sum of deviations from the cells' means after the place, divided by the effective number of runs.
+    # The sum of deviations from the cells' means after the place, divided by the number of runs that it averages.
     height = float(times[places + 1 :].sum() / weights[places])
     return Step(
         after=float(np.asarray(sequence, dtype=float)[order][places]), change=math.expm1(height),

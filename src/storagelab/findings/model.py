@@ -75,7 +75,7 @@ class CellSummary(Frozen):
     rows_per_s: Sample | None = None
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
-    raw_io: dict[str, Sample] = Field(default_factory=dict, description="what runs of raw I/O came to, by its counter")
+    raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -261,7 +261,7 @@ class Findings(Frozen):
     under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
     Cells of different blocks are never told apart: the best set then holds the best of each block.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
-    for raw I/O, whose runs all last as long as they were told to.
+    for raw I/O, whose runs all have the length that the spec sets.
     """
 
     experiment: str
@@ -287,7 +287,7 @@ class Findings(Frozen):
     at_most_slower: float | None = None
     fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
     left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
-    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty where there is one load only")
+    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"

@@ -327,7 +327,7 @@ def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float
     """The effect of each level of a factor against the baseline: the geometric mean of all within-round ratios.
 
     `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that agree in everything else. Each
-    pair's log ratios are averaged over its rounds, then over pairs. Where there are several pairs, levels are also
+    pair's log ratios are averaged over its rounds, then over pairs. If there are several pairs, levels are also
     compared as a whole, with the noise of their averages in each round, so that a disturbance of all cells of a level
     at once counts as noise too. Bonferroni over `comparisons`. None for a level without a pair that shares a round.
     """

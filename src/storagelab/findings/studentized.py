@@ -14,7 +14,7 @@ from scipy import interpolate, optimize, special
 Vector = NDArray[np.float64]
 
 _CAUTION = 0.65
-"""0 would take one noisy cell for a slow one in 6 to 8 % of experiments, 1 would find a tenth less of what is 5 % slower."""
+"""With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be found."""
 MANY = 1e5
 """Beyond this, more degrees of freedom make no difference."""
 

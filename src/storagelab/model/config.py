@@ -186,7 +186,7 @@ class LinkConfig(Frozen):
 
 
 class VolumeConfig(Frozen):
-    """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
+    """A place on a file system, where storagelab makes and later removes its own folder; or simulated drives."""
 
     path: str | None = Field(
         None,

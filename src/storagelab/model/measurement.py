@@ -79,7 +79,7 @@ class WaitingTask(Frozen):
     resource: Resource
     sessions: Count
     data_file: Count | None = None
-    held_by: str = Field("", description="what the holder was doing, where it could be seen")
+    held_by: str = Field("", description="what the holder was doing, if known")
 
     @field_validator("resource", mode="before")
     @classmethod

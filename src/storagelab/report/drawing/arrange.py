@@ -145,7 +145,7 @@ def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
     """The cells to look at first: the axis' first, best and last level beside the fastest cell, and the slowest cell; all
-    cells where there are few."""
+    cells if there are few."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)
     x = arrange(findings).x

@@ -92,7 +92,7 @@ class PageChart:
 
 
 def view(note: str = "", charts: Sequence[PageChart] = (), tables: Iterable[PageTable] = ()) -> View:
-    """A section of a sentence, charts and tables, which needs no template of its own."""
+    """A section with a sentence, charts and tables, which needs no special template."""
     return {"note": note, "charts": charts, "tables": list(tables)}
 
 

@@ -62,7 +62,7 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
-    """Whether a column lines up to the right: everything but a factor whose levels are words."""
+    """Whether a column is right-aligned: every column except a factor with words as levels."""
     return name in CELL_RANKS or name.startswith("mean") or are_numbers(texts)
 
 

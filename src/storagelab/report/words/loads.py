@@ -160,7 +160,7 @@ def _slowest_told(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _each_group(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> list[str]:
-    """A sentence for each set of layouts that is best somewhere, with all loads where it is."""
+    """A sentence for each set of layouts that is best somewhere, with all the loads under which it is."""
     groups: dict[str, list[LoadVerdict]] = {}
     for load in judged:
         layouts = sorted(json.dumps(_layout(findings.cell(cell_id), load)) for cell_id in load.best)

@@ -247,7 +247,7 @@ def share_estimate(estimate: Estimate | None) -> str:
 
 
 def seconds_interval(estimate: Estimate | None) -> str:
-    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" where there is none."""
+    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
     factor, unit = _second_unit(estimate.value)
