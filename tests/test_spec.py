@@ -195,7 +195,7 @@ def test_nesting_without_end_and_numbers_without_end_are_refused() -> None:
         (VOLUMES + '[target]\nengin = "postgres"\n', "target.engin", "Did you mean engine?"),
         ('[volumes.a]\npaht = "."\n' + TARGET, "volumes.a.paht", "Did you mean path?"),
         (MINIMAL + "[layout]\nconnections = 2\n", "layout.connections", "connections belongs in [workload]"),
-        (MINIMAL + "[layout]\nrepetitions = 2\n", "layout.repetitions", "belongs to the top of the file"),
+        (MINIMAL + "[layout]\nrepetitions = 2\n", "layout.repetitions", "belongs at the top of the file"),
         ('"layout.log" = "a"\n' + MINIMAL, '"layout.log"', "Write log below [layout]"),
         ("data_files = 2\n" + MINIMAL, "data_files", "data_files belongs in [layout]"),
         ("qqqqq = 2\n" + MINIMAL, "qqqqq", "A spec can have: name, question, repetitions"),
