@@ -72,7 +72,7 @@ def test_a_second_attempt_stands_beside_the_first(folder):
 
 
 def test_a_run_is_stored_once(folder):
-    with Store.writing(folder, EXPERIMENT) as store, pytest.raises(StoreError, match="a run is stored once"):
+    with Store.writing(folder, EXPERIMENT) as store, pytest.raises(StoreError, match="each run is stored only once"):
         store.append(RUNS[0])
 
 
