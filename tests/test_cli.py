@@ -203,7 +203,7 @@ def test_a_results_folder_that_can_not_be_written_is_said_plainly(typed, home):
     (home / "blocked").write_text("x")
     code, _, err = typed("run", file, "--results", home / "blocked")
     assert code == 2
-    assert err.startswith(f"storagelab: {home}/blocked/files can't be made: ")
+    assert err.startswith(f"storagelab: {home}/blocked/files can't be created: ")
     assert "--results" in err
 
 
@@ -211,7 +211,7 @@ def test_a_results_folder_that_can_not_be_written_is_said_plainly(typed, home):
 def test_a_results_folder_in_a_file_system_that_takes_no_files_is_said_plainly(typed, home):
     code, _, err = typed("run", write_spec(home), "--results", "/proc/self")
     assert code == 2
-    assert err.startswith("storagelab: /proc/self/files can't be made: ")
+    assert err.startswith("storagelab: /proc/self/files can't be created: ")
 
 
 def test_an_unknown_experiment_lists_those_there_are(typed, results):

@@ -21,13 +21,13 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         [
             "3 runs failed",
             "20",
-            "reason: the disk is full. Mend",
+            "reason: the disk is full. Fix",
             "storagelab run --again",
             "give it a new name",
         ],
     ),
     (kinds.MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
-    (LATE, ["5 runs", "data files was asked to be 4 but was 3", "pg_inherits"]),
+    (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
     (kinds.SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (kinds.FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
     (kinds.ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),
@@ -37,7 +37,7 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
     ),
     (
         kinds.RunInBlocks(factors=("layout.data_files", "layout.log"), blocks=4),
-        ["Data files and ", "No verdict is given between blocks", "costly"],
+        ["Data files and ", "Blocks are not compared", "costly"],
     ),
     (DRIFT, ["grew by 8 %", "between_runs.pause_s"]),
     (
@@ -52,7 +52,7 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         kinds.ObserverDear(core_share=0.061, sampler_core_share=0.03, limit=0.04),
         ["6.1 % of one core", "measure.sample_hz"],
     ),
-    (TIME_LOST, ["62 % to 74 %", "went by unseen", "longer runs"]),
+    (TIME_LOST, ["62 % to 74 %", "The rest is unseen", "longer runs"]),
     (
         kinds.NoSplit(runs=20, reason="the server runs on another host"),
         ["20 runs", "another host", "empty, not zero"],
@@ -122,7 +122,7 @@ def test_a_doubt_about_some_cells_names_them(caution):
         ("last commits", "the database stays sound"),
         ("commits not in the log", "commits do not wait for the log"),
         ("commits not in the binary log", "commits do not wait for the binary log"),
-        ("pages not in the log", "commits wait for the disk as ever"),
+        ("pages not in the log", "commits wait for the disk as usual"),
     ],
 )
 def test_what_a_setting_gives_up_is_said(loses, risk):
@@ -134,7 +134,7 @@ def test_what_a_setting_gives_up_is_said(loses, risk):
 
 @pytest.mark.parametrize(
     ("lowest", "highest", "sense"),
-    [(0.6, 0.7, "went by unseen"), (1.2, 1.3, "more often than the kernel leaves room for"), (0.6, 1.3, "too seldom")],
+    [(0.6, 0.7, "is unseen"), (1.2, 1.3, "more often than the kernel's figures allow"), (0.6, 1.3, "too seldom")],
 )
 def test_time_that_does_not_add_up_is_explained_by_its_direction(lowest, highest, sense):
     text = words(TIME_LOST.model_copy(update={"lowest": lowest, "highest": highest}))
@@ -144,7 +144,7 @@ def test_time_that_does_not_add_up_is_explained_by_its_direction(lowest, highest
 
 def test_what_could_not_be_read_back_is_not_said_to_be_different():
     text = words(LATE.model_copy(update={"what": "wal_level", "asked": "minimal", "got": ""}))
-    assert "wal_level was asked to be minimal, and what it was could not be read back" in text
+    assert "wal_level was to be minimal, but its actual value could not be read back" in text
 
 
 def test_drift_over_several_blocks_is_why_they_are_not_compared():

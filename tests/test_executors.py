@@ -67,7 +67,7 @@ def test_a_process_killed_at_its_work_is_lost_with_the_signal_and_another_one_ta
     Processes(tell_who, 2).execute(jobs)
     assert sorted(jobs.told_of) == ["a", "b"]
     (why,) = jobs.lost_for
-    assert why.startswith("the process that made it was killed by signal 9 (SIGKILL)")
+    assert why.startswith("its process was killed by signal 9 (SIGKILL)")
     assert "memory" in why
 
 
@@ -88,7 +88,7 @@ def test_one_that_ends_by_itself_says_its_exit_code():
     jobs.then["a began"] = lambda pid: os.kill(pid, signal.SIGSEGV)
     jobs.lost = lambda _task, why: jobs.lost_for.append(why)
     Processes(tell_who, 1).execute(jobs)
-    assert jobs.lost_for == ["the process that made it was killed by signal 11 (SIGSEGV)"]
+    assert jobs.lost_for == ["its process was killed by signal 11 (SIGSEGV)"]
 
 
 def test_what_breaks_in_another_process_is_raised_here_and_says_where_it_happened():

@@ -144,7 +144,7 @@ def test_a_level_of_the_wrong_type_is_refused_by_its_place(line: str, key: str, 
     ("levels", "key", "problem"),
     [
         ('{ "layout.data_files" = 1 }', "factors.x[1]", "has no label"),
-        ('{ label = "y" }, { label = "y" }', "factors.x[2].label", "is the label of another level too"),
+        ('{ label = "y" }, { label = "y" }', "factors.x[2].label", "is also the label of another level"),
         ("{ label = 1 }", "factors.x[1].label", "must be text in quotes, not 1"),
         ('{ label = " " }', "factors.x[1].label", "must be text in quotes"),
         ('{ label = "y" }, 4', "factors.x[2]", "must be a table with a label, not 4"),

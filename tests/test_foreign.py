@@ -26,7 +26,7 @@ from spec_texts import MINIMAL, TARGET, factor, planned, refusal
 def test_a_control_character_is_named_with_its_place(text: str, key: str, code_point: str) -> None:
     error = refusal(text)
     assert error.key == key
-    assert f"has the control character {code_point} in it" in error.problem
+    assert f"contains the control character {code_point}" in error.problem
     assert not any(ord(char) < 32 and char != "\n" for char in str(error))
 
 

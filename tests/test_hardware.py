@@ -115,13 +115,13 @@ def test_every_key_of_a_volume_can_be_a_factor_and_nothing_of_a_cache_or_link_is
 @pytest.mark.parametrize(
     ("old", "new", "key", "words"),
     [
-        ('raid = "10"', "raid = 10", "volumes.array.raid", 'It is written in quotes: raid = "10".'),
+        ('raid = "10"', "raid = 10", "volumes.array.raid", 'Put it in quotes: raid = "10".'),
         ('stripe = "64KiB"', "stripe = 65536", "volumes.array.stripe", "must be text with a unit"),
         ('stripe = "64KiB"', 'stripe_bytes = "64KiB"', "volumes.array.stripe_bytes", 'With a unit: stripe = "128KiB".'),
         ('["disk"]', '["disks"]', "volumes.array.drives", "Did you mean disk?"),
         ('["disk"]', '["disk-9"]', "volumes.array.drives", "no drive is named"),
         ('["disk"]', '["disk", "disk-2"]', "volumes.array.drives", 'names drive "disk-2" more than once'),
-        ("link = {}", 'link = {}\nlost = ["ssd-1"]', "volumes.array.lost", "is no drive of it"),
+        ("link = {}", 'link = {}\nlost = ["ssd-1"]', "volumes.array.lost", "is not one of its drives"),
         ('"elevator"', '"youngest"', "volumes.array.cache.destaging", "oldest"),
         ("link = {}", "link = { speed = 3 }", "volumes.array.link.speed", "is not a key"),
         ("[drives.ssd]", '[drives.disk-3]\nprofile = "scsi-15k-300"\n[drives.ssd]', "drives.disk-3", "two drives"),
@@ -179,7 +179,7 @@ def test_a_drive_that_only_the_operating_system_formatted_is_as_it_was_made_and_
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (['format = "basic"', 'history = "aged"'], "a drive that its maker's utility formatted has none"),
+        (['format = "basic"', 'history = "aged"'], "is only for a drive that its maker's utility never formatted"),
         (['format = "operating-system"', 'history = "old"'], 'must be one of "new", "filled", "aged"'),
     ],
 )

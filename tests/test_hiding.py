@@ -131,7 +131,7 @@ def test_a_dsn_that_changed_is_said_to_have_changed_and_no_more():
     from storagelab.spec.reading import differences
 
     old, new = ({"target": {"dsn": f"postgresql://lab:{word}/db"}} for word in (LEFT, RIGHT))
-    assert differences(old, new) == ["target.dsn: is another one"]
+    assert differences(old, new) == ["target.dsn: changed"]
 
 
 # --- what is hidden, and what is not ---------------------------------------------------------------------------------

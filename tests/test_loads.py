@@ -155,7 +155,7 @@ def test_the_table_marks_the_best_of_each_load():
 
 def test_too_few_runs_name_no_load_either():
     text = headline(analysed({BATCH: [10, 1000], FILES: [1, 4]}, small_batches_take_longer, repetitions=1))
-    assert text == "Not judged: with 1 run each, a difference can't be told from chance."
+    assert text == "Not judged: with 1 run each, differences can't be distinguished from chance."
 
 
 def test_a_load_whose_runs_are_still_to_come_is_told_of():

@@ -323,9 +323,9 @@ def test_a_run_at_which_three_processes_died_is_failed_with_the_reason_and_so_ar
     monkeypatch.setattr(loop, "_WORTH_A_PROCESS_S", 0.0)
     runs = {run.sequence: run for run in make_heard_by(killing, tmp_path, longer, jobs=1)}
     assert [runs[number].status for number in range(8)] == ["ok", *["failed"] * 3, *["ok"] * 4]
-    assert runs[1].reason.startswith("the process that made it was killed by signal 9 (SIGKILL)")
+    assert runs[1].reason.startswith("its process was killed by signal 9 (SIGKILL)")
     assert "memory" in runs[1].reason
-    assert runs[1].reason.endswith("; it was the third one at this run")
+    assert runs[1].reason.endswith("; this was the third process to end at this run")
     for number in (2, 3):
         assert runs[number].reason.startswith("its drives were lost in an earlier run of its block: the process")
 

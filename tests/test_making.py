@@ -226,7 +226,7 @@ def test_a_figure_that_no_measurement_can_have_fails_the_run_and_is_named(tmp_pa
     target.answer = lambda cell: Measurement(provenance="measured", elapsed_s=math.nan, rows=1)
     run_again()
     assert {(run.status, run.reason) for run in stored(tmp_path)} == {
-        ("failed", "what was measured can't be: elapsed_s = nan")
+        ("failed", "the measured figures are impossible: elapsed_s = nan")
     }
 
 

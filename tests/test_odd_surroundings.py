@@ -29,7 +29,7 @@ def test_a_file_where_saved_drives_go_is_told_of_before_the_first_run(small):
     (folder / "state").write_text("mine")
     said = typed(small, "run", "small.toml")
     assert said.returncode == 2
-    assert f"{folder.relative_to(small) / 'state'} can't be made: File exists" in said.stderr
+    assert f"{folder.relative_to(small) / 'state'} can't be created: File exists" in said.stderr
     (folder / "state").unlink()
     assert typed(small, "run", "small.toml").returncode == 0
 

@@ -122,8 +122,8 @@ def test_settings_that_are_no_layout_are_called_combinations():
             {1: 2.9, 4: 2.41},
             "too-few-runs",
             1,
-            "Not judged: with 1 run each, a difference can't be told from chance. The shortest mean time is 2.41 s, with "
-            "4 data files; the longest is 2.90 s, with 1 data file.",
+            "Not judged: with 1 run each, differences can't be distinguished from chance. The shortest mean time is "
+            "2.41 s, with 4 data files; the longest is 2.90 s, with 1 data file.",
         ),
         (
             {1: 2.9, 4: None},

@@ -16,9 +16,9 @@ def test_a_device_and_a_fifo_are_refused_before_they_are_read(tmp_path: Path) ->
     fifo = tmp_path / "fifo.toml"
     os.mkfifo(fifo)
     for place in (Path("/dev/zero"), fifo):
-        with pytest.raises(SpecError, match="it is no regular file"):
+        with pytest.raises(SpecError, match="it is not a regular file"):
             reading.load(place)
-        with pytest.raises(PreflightError, match="it is no regular file"):
+        with pytest.raises(PreflightError, match="it is not a regular file"):
             profiles.load(str(place), Path())
 
 

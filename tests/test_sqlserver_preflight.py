@@ -181,7 +181,7 @@ def test_a_remote_path_does_not_depend_on_a_folder_of_this_machine(path, whole):
     if whole:
         assert config_of(tables).volumes["a"].remote
         return
-    with pytest.raises(SpecError, match=r"volumes\.a\.path: must be a whole path"):
+    with pytest.raises(SpecError, match=r"volumes\.a\.path: must be an absolute path"):
         config_of(tables)
 
 

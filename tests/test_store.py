@@ -72,7 +72,7 @@ def test_a_second_attempt_stands_beside_the_first(folder):
 
 
 def test_a_run_is_stored_once(folder):
-    with Store.writing(folder, EXPERIMENT) as store, pytest.raises(StoreError, match="a run is stored once"):
+    with Store.writing(folder, EXPERIMENT) as store, pytest.raises(StoreError, match="each run is stored only once"):
         store.append(RUNS[0])
 
 
@@ -161,7 +161,7 @@ def test_a_store_of_a_newer_version_is_left_alone(folder):
     for opened in (Store.reading(folder), Store.writing(folder, EXPERIMENT)):
         with (
             pytest.raises(
-                StoreError, match=f"schema version {SCHEMA_VERSION + 1}, this storagelab reads {SCHEMA_VERSION}"
+                StoreError, match=f"schema version {SCHEMA_VERSION + 1}; this storagelab reads version {SCHEMA_VERSION}"
             ),
             opened,
         ):
@@ -171,7 +171,7 @@ def test_a_store_of_a_newer_version_is_left_alone(folder):
 def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     (tmp_path / FILE_NAME).write_text("a shopping list, long enough to be looked at\n" * 50)
     for opened in (Store.reading(tmp_path), Store.writing(tmp_path, EXPERIMENT)):
-        with pytest.raises(StoreError, match="is no storagelab store"), opened:
+        with pytest.raises(StoreError, match="is not a storagelab store"), opened:
             pass
 
 
@@ -180,7 +180,7 @@ def test_another_programs_database_is_left_alone(tmp_path):
     connection.execute("CREATE TABLE recipes (name)")
     connection.close()
     for opened in (Store.reading(tmp_path), Store.writing(tmp_path, EXPERIMENT)):
-        with pytest.raises(StoreError, match="is no storagelab store"), opened:
+        with pytest.raises(StoreError, match="is not a storagelab store"), opened:
             pass
 
 
@@ -206,7 +206,7 @@ def test_a_folder_that_can_not_be_made_is_said_plainly(tmp_path):
     (tmp_path / "file").write_text("x")
     writing = Store.writing(tmp_path / "file" / "results", EXPERIMENT)
     with (
-        pytest.raises(StoreError, match=r"can't be made: .*\n  keep results in a folder of your own with --results"),
+        pytest.raises(StoreError, match=r"can't be created: .*\n  keep the results in another folder with --results"),
         writing,
     ):
         pass

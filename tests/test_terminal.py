@@ -84,8 +84,8 @@ Waits of 1 data file (nominally slowest), mean of 5 runs: the top 95 %
   on PFS/GAM/SGAM; RUNNABLE_NO_EVENT = SOS_SCHEDULER_YIELD.
 
 To bear in mind
-! Runs are as short as 0.410 s: starting and stopping weigh in them, and the
-  drive may not show what it does in the long run. Raise
+! Runs are as short as 0.410 s: starting and stopping are a large part of them,
+  and the drive may behave differently in the long run. Raise
   workload.rows_per_connection until a run takes 2 s or more.
 - With fsync = off nothing is forced to the disk, commits and checkpoints
   included, and a crash of the machine can corrupt the whole database. Compare

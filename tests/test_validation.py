@@ -74,7 +74,7 @@ def test_a_figure_takes_one_of_value_range_and_order_and_what_its_quantity_asks_
 def test_only_what_is_named_is_shown_and_a_name_that_there_is_not_is_refused():
     picked = articles(["A1", "C"])
     assert [(article.id, len(article.figures)) for article in picked] == [("A", 1), ("C", 7)]
-    with pytest.raises(SpecError, match="no figure or article 'A99'"):
+    with pytest.raises(SpecError, match="no figure or article is named 'A99'"):
         articles(["A99"])
 
 

@@ -86,7 +86,7 @@ def test_the_drives_past_is_told_with_a_way_to_tell_it_apart_unless_it_is_varied
     (said,) = what_if_sentences(findings_with(trends=(REMEMBERS,)))
     assert "write amplification rose from 1.00 to 1.25 (95 % CI 1.22 to 1.28)" in said
     assert "Times moved with it (rank correlation 0.80)" in said
-    assert said.endswith(f"{FORMAT_DRIVES} as a factor tells the two apart.")
+    assert said.endswith(f"{FORMAT_DRIVES} as a factor separates the two.")
     varied = findings_with(trends=(REMEMBERS,))
     level = varied.factors[0].levels[0].model_copy(update={"sets": {FORMAT_DRIVES: True}})
     factor = varied.factors[0].model_copy(update={"levels": (level,)})

@@ -39,7 +39,7 @@ def test_every_form_can_be_had(inputs, form, start):
 
 
 def test_an_unknown_form_is_refused_with_those_known(inputs):
-    with pytest.raises(StoragelabError, match=r"as 'pdf'\n  known are html, md, csv, waits-csv, json"):
+    with pytest.raises(StoragelabError, match=r"format 'pdf'\n  known formats: html, md, csv, waits-csv, json"):
         writing.render("pdf", *inputs)
 
 

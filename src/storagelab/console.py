@@ -1,4 +1,4 @@
-"""A terminal as rich draws on it, with all text escaped."""
+"""A terminal drawn by rich, with all text escaped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storagelab.spec.characters import escaped
 
 
 class Screen(Console):
-    """rich's console, which may colour and move what it likes; the text that it shows is escaped. It takes no markup: words
-    in brackets are words."""
+    """rich's console with all text escaped. It may colour and move text, but it reads no markup: words in brackets are
+    words."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, **how)

@@ -1,10 +1,10 @@
-"""Everything that storagelab says no with.
+"""The errors that storagelab reports.
 
 StoragelabError            exit code 2 unless it says otherwise
 ├── SpecError              the spec: file, key path, what is allowed
 ├── PreflightError         this machine or server can't run the spec: what, where, the way out
 ├── StoreError             the results folder: in use, of another spec, of a newer version
-└── RunFailed              one run broke; it is stored as `failed` and the next ones go on
+└── RunFailed              one run broke; it is stored as `failed` and the next runs go on
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 
 class StoragelabError(Exception):
-    """An error a person can act on. `str()` of it is the whole message: printed once, never with a traceback."""
+    """An error that the user can act on. `str()` of it is the whole message: printed once, never with a traceback."""
 
     exit_code = 2
 
 
 class _Placed(StoragelabError):
-    """Says `FILE: KEY: PROBLEM` and, on a line of its own, the way out, so that a tired reader finds the line at once."""
+    """An error that reads `FILE: KEY: PROBLEM`, with the way out on a line of its own."""
 
     def __init__(self, problem: str, *, file: Path | str | None = None, key: str | None = None, hint: str = "") -> None:
         self.problem, self.file, self.key, self.hint = problem, file, key, hint
@@ -35,7 +35,7 @@ class PreflightError(_Placed):
     """The spec is sound but can't run here. Raised before anything is touched."""
 
     def of(self, file: Path | str) -> PreflightError:
-        """The same error, told of a spec's file."""
+        """The same error, with the spec's file."""
         return PreflightError(self.problem, file=file, key=self.key, hint=self.hint)
 
 
@@ -44,6 +44,6 @@ class StoreError(StoragelabError):
 
 
 class RunFailed(StoragelabError):
-    """One run could not be measured; `str()` is the reason that is stored with it."""
+    """One run could not be measured; `str()` is the reason stored with the run."""
 
     exit_code = 1

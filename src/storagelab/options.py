@@ -1,4 +1,4 @@
-"""What several verbs of the command line take: their arguments and options."""
+"""Arguments and options that several verbs of the command line share."""
 
 from __future__ import annotations
 

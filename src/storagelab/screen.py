@@ -1,5 +1,5 @@
-"""The one way to the terminal: nothing that a server, a store or a spec said reaches it unescaped, and none of its own
-oddities (a stream that is closed, an encoding that has no dash, a width of nothing) stops what is being measured."""
+"""The only way to the terminal. It escapes all text from servers, stores and specs, and no quirk of the terminal (a closed
+stream, an encoding without a dash, a width of 0) stops a measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDTH = re.compile(r"[1-9][0-9]{1,4}")
 
 
 def out() -> Console:
-    from storagelab.console import Screen  # here, as not every verb draws
+    from storagelab.console import Screen  # here, because not every verb draws
 
     return Screen()
 
@@ -32,12 +32,12 @@ def err() -> Console:
 
 
 def say(text: str, *, stdout: bool = False) -> None:
-    """A line, or several."""
+    """Print one line or several."""
     print(escaped(text), file=sys.stdout if stdout else sys.stderr, flush=True)
 
 
 def write(text: str) -> None:
-    """A whole document to stdout, in UTF-8 whatever the terminal's encoding: what reads it may be a program."""
+    """Write a whole document to stdout, in UTF-8 whatever the terminal's encoding: a program may read it."""
     content = escaped(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -48,13 +48,13 @@ def write(text: str) -> None:
 
 
 def prepare() -> None:
-    """Once, as the process starts: streams that are closed are opened on nothing, lest a store be opened under their number;
-    what an encoding has not is written out; and a stderr that breaks is no reason to stop."""
+    """Prepare the streams once, as the process starts. Closed streams are opened on /dev/null, so that no store gets their
+    number; characters that the encoding lacks are escaped; a broken stderr stops nothing."""
     for number, (name, mode) in enumerate(_STANDARD):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -67,7 +67,7 @@ def prepare() -> None:
 
 
 class _Unbreakable:
-    """A stream whose reader may go, and whose disk may be full."""
+    """A stream that survives a reader that leaves and a disk that is full."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -38,15 +38,15 @@ TREND_WAITS_MAX = 8
 
 
 def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Findings:
-    """All findings of an experiment from the runs stored so far: of each cell and repetition the latest usable attempt.
+    """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and repetition.
 
-    Failed runs are counted, and nothing else of them is used; runs of the burn-in are not judged. With the robust fit, odd
-    runs of quiet cells are left out of means and verdicts, and named.
+    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves odd runs of quiet
+    cells out of means and verdicts, and names them.
     """
     used = usable_runs(plan, runs)
     summaries = tuple(_summaries(plan, runs, used))
     provenance = next((cell.provenance for cell in summaries if cell.provenance is not None), None)
-    # What is simulated has a seed for each run, and no drift from one block to the next: its world is made anew.
+    # A simulation has a seed per run and no drift from one block to the next: its world is made anew.
     simulated = provenance == "simulated"
     in_stretches = experiment.order == "cell-by-cell" and not simulated
     compared = _compared(plan)
@@ -60,7 +60,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     stated = state(experiment.factors, plan, fitted, blocks)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
-    # Names of waits of different engines never meet, so there what is waited for is compared.
+    # Engines share no names of waits, so between engines compare what is waited for.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     compared_cells = tuple(_summaries(plan, runs, used, by_class=True)) if several_engines else summaries
     if in_stretches:
@@ -110,7 +110,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
 
 
 def _places(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
-    """The place in the order of each cell's runs, as cells x rounds."""
+    """The places of all runs in the order, as cells x rounds."""
     row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
     column = {repetition: index for index, repetition in enumerate(rounds)}
     places = np.zeros((len(plan.cells), len(rounds)))
@@ -121,7 +121,7 @@ def _places(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
 
 
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
-    """For each cell the stretch of time in which it was compared with others: only within one may cells be judged."""
+    """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared."""
     if in_stretches:
         return range(len(plan.cells))
     return (0,) * len(plan.cells) if simulated else blocks_of(plan)
@@ -130,14 +130,14 @@ def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequenc
 def _with_fitted_means(
     cells: Sequence[CellSummary], fitted: stats.Fit, judged: verdicts.Judged, compared: Compared
 ) -> Iterator[CellSummary]:
-    """The cells with the means that they are compared by, instead of arithmetic ones that one odd run can turn round."""
+    """The cells with the means that comparisons use, instead of arithmetic means, which one odd run can reverse."""
     picked_from = _picked_from(cells, judged)
     for index, cell in enumerate(cells):
         if cell.elapsed_s is None or cell.rows_per_s is None:
             yield cell
             continue
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
-        # Of raw I/O all runs last as long as they were told to; what is compared is the time of a request.
+        # All runs of raw I/O last as long as the spec says, so the time per request is compared.
         work = cell.work or 1.0
         of_run = time if compared == "elapsed" else _times(time, work)
         update = {"rows_per_s": _fitted(cell.rows_per_s, _over(work, of_run))}
@@ -151,7 +151,7 @@ def _fitted(sample: Sample, mean: Estimate) -> Sample:
 
 
 def _picked_from(cells: Sequence[CellSummary], judged: verdicts.Judged) -> dict[str, int]:
-    """Of each cell that is the fastest of several, of how many."""
+    """For each cell that is the fastest of several, the number of these."""
     if judged.loads:
         return {load.fastest: len(load.cells) for load in judged.loads if load.fastest is not None}
     measured = sum(cell.elapsed_s is not None for cell in cells)
@@ -164,13 +164,13 @@ def _times(estimate: Estimate, factor: float) -> Estimate:
 
 
 def _over(work: float, estimate: Estimate) -> Estimate:
-    """`work` over a time."""
+    """`work` divided by a time."""
     low, high = (None if end is None else work / end for end in (estimate.high, estimate.low))
     return Estimate(value=work / estimate.value, low=low, high=high)
 
 
 def without_intervals(cell: CellSummary) -> CellSummary:
-    """The same, its runs made in one stretch of time: what they scatter by says nothing of how far off their mean is."""
+    """The same without intervals: runs of one stretch of time don't show the error of their mean by their scatter."""
     names = ("elapsed_s", "rows_per_s", "checkpoint_s")
     samples_ = {name: None if (one := getattr(cell, name)) is None else _bare_sample(one) for name in names}
     return cell.model_copy(
@@ -192,13 +192,13 @@ def _bare_sample(sample: Sample) -> Sample:
 
 def _compared(plan: Plan) -> Compared:
     work = {cell.config.workload.work for cell in plan.cells}
-    if any(one.unit == "ms" for one in work):  # runs that all last as long as they are told to
+    if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
         return "time-per-request"
     return "elapsed" if len(work) < 2 else "time-per-row"
 
 
 def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
-    """cell_id -> repetition -> the latest attempt that has figures; every cell of the plan is there, in its order."""
+    """cell_id -> repetition -> the latest attempt with figures, for every cell of the plan, in its order."""
     used: dict[str, dict[int, Run]] = {cell.cell_id: {} for cell in plan.cells}
     for run in sorted(runs, key=lambda run: (run.repetition, run.attempt)):
         if run.usable and not run.burn_in and run.cell_id in used:
@@ -220,7 +220,7 @@ def _measured(runs: Mapping[int, Run]) -> Iterator[tuple[int, Measurement]]:
 def _summaries(
     plan: Plan, runs: Sequence[Run], used: Mapping[str, Mapping[int, Run]], *, by_class: bool = False
 ) -> Iterator[CellSummary]:
-    """With `by_class` the waits of each run are joined by what is waited for."""
+    """Summarise a cell. With `by_class`, join the waits of each run by what is waited for."""
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
     for cell in plan.cells:
@@ -263,7 +263,7 @@ def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, 
 
 
 def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
-    """Of each counter of raw I/O its runs, where there are any."""
+    """The samples of each counter of raw I/O, if there are any."""
     points: dict[str, list[Point]] = defaultdict(list)
     for repetition, measurement in measured:
         for name, value in measurement.counters.get(RAW_IO, {}).items():
@@ -272,7 +272,7 @@ def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
 
 
 def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:
-    """Each wait type's share of a run's connection time, over the runs; a type that a run didn't see counts as 0 there."""
+    """Each wait type's share of a run's connection time, over the runs; a type absent from a run counts as 0."""
     of_type: dict[str, list[float]] = {}
     for number, (rows, available) in enumerate(zip(runs, available_s, strict=True)):
         for row in rows if available > 0 else ():
@@ -289,7 +289,7 @@ def _log_s(
 ) -> tuple[tuple[int, ...], stats.Matrix]:
     """The rounds, and log elapsed, of the run or per row, as cells x rounds.
 
-    A round is a repetition: within a block of the plan it is complete, and close in time. Over blocks it is neither,
+    A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
     so cells of different blocks may not be tested against each other.
     """
     rounds = sorted({repetition for runs in used.values() for repetition in runs})
@@ -364,14 +364,14 @@ def _wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Ite
 
 
 def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
-    """None where the cell has no wait statistics; 0 where it has, and the wait was not seen."""
+    """None if the cell has no wait statistics; 0 if it has, but without this wait."""
     return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
 
 
 def _largest_waits(cells: Sequence[CellSummary]) -> list[WaitStat]:
     """The wait types, and CPU, that reach the largest shares anywhere, by category and then by share.
 
-    Waits for allocation come first: they are small beside the log's, and yet the reason why one asks for more files.
+    Waits for allocation come first: they are small compared with the log's, but they are the reason to ask for more files.
     """
     peak: dict[str, tuple[float, WaitStat]] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""The doubts that there can be about a measurement, a type each with the figures that say so. Worded in report.
+"""The kinds of doubt about a measurement, each a type with its figures. `report` words them.
 
 A "note" says what the result holds for; a "caution" says why to trust it less.
 """
@@ -24,7 +24,7 @@ class _Doubt(Frozen):
 
     @property
     def figures(self) -> dict[str, object]:
-        """What is its own, units last in names."""
+        """The doubt's own fields, with units last in names."""
         return self.model_dump(exclude={"kind", "severity", "cells"})
 
 
@@ -46,7 +46,7 @@ class MissingRuns(_Doubt):
 
 
 class Unverified(_Doubt):
-    """One thing that was not got as asked. `asked` is empty where only a `reason` is known."""
+    """One setting that differs from what was asked. `asked` is empty if only a `reason` is known."""
 
     kind: Literal["unverified"] = "unverified"
     what: str
@@ -58,7 +58,7 @@ class Unverified(_Doubt):
 
 
 class _Repetitions(_Doubt):
-    """The fewest of a cell that has any, and how many are enough for a sound verdict."""
+    """The fewest runs of any cell that has some, and how many suffice for a sound verdict."""
 
     repetitions: int
     sound: int
@@ -81,7 +81,7 @@ class ShortRuns(_Doubt):
 
 
 class OddRun(_Doubt):
-    """The farthest of a cell's odd `runs`. `left_out` = how many of them no mean and no verdict rests on: 0 or 1."""
+    """The farthest of a cell's odd `runs`. `left_out` = how many of them means and verdicts leave out: 0 or 1."""
 
     kind: Literal["outlier"] = "outlier"
     repetition: int
@@ -204,7 +204,7 @@ class DurabilityOff(_Doubt):
 
 
 class SharedDevice(_Doubt):
-    """Volumes on one device, between which place can't matter."""
+    """Volumes on one device, so placement among them can't matter."""
 
     kind: Literal["shared-device"] = "shared-device"
     severity: Severity = "note"
@@ -213,7 +213,7 @@ class SharedDevice(_Doubt):
 
 
 class AllocationLatches(_Doubt):
-    """Numbers of data files are compared on a server whose version decides what more of them can gain."""
+    """Numbers of data files are compared, and the server's version decides what more of them can gain."""
 
     kind: Literal["allocation-latches"] = "allocation-latches"
     severity: Severity = "note"
@@ -222,7 +222,7 @@ class AllocationLatches(_Doubt):
 
 
 class DifferentLoads(_Doubt):
-    """`factors` set layout and load at once; `loads` are held against each other."""
+    """`factors` set layout and load at once, so `loads` different loads are compared."""
 
     kind: Literal["different-loads"] = "different-loads"
     factors: Names

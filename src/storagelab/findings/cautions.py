@@ -1,6 +1,6 @@
-"""Doubts about the measurement itself, as values. Pure; worded in report.
+"""Finds doubts about the measurement itself, as values. Pure; `report` words them.
 
-Each check below looks at one thing that can mislead a reader.
+Each check below looks for one thing that can mislead a reader.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ OBSERVER_CORE_SHARE_MOST = 0.04
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 OTHERS_SHARE_MOST = 0.10
 OTHERS_RUNS_MOST = 0.10
-"""A run may be disturbed now and then; more than a tenth of them is a busy machine."""
+"""An occasional disturbed run is normal; more than a tenth of the runs means a busy machine."""
 CPU_SHARE_MOST = 0.9
 UNVERIFIED_MOST = 10
 
 
 def cautions_of(evidence: Evidence) -> tuple[Caution, ...]:
-    """Every doubt, those that weigh more first, else in the order of the checks."""
+    """Every doubt, the graver ones first, else in the order of the checks."""
     found = [caution for check in CHECKS for caution in check(evidence)]
     return tuple(sorted(found, key=lambda caution: caution.severity == "note"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Runs that are not there, or not as asked
+# Runs that are missing, or not as asked
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -72,7 +72,7 @@ def missing_runs(evidence: Evidence) -> Iterator[kinds.MissingRuns]:
 
 
 def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
-    """One for each thing that was not got as asked."""
+    """One for each setting that differs from what was asked."""
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
     for cell_id, run, measurement in evidence.measurements():
@@ -103,7 +103,7 @@ def few_repetitions(evidence: Evidence) -> Iterator[kinds.SingleRepetition | kin
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Times that can't be trusted as they stand
+# Times that can't be trusted
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -132,7 +132,7 @@ def outlying_runs(evidence: Evidence) -> Iterator[kinds.OddRun]:
 
 
 def run_in_blocks(evidence: Evidence) -> Iterator[kinds.RunInBlocks]:
-    """None of a simulation: there, no block knows of the ones before it."""
+    """None for a simulation: its blocks don't affect each other."""
     blocks = blocks_of(evidence.plan)
     if len(set(blocks)) > 1 and evidence.provenance == "measured":
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
@@ -140,7 +140,7 @@ def run_in_blocks(evidence: Evidence) -> Iterator[kinds.RunInBlocks]:
 
 
 def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
-    """Whether a factor changes, and never within a block."""
+    """Whether a factor changes, but never within a block."""
     levels: dict[int, set[str]] = defaultdict(set)
     for block, cell in zip(blocks, plan.cells, strict=True):
         levels[block].add(repr(cell.levels.get(factor)))
@@ -148,7 +148,7 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
 
 
 def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
-    """Times drifted, or jumped, whatever ran. A note in a random order of one block: its rounds absorb it."""
+    """Times drifted or jumped, whatever ran. A note for one block in random order: its rounds absorb it."""
     at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
     left_out = set(evidence.left_out)
     rows = [
@@ -175,7 +175,7 @@ def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
 
 
 def _longest_block(evidence: Evidence) -> float:
-    """From its first run to its last, in places of the order."""
+    """The length of a block, from its first run to its last, in places of the order."""
     places: dict[int, list[int]] = defaultdict(list)
     for run in evidence.plan.runs:
         places[run.block].append(run.sequence)
@@ -183,9 +183,9 @@ def _longest_block(evidence: Evidence) -> float:
 
 
 def not_randomised(evidence: Evidence) -> Iterator[kinds.NotRandomised]:
-    """What another order than a random one does to the answer.
+    """What an order that is not random does to the answer.
 
-    None where the drives start anew before every run: then no run knows of the one before.
+    None if the drives start anew before every run: then runs don't affect each other.
     """
     order, provenance = evidence.experiment.order, evidence.provenance
     fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
@@ -268,8 +268,8 @@ def _has_split(measurement: Measurement) -> bool:
 def busy_machine(evidence: Evidence) -> Iterator[kinds.BusyMachine]:
     """Others, or the hypervisor, took CPU time from the runs.
 
-    A load average would not do: it can't tell others from the server under test. The share is of the time that the same
-    counters hold, as they are read over somewhat more than the run.
+    A load average would not do: it can't separate others from the server under test. The share is of the time in the same
+    counters, because they are read over a little more than the run.
     """
     shares: dict[str, float] = {}
     checked = runs = 0
@@ -291,7 +291,7 @@ def busy_machine(evidence: Evidence) -> Iterator[kinds.BusyMachine]:
 
 
 def cpu_saturated(evidence: Evidence) -> Iterator[kinds.CpuSaturated]:
-    """Storage is not what limits."""
+    """Storage is not the bottleneck."""
     shares: dict[str, float] = {}
     cpu_count = 0.0
     for cell_id, measurements in _by_cell(evidence).items():
@@ -321,7 +321,7 @@ def virtual_disks(evidence: Evidence) -> Iterator[kinds.VirtualDisk]:
 
 
 def durability_off(evidence: Evidence) -> Iterator[kinds.DurabilityOff]:
-    """One for each setting that gives something up."""
+    """One for each setting that gives up safety."""
     cells: dict[tuple[str, str, Loss], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         for setting in m.durability.settings if m.durability is not None else ():
@@ -343,7 +343,7 @@ def shared_devices(evidence: Evidence) -> Iterator[kinds.SharedDevice]:
 
 
 def allocation_latches(evidence: Evidence) -> Iterator[kinds.AllocationLatches]:
-    """One for each version of a server that decides what more data files can gain, where numbers of them are compared."""
+    """One for each server version that decides what more data files can gain, if numbers of data files are compared."""
     servers = [_table(m.environment, "server") for _, _, m in evidence.measurements()]
     for name in (name for name, engine in KNOWN.items() if engine.note_on_files is not None):
         of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == name]
@@ -355,9 +355,9 @@ def allocation_latches(evidence: Evidence) -> Iterator[kinds.AllocationLatches]:
 
 
 def different_loads(evidence: Evidence) -> Iterator[kinds.DifferentLoads]:
-    """Cells that are held against each other do different work: a factor sets layout and load at once.
+    """Compared cells do different work, because a factor sets layout and load at once.
 
-    Where factors are of the conditions alone, each condition has its own verdict.
+    If a factor sets only conditions, each condition has its own verdict.
     """
     factors = evidence.experiment.factors
     own = [factor.name for factor in factors if is_condition(factor)]
@@ -391,7 +391,7 @@ def _volumes(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, objec
 
 
 def _table(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """The table under `key`, empty if it isn't there: what an environment holds depends on what could be read."""
+    """The table under `key`, or an empty one: the content of an environment depends on what could be read."""
     value = mapping.get(key)
     return value if isinstance(value, Mapping) else {}
 

@@ -1,6 +1,6 @@
-"""What drives say of themselves, run by run: how much they wrote for each page they were given, how full they are. Pure.
+"""What drives report, run by run: pages written for each page they were given, and how full they are. Pure.
 
-A drive that was formatted once remembers every run since. Where its state moves along the order of runs, so may times.
+A drive that was formatted once remembers every run since. If its state changes along the order of runs, times may change too.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 PREFIX = "drive "
 CORRELATION_LEAST = 0.7
 BOUNDS: dict[Quantity, tuple[float, float]] = {"write_amplification": (1.0, math.inf), "utilisation": (0.0, 1.0)}
-"""A drive writes at least what it is given, and holds no more than there is."""
+"""A drive writes at least what it is given, and can't be more than full."""
 CHANGE_LEAST: dict[Quantity, float] = {"write_amplification": 0.03, "utilisation": 0.05}
-"""Below it a drive is what it was: as a share of the first write amplification, and in points of utilisation."""
+"""Smaller changes don't count: as a share of the first write amplification, and as points of utilisation."""
 RUNS_LEAST = 8
 ENDS = 8
-"""The first and the last eighth of a block are held against each other."""
+"""The first and the last eighth of a block are compared."""
 
 
 def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
-    """Means over the runs of a cell, of every drive that tells."""
+    """Means over the runs of a cell, for every drive that reports its state."""
     for drive, quantity in product(_drives(measurements), QUANTITIES):
         values = [value for one in measurements if (value := _value(one, drive, quantity)) is not None]
         if values:
@@ -39,7 +39,7 @@ def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
 
 
 def trends(runs: Iterable[Run], randomised: bool) -> Iterator[DriveTrend]:
-    """What moved along the order of runs, on each drive, over all blocks together; `runs` in any order."""
+    """What changed along the order of runs, on each drive, over all blocks together; `runs` in any order."""
     blocks: dict[int, list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.sequence):
         if run.measurement is not None and not run.config.between_runs.format_drives:
@@ -81,10 +81,10 @@ def _trend(blocks: Sequence[Sequence[Run]], drive: str, quantity: Quantity, rand
 
 
 def _mean(values: Sequence[float], quantity: Quantity) -> Estimate:
-    """The mean with a 95 % interval that stays within what can be, without cutting it off there.
+    """The mean with a 95 % interval that stays within the possible range without being cut off.
 
-    It is the t interval of log((mean - least) / (most - mean)), or of log(mean - least) where there is no most (delta
-    method); of no width where all values are alike.
+    It is the t interval of log((mean - least) / (most - mean)), or of log(mean - least) if there is no `most` (delta
+    method). Its width is 0 if all values are equal.
     """
     least, most = BOUNDS[quantity]
     plain = samples.mean_estimate(values)
@@ -108,7 +108,7 @@ def _value(measurement: Measurement, drive: str, quantity: Quantity) -> float | 
 
 
 def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's; 0 where one of them does not move."""
+    """Spearman's rank correlation; 0 if one of the two is constant."""
     ranks = [_ranks(values) for values in (one, other)]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return 0.0

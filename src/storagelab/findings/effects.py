@@ -1,4 +1,4 @@
-"""What each level of a factor does against the factor's first: over all else, and at each combination of it. Pure."""
+"""Effects of each level against the factor's first level: overall, and at each combination of the other factors. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storagelab.model.plan import Cell, Factor
 from storagelab.model.values import JsonValue
 
 EFFECT_ROWS_MAX = 40
-"""Effects per combination of the other factors are left out beyond this: nobody reads a longer table."""
+"""The most effects per combination of the other factors: nobody reads a longer table."""
 
 _Key = str
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One effect to be found: the pairs of cells that show it."""
+    """One effect to estimate: the pairs of cells that show it."""
 
     factor: Factor
     level: JsonValue
@@ -32,7 +32,7 @@ def main_effects(
 ) -> Iterator[Effect]:
     """Each level against its factor's first, over all matched cells: one family of comparisons, over all factors.
 
-    The more a family has, the surer each must be. Levels in different blocks are not tested, and do not count in it.
+    The larger the family, the surer each must be. Levels in different blocks are not tested and do not count in it.
     """
     yield from _judged([_overall(factor, cells) for factor in _varied(factors)], fitted, blocks, alpha)
 
@@ -40,7 +40,7 @@ def main_effects(
 def effects_at(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """The same at each combination of the other factors, if these are not too many: one family, too."""
+    """The same at each combination of the other factors, if these are not too many: also one family."""
     yield from _judged(
         [group for factor in _varied(factors) for group in _at_each(factor, cells)], fitted, blocks, alpha
     )
@@ -79,7 +79,7 @@ def _at_each(factor: Factor, cells: Sequence[Cell]) -> Iterator[list[_Row]]:
 def _rows(
     factor: Factor, cells: Sequence[Cell], fixed: dict[str, JsonValue], among: Sequence[dict[str, JsonValue]]
 ) -> list[_Row]:
-    """The levels of a factor but the first, each with its pairs of cells in the combinations `among`."""
+    """All levels of a factor except the first, each with its pairs of cells in the combinations `among`."""
     at = {key(cell.levels): index for index, cell in enumerate(cells)}
     baseline = factor.levels[0].value
     return [
@@ -99,7 +99,7 @@ def _pairs(
     baseline: JsonValue,
     among: Sequence[Mapping[str, JsonValue]],
 ) -> list[tuple[int, int]]:
-    """Indices of cells that differ in `factor` alone; combinations that were excluded have none."""
+    """Indices of cells that differ only in `factor`; excluded combinations have none."""
     found = ((at.get(key({**others, factor: level})), at.get(key({**others, factor: baseline}))) for others in among)
     return [(one, other) for one, other in found if one is not None and other is not None]
 
@@ -111,5 +111,5 @@ def combinations(cells: Sequence[Cell] | Sequence[CellSummary], factor: Factor) 
 
 
 def key(levels: Mapping[str, JsonValue]) -> _Key:
-    """What stands for a combination of levels in a dict: levels may be lists, and true is not 1."""
+    """The dict key of a combination of levels: levels may be lists, and true is not 1."""
     return json.dumps(levels, sort_keys=True)

@@ -1,4 +1,4 @@
-"""All that is stored of an experiment, and what was made of it: what doubts are looked for in. Pure."""
+"""The evidence in which doubts are looked for: everything stored of an experiment, and its analysis. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from storagelab.model.plan import Experiment, Plan
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is stored of an experiment, and what was made of it.
+    """Everything stored of an experiment, and its analysis.
 
     `used` = cell_id -> repetition -> run with figures. `cells` are its summaries. `odd` = runs that stand apart, by their
-    places in the plan's cells and in `rounds`; `left_out` = those, by cell and repetition, that nothing is judged by.
+    places in the plan's cells and in `rounds`; `left_out` = those, by cell and repetition, that no verdict uses.
     """
 
     experiment: Experiment
@@ -37,17 +37,17 @@ class Evidence:
 
     @property
     def provenance(self) -> Provenance:
-        """What is simulated has a seed for each run, and no drift from one block to the next: its world is made anew."""
+        """Whether it is simulated: then each run has a seed, and blocks don't drift, because the world is made anew."""
         return next((cell.provenance for cell in self.cells if cell.provenance is not None), "measured")
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:
-        """The cells that a doubt concerns, in the plan's order; none if it concerns all of them."""
+        """The cells that a doubt concerns, in the plan's order; empty if it concerns all of them."""
         meant = set(cells)
         named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
         return () if len(named) == len(self.plan.cells) else named
 
 
 def blocks_of(plan: Plan) -> tuple[int, ...]:
-    """The block that each cell of the plan is run in."""
+    """The block in which each cell of the plan runs."""
     block = {run.cell_id: run.block for run in plan.runs}
     return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)

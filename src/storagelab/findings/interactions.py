@@ -1,11 +1,11 @@
-"""How the best level and the effect of one factor depend on another: what-if questions, answered by the runs. Pure.
+"""How the best level and the effect of one factor depend on another: what-if questions answered from the runs. Pure.
 
     does the best number of data files follow the cores?
     does 128 files against 8 cost less on a drive that is formatted before every layout?
 
-Two factors are looked at together, and cells are averaged over all others: a row for each pair of levels, the same
-combinations of the others in each. Rows are judged like cells (`stats`), all comparisons of a pair of factors as one
-family, so that picking the largest finds nothing in runs that hold nothing.
+Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and each row the
+same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors form one
+family, so that picking the largest difference finds nothing in runs without any.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storagelab.spec.axis import axis_factor, in_order
 from storagelab.spec.factors import is_condition
 
 ROWS_MAX = 400
-"""Pairs of factors with more pairs of levels are left out: nobody asks them, and they would take seconds."""
+"""Pairs of factors with more pairs of levels are skipped: nobody asks about them, and they would take seconds."""
 FACTORS_MAX = 6
 
 
@@ -39,7 +39,7 @@ FACTORS_MAX = 6
 class _Grid:
     """Rows of `fit` for each level of `factor` (along) at each of `within`: row = place of `at` x levels + level.
 
-    `across` = levels of `factor` at one level of `within` were run in different blocks, so nothing may be tested.
+    `across` = levels of `factor` at one level of `within` were run in different blocks, so no test is allowed.
     """
 
     factor: Factor
@@ -60,7 +60,7 @@ class _Grid:
 def _grid(
     factor: Factor, within: Factor, cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int]
 ) -> _Grid | None:
-    """None where fewer than two levels of each stand together, with all else the same, in every combination."""
+    """None if fewer than two levels of each occur together in every combination of the other factors."""
     if len(factor.levels) * len(within.levels) > ROWS_MAX:
         return None
     known: dict[tuple[str, str], dict[str, int]] = {}
@@ -102,7 +102,7 @@ def dependences(
 
     The pairs share the error `alpha`.
 
-    A load is no choice: it is what the other depends on, and of two loads only effects are looked at.
+    A load is a condition, not a choice: the other factor may depend on it. For two loads, only effects are analysed.
     """
     varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
     axis = axis_factor(varied)
@@ -125,7 +125,7 @@ def dependences(
 
 
 def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
-    """Best levels at each level of the other factor, none if some can't be tested; and the dearest mistake."""
+    """Best levels at each level of the other factor, none if some can't be tested; and the costliest mistake."""
     found: list[BestLevels] = []
     fastest: list[int] = []
     differences: list[list[stats.Difference | None]] = []
@@ -148,7 +148,7 @@ def _fastest(fitted: stats.Fit, rows: Sequence[int]) -> int:
 
 
 def _only(fitted: stats.Fit, rows: Sequence[int]) -> stats.Fit:
-    """The same fit, all other rows without runs; the family stays that of all rows, as `cells` are kept."""
+    """The same fit with no runs in all other rows; `cells` are kept, so that the family stays that of all rows."""
     log_s = np.full_like(fitted.log_s, np.nan)
     log_s[list(rows)] = fitted.log_s[list(rows)]
     return replace(fitted, log_s=log_s)
@@ -161,7 +161,7 @@ def _slower(difference: stats.Difference) -> bool:
 def _dearest(
     grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[stats.Difference | None]]
 ) -> LevelCost | None:
-    """The largest told-apart cost of taking, at one level of the other factor, what is best at another."""
+    """The largest significant cost of using, at one level of the other factor, the level that is best at another."""
     costs = [
         (one.ratio.value, at, elsewhere, one.ratio)
         for at, judged in enumerate(differences)
@@ -183,7 +183,7 @@ def _dearest(
 
 
 def _change(grid: _Grid, alpha: float) -> EffectChange | None:
-    """The step of `factor` whose effect changes most between two levels of `within`, if any does for sure.
+    """The step of `factor` whose effect changes most between two levels of `within`, if any change is significant.
 
     Steps are those between an end and any other level, of which the overall best is looked at; all count in the family.
     """
@@ -199,7 +199,7 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
 
 
 def _turns(change: EffectChange) -> bool:
-    """Whether a step that costs time for sure at one level does not at the other: the more telling kind of change."""
+    """Whether a step surely costs time at one level and not at the other: the more telling kind of change."""
     return (change.high.low or 0) > 1 >= (change.low.low or 0)
 
 
@@ -227,7 +227,7 @@ def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: 
 def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
     """A fit whose rows are log ratios of two rows each, as noisy as these two together.
 
-    Each ratio is of one block and one round, so that ratios of different blocks may be held against each other.
+    Each ratio is of one block and one round, so ratios of different blocks may be compared.
     """
     one, other = ([pair[side] for pair in pairs] for side in (0, 1))
     return replace(
@@ -250,9 +250,9 @@ def _as_rows(fitted: stats.Fit, pairs: Sequence[tuple[int, int]]) -> stats.Fit:
 def speed_ups(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: stats.Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level of each other factor against its first at every level of the axis, what else there is averaged.
+    """Each level of each other factor against its first at every level of the axis, averaged over the remaining factors.
 
-    One family over all factors. Levels in different blocks are given untested.
+    One family over all factors. Levels in different blocks are reported untested.
     """
     axis = axis_factor(factors)
     grids = [

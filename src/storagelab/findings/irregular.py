@@ -1,4 +1,4 @@
-"""What makes times doubtful: odd runs, and a machine or drive that changed along the way. Pure.
+"""Finds what makes times doubtful: odd runs, and a machine or drive that changed during the experiment. Pure.
 
 Matrices are those of `stats`: natural logarithms of times, a row for each cell and a column for each round.
 """
@@ -21,13 +21,13 @@ from storagelab.findings.studentized import t_point
 OUTLIER_DEVIATION = 3.5
 OUTLIER_CHANGE = 0.05
 MEDIAN_EFFICIENCY = 0.37
-"""What a median of absolute deviations knows of a normal spread, against all of the sample (Hampel 1974)."""
+"""The efficiency of the median absolute deviation for a normal spread, relative to the full sample (Hampel 1974)."""
 Places = NDArray[np.intp]
 
 QUIET_SD = 1.1
-"""A cell whose other runs scatter up to so many times the typical is a quiet one with an odd run; above it, a noisy one."""
+"""A cell whose other runs scatter up to this many times the typical cell is quiet, with an odd run; above it, noisy."""
 ODD_SHARE_MOST = 0.15
-"""Where more of the runs are odd, they are how this machine is."""
+"""If more of the runs are odd, they are normal for this machine."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -37,10 +37,10 @@ ODD_SHARE_MOST = 0.15
 
 @dataclass(frozen=True)
 class Outlier:
-    """A run far from what its cell and round let expect: `ratio` = its time over that, `deviation` in robust sds.
+    """A run far from the time expected of its cell and round: `ratio` = its time over that, `deviation` in robust sds.
 
     `disturbed`: it took too long, and is the only such run of its cell, whose others are as quiet as any. Then something
-    that is not the cell's struck once; otherwise the cell itself is noisy.
+    outside the cell struck once; otherwise the cell itself is noisy.
     """
 
     cell: int
@@ -51,10 +51,10 @@ class Outlier:
 
 
 def outliers(log_s: Matrix) -> list[Outlier]:
-    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would reach.
+    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and what chance would produce.
 
-    The last grows with the number of runs, so that of 20 clean experiments about one is accused. Cells of fewer than
-    four runs are not judged, nor experiments of fewer than twelve: a median of three is one of them.
+    The last limit grows with the number of runs, so that about one clean experiment in 20 has a false alarm. Cells with fewer
+    than four runs are not judged, nor experiments with fewer than twelve: a median of three is one of the three.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
     judged = runs_of_cell >= 4
@@ -67,7 +67,7 @@ def outliers(log_s: Matrix) -> list[Outlier]:
         residuals = residuals - np.nanmedian(residuals, axis=0, keepdims=True)
     count = int((~np.isnan(residuals)).sum())
     free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
-    # Medians pass through as many residuals as they have parameters; those zeros say nothing of the spread.
+    # Medians pass through as many residuals as they have parameters; those zeros say nothing about the spread.
     sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
     sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
     chance = t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
@@ -91,7 +91,7 @@ def outliers(log_s: Matrix) -> list[Outlier]:
 
 
 def _quiet(residuals: Matrix, sd: float) -> bool:
-    # Cells that agree to the last digit, as simulated ones may, have no scatter to be told by.
+    # Cells that agree to the last digit, as simulated ones may, have no scatter to judge by.
     return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
 
 
@@ -109,12 +109,12 @@ def without(log_s: Matrix, runs: Sequence[Outlier]) -> Matrix:
 
 PERMUTATIONS = 199
 STEP_T_LEAST = 2.5
-"""Steps below so many standard errors are not worth the permutations: chance makes larger ones in most experiments."""
+"""Steps below this many standard errors are not worth the permutations: chance makes larger ones in most experiments."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How times moved in a straight line: `change` = relative change from the first run to the last, of all or of a block."""
+    """A linear trend of times: `change` = relative change from the first run to the last, of all or of a block."""
 
     change: float
     p_value: float
@@ -135,11 +135,11 @@ class Step:
 def drift(
     log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float], length: float | None = None
 ) -> Drift | None:
-    """The straight trend of times on place in the order, each cell measured against itself; None if it can't be told.
+    """The linear trend of times on place in the order, each cell measured against itself; None if it can't be estimated.
 
-    The slope is that within cells; the change is that over the whole order, also where each cell saw a part of it only, or
-    over the `length` of a block, where each block begins anew.
-    Rounds are NOT taken out here: a drift is what they absorb.
+    The slope is that within cells. The change is that over the whole order, even if each cell saw only a part of it, or
+    over the `length` of a block if each block begins anew.
+    Rounds are NOT removed here: they would absorb the drift.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
     df = len(times) - len(set(cells)) - 1
@@ -157,9 +157,9 @@ def drift(
 
 
 def without_trend(log_s: Matrix, places: Matrix) -> Matrix:
-    """The same times less their straight trend on `places` in the order, each cell measured against itself.
+    """The times minus their linear trend on `places` in the order, each cell measured against itself.
 
-    Where every round has its cells in the same order, those that come late in it are off by the trend of a part of a round.
+    If every round has its cells in the same order, late cells are off by the trend over part of a round.
     """
     there = ~np.isnan(log_s)
     runs = np.maximum(there.sum(axis=1, keepdims=True), 1)
@@ -174,10 +174,10 @@ def without_trend(log_s: Matrix, places: Matrix) -> Matrix:
 
 
 def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Step | None:
-    """The place at which times changed most; None if none is large enough to be asked about.
+    """The place at which times changed most; None if no change is large enough to test.
 
-    Every place is tried, each cell measured against itself. The p-value is that of the largest, by permutation of each
-    cell's runs among themselves (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109).
+    Every place is tried, each cell measured against itself. The p-value is that of the largest step, by permuting each
+    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109).
     A change between two cells that were run one after the other can't be seen.
     """
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
@@ -199,7 +199,7 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
         drawn = np.empty_like(times)
         drawn[by_cell] = times[np.lexsort((random.random(len(times)), of_cell))]
         as_large += _largest_step(drawn, weights)[1] >= explained
-    # After the place, the sum of what lies above the cells' means, over the runs that it is a mean of.
+    # The sum of deviations from the cells' means after the place, divided by the number of runs that it averages.
     height = float(times[places + 1 :].sum() / weights[places])
     return Step(
         after=float(np.asarray(sequence, dtype=float)[order][places]), change=math.expm1(height),
@@ -208,7 +208,7 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
 
 
 def _weights(of_cell: Places) -> Matrix:
-    """For each place in the order the sum over cells of n p (1 - p), p = the share of the cell's n runs after it."""
+    """For each place in the order, the sum over cells of n p (1 - p), p = the share of the cell's n runs after it."""
     runs = np.bincount(of_cell)
     done = np.zeros((len(runs),))
     weight = np.zeros(len(of_cell))
@@ -230,7 +230,7 @@ def _largest_step(times: Matrix, weights: Matrix) -> tuple[int, float]:
 
 
 def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
-    """`values` less the mean of their group."""
+    """`values` minus the mean of their group."""
     flat = np.asarray(values, dtype=float)
     _, at = np.unique(np.asarray(groups), return_inverse=True)
     means = np.bincount(at, weights=flat) / np.bincount(at)

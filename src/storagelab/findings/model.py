@@ -1,7 +1,7 @@
-"""What analysis concludes, as values. No sentence stands here: the words are report's.
+"""What analysis concludes, as values, without sentences: `report` words them.
 
 Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
-Where cells insert different numbers of rows they are of elapsed time per row (`Findings.compared`).
+If cells insert different numbers of rows, ratios are of elapsed time per row (`Findings.compared`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storagelab.model.waits import Category, WaitStat
 
 
 class Estimate(Frozen):
-    """A figure with its interval at `confidence`. `low` and `high` are None where too few runs allow none."""
+    """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs."""
 
     value: float
     low: float | None = None
@@ -38,9 +38,8 @@ class Sample(Frozen):
     """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
     None for a single run.
 
-    `mean` of times, and of rates, is the geometric one, of the runs that verdicts rest on, free of what the rounds that
-    the cell missed were like: so the mean that is shown is the one that cells are compared by. Of all else it is the
-    arithmetic mean of the points.
+    For times and rates, `mean` is the geometric mean of the runs that verdicts use, adjusted for rounds that the cell missed.
+    So the mean shown is the one by which cells are compared. For everything else it is the arithmetic mean of the points.
     """
 
     mean: Estimate
@@ -53,7 +52,7 @@ class Sample(Frozen):
 
 
 class DriveState(Frozen):
-    """What a drive did in the runs of a cell, where it tells: `quantity` over a run, mean of the runs."""
+    """What a drive did in the runs of a cell, if it reports that: `quantity` over a run, mean of the runs."""
 
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
@@ -76,7 +75,7 @@ class CellSummary(Frozen):
     rows_per_s: Sample | None = None
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
-    raw_io: dict[str, Sample] = Field(default_factory=dict, description="what runs of raw I/O came to, by its counter")
+    raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -90,8 +89,8 @@ class CellSummary(Frozen):
 class Comparison(Frozen):
     """A cell against the best cell: ratio of elapsed times with a simultaneous 95 % interval over all comparisons.
 
-    Of several loads the best cell is that of the same load. In an experiment run in blocks it is that of its block; the
-    best of a block stands against the best of all `across_blocks`: untested, as a drift between blocks would look the same.
+    With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block; the
+    best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look the same.
     """
 
     cell_id: str
@@ -105,7 +104,7 @@ class Comparison(Frozen):
 class Effect(Frozen):
     """What one level of a factor does against the factor's baseline (its first listed level).
 
-    `at` fixes other factors; empty = over all cells where both levels stand with the rest equal. `ratio` of elapsed
+    `at` fixes other factors; empty = over all cells where both levels occur with the rest equal. `ratio` of elapsed
     times. `across_blocks`: the levels were run one after the other, so the ratio is untested and has no interval.
     """
 
@@ -120,14 +119,14 @@ class Effect(Frozen):
 
 
 class BestLevels(Frozen):
-    """The levels of a factor that are best while another stands at `at`: the fastest first, then those not told apart."""
+    """The levels of a factor that are best while another is at `at`: the fastest first, then those not told apart."""
 
     at: JsonValue
     levels: tuple[JsonValue, ...]
 
 
 class LevelCost(Frozen):
-    """What it costs, while the other factor stands at `at`, to take the level that is `best` elsewhere (at `taken_from`)."""
+    """The cost, with the other factor at `at`, of using the level that is `best` elsewhere (at `taken_from`)."""
 
     at: JsonValue
     taken_from: JsonValue
@@ -137,7 +136,7 @@ class LevelCost(Frozen):
 
 
 class EffectChange(Frozen):
-    """How one and the same step, `baseline` to `level`, differs between two levels of another factor: told apart.
+    """How the step from `baseline` to `level` differs significantly between two levels of another factor.
 
     `low` and `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` = high / low.
     """
@@ -155,9 +154,9 @@ class Dependence(Frozen):
     """How the best level, and the effect, of `factor` depend on `within`; all other factors averaged.
 
     `best` has an entry for each level of `within`; two of them that share no level differ beyond their intervals, which
-    hold together at 95 %. `cost` is the dearest mistake that is told apart from none, `change` the largest change of an
-    effect. `averaged` names the factors that are averaged over. Of a factor that is a load no level is best: then `best`
-    is empty, and what may depend is its effect.
+    hold together at 95 %. `cost` is the costliest significant mistake, `change` the largest change of an effect.
+    `averaged` names the factors that are averaged over. A load has no best level: then `best` is empty, and only its
+    effect may depend on `within`.
     """
 
     factor: str
@@ -169,7 +168,7 @@ class Dependence(Frozen):
 
     @property
     def differs(self) -> bool:
-        """Whether no level is among the best both here and there, for some two levels of `within`."""
+        """Whether some two levels of `within` share no best level."""
         sets = [{repr(level) for level in row.levels} for row in self.best]
         return any(not one & other for index, one in enumerate(sets) for other in sets[:index])
 
@@ -231,8 +230,8 @@ Verdict = Literal[
 
 
 class LoadVerdict(Frozen):
-    """What is concluded of the layouts under one load or other condition, `load` = its factors' levels: the other fields are
-    as those of `Findings`, of its own `cells`."""
+    """The conclusions about layouts under one load or other condition; `load` = its factors' levels. The other fields are as
+    in `Findings`, for its own `cells`."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
@@ -246,14 +245,14 @@ class LoadVerdict(Frozen):
 
 
 class Findings(Frozen):
-    """All that is concluded of one experiment.
+    """Everything concluded about one experiment.
 
     `best` is a set: the fastest cell's id first, then those that can't be told apart from it, which `tied` lists
     again; both are empty while there is no verdict. `fastest` and `worst` have the smallest and the largest time,
-    verdict or not; they are what `wait_changes` compares.
+    verdict or not; `wait_changes` compares them.
     `verdict`: "winner" = nothing is tied with the best; "best-set" = some cells are as good, others are slower;
     "indistinguishable" = no cell can be told apart from the best; "too-few-runs" = no test is possible yet; "untested" =
-    runs enough, but each cell's were made in a stretch of time of its own, so that nothing can be tested.
+    enough runs, but each cell's were made in a separate stretch of time, so nothing can be tested.
     `not_compared` = cells that share too few rounds with the fastest: they are neither tied nor slower, and while there is
     one, nothing is the winner. `at_most_slower` = the ratio that the time of the nominally fastest over that of the truly
     fastest does not exceed, at 95 %; None where nothing is tied with it, or not all can be compared.
@@ -262,7 +261,7 @@ class Findings(Frozen):
     under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
     Cells of different blocks are never told apart: the best set then holds the best of each block.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
-    for raw I/O, whose runs all last as long as they were told to.
+    for raw I/O, whose runs all have the length that the spec sets.
     """
 
     experiment: str
@@ -288,7 +287,7 @@ class Findings(Frozen):
     at_most_slower: float | None = None
     fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")
     left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
-    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty where there is one load only")
+    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
     dependences: tuple[Dependence, ...] = ()
     speed_ups: tuple[Effect, ...] = Field(
         (), description="a factor's levels at each level of the axis: `at` has it alone"
@@ -303,5 +302,5 @@ class Findings(Frozen):
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
 
     def load_of(self, cell_id: str) -> LoadVerdict | None:
-        """The load that a cell bore; None where all bore the same."""
+        """The load of a cell; None if all cells have the same."""
         return next((load for load in self.loads if cell_id in load.cells), None)

@@ -1,4 +1,4 @@
-"""Runs of one cell, or any few values, -> estimates with intervals. Pure."""
+"""Runs of one cell, or any small sample -> estimates with intervals. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storagelab.findings.studentized import t_point
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
 VALUES_LEAST = 3
-"""Below it an interval says more of Student's t than of the runs: of two values it is 13 standard errors wide."""
+"""With fewer values an interval reflects Student's t more than the runs: for two values it is 13 standard errors wide."""
 
 
 def mean_estimate(values: Sequence[float]) -> Estimate:
-    """The mean with its 95 % t interval; without one below three values."""
+    """The mean with its 95 % t interval; without an interval below three values."""
     mean = statistics.fmean(values)
     if len(values) < VALUES_LEAST:
         return Estimate(value=mean)

@@ -1,14 +1,14 @@
-"""Everything that a report states of layouts, and the one promise for all of it. Pure.
+"""Everything that a report states about layouts, and one promise for all of it. Pure.
 
-Of 20 experiments in which nothing differs, at most about one has a report that states any difference. That is the promise
-for a whole report, not for each of its sentences. It is kept in two steps:
+Of 20 experiments in which nothing differs, at most about one report states any difference. The promise covers the
+whole report, not each sentence. It is kept in two steps:
 
-1. All statements are tried at levels that add up to 5 %. Most of it is the verdict's, which needs it most.
-2. If any holds, the experiment is not one without a difference. Then each kind of statement is made at 5 %.
+1. All statements are tested at levels that add up to 5 %. The verdict, which needs most of it, gets most.
+2. If any holds, something does differ. Then each kind of statement is made at 5 %.
 
 So where something differs, each kind of statement errs in at most 5 % of experiments by itself: the verdicts, the main
 effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; where
-nothing held in the first, they reach as far as no difference. What the two steps come to in drawn experiments:
+nothing held in the first, they reach as far as no difference. The results of both steps in drawn experiments:
 docs/explanation/statistics.md.
 """
 
@@ -24,7 +24,7 @@ from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Factor, Plan
 
 SHARES = {"verdict": 0.8, "effects": 0.12, "effects-at": 0.02, "speed-ups": 0.03, "dependences": 0.03}
-"""Of the error of the first step."""
+"""Shares of the error of the first step."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def state(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequ
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:
-    """What the strict statements say, with the intervals of the full ones."""
+    """The strict statements, with the intervals of the full ones."""
     comparisons = tuple(
         one.model_copy(update={"ratio": _reaching_one(other.ratio)})
         for one, other in zip(strict.judged.comparisons, full.judged.comparisons, strict=True)

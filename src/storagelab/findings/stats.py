@@ -1,24 +1,24 @@
-"""Samples -> estimates: what may honestly be said of times measured in complete rounds. Pure.
+"""Samples -> estimates for times measured in complete rounds. Pure.
 
 `log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds per row), one row per cell and one
-column per round (repetition), NaN where a run is missing or left out. Cells of a round ran near each other in time, so
-that the pairs within a round share its luck, and their ratios are free of it.
+column per round (repetition), NaN where a run is missing or left out. Cells of a round ran close together in time, so
+pairs within a round share its luck, and their ratios are free of it.
 
 The test behind `compare_with_best` and `effects` asks two things at once, so that neither a quiet nor a wild cell
 misleads:
 
 1. The difference exceeds a simultaneous critical value (`studentized`) times a moderated standard error. Moderation
-   shrinks each cell's variance towards the typical cell's, the more, the more alike the cells are (Smyth 2004, "Linear
-   models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3). Alike cells so share their
+   shrinks each cell's variance towards the typical cell's; it shrinks more the more alike the cells are (Smyth 2004, "Linear
+   models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3(1), article 3). So alike cells share their
    degrees of freedom. The critical value of comparisons with the best is Tukey's studentized range over all cells, as
    the best cell is picked by looking at the data.
-2. The difference passes Welch's t test, which knows nothing but the variances of the cells it compares (Welch 1947,
-   Biometrika 34), at a level that falls slowly with the number of cells. So one noisy cell passes neither for a slow nor
-   for a quiet one.
+2. The difference passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947,
+   Biometrika 34), at a level that falls slowly with the number of cells. So one noisy cell looks neither slow
+   nor quiet.
 
-Nothing is said of a cell with fewer than two rounds in common with the best, nor may anything be said of two cells of
-different blocks: no pair of runs sees how the machine changed from one block to the next. How often experiments without
-any difference name a loser all the same, and how often a real difference is found: docs/explanation/statistics.md, drawn by
+A cell with fewer than two rounds in common with the best is not judged, nor are two cells of different blocks compared:
+no pair of runs shows how the machine changed from one block to the next. How often experiments without any difference
+name a loser anyway, and how often a real difference is found: docs/explanation/statistics.md, drawn by
 `make bench ARGS="--only statistics"`.
 """
 
@@ -42,7 +42,7 @@ Pairs = Sequence[tuple[int, int]]
 VARIANCE_FLOOR = 1e-14
 """Of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
 NOISY_P_VALUE = 0.01
-"""A cell noisier than chance lets one in so many typical cells be has an interval from its own scatter alone."""
+"""A cell noisier than chance makes one in this many typical cells gets an interval from its own scatter alone."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ class Fit:
 class Difference:
     """A ratio of elapsed times with its simultaneous interval, which leaves 1 out if and only if `p_value` < 0.05.
 
-    Neither is there where fewer than two rounds are common. A test at a stricter level than 5 % has its p-value scaled
-    to it, and an interval that is as much wider. `pairs` = how many ratios of one round it rests on.
+    Neither exists if fewer than two rounds are common. A test at a stricter level than 5 % has its p-value scaled to that
+    level, and a correspondingly wider interval. `pairs` = the number of within-round ratios behind it.
     """
 
     ratio: Estimate
@@ -97,7 +97,7 @@ class Difference:
 def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
     """Cells and rounds of `log_s`, fitted together so that a missing run biases no cell.
 
-    `blocks` = the block of each cell; none = one for all. Each block has rounds of its own, as the n-th rounds of two
+    `blocks` = the block of each cell; none = one for all. Each block has its own rounds, as the n-th rounds of two
     blocks were far apart in time.
     """
     of_cell = np.asarray(blocks or [0] * len(log_s))
@@ -118,15 +118,15 @@ def fit(log_s: Matrix, blocks: Sequence[int] = ()) -> Fit:
 
 
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
-    """A fit whose rows are averages over `groups` of cells (geometric means of times), free of what rounds brought.
+    """A fit whose rows are averages over `groups` of cells (geometric means of times), without the effects of rounds.
 
-    Its noise is that of the averages, so that what hits all cells of a group at once is not taken for chance.
+    Its noise is that of the averages, so that a disturbance of all cells of a group at once is not taken for chance.
     """
     return fit(np.array([fitted.cells[group].mean() + _average(fitted.residuals[group]) for group in groups]), blocks)
 
 
 def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Cells and rounds of one block, the rounds about zero, and the residuals that they leave."""
+    """Cells and rounds of one block, rounds centred on zero, and the residuals."""
     there = ~np.isnan(log_s)
     filled = np.where(there, log_s, 0.0)
     runs_of_cell, runs_of_round = there.sum(axis=1), there.sum(axis=0)
@@ -144,9 +144,9 @@ def _cells_and_rounds(log_s: Matrix) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
-    """Each cell's variance from its own residuals; NaN of fewer than two runs, or where no other cell shares its rounds.
+    """Each cell's variance from its own residuals; NaN for fewer than two runs, or if no other cell shares its rounds.
 
-    Taking the rounds out took one cell's worth of scatter with it.
+    Removing the rounds also removed one cell's worth of scatter.
     """
     df = (~np.isnan(residuals)).sum(axis=1) - 1
     known = (df > 0) & (peers > 1)
@@ -156,7 +156,7 @@ def _own_variances(residuals: Matrix, peers: Matrix) -> Matrix:
 
 
 def _moderated(own: Matrix, df: Matrix) -> tuple[Matrix, float, float]:
-    """Each cell's variance, shrunk towards the typical one; that one; the degrees of freedom that shrinking is worth."""
+    """Each cell's variance, shrunk towards the typical one; the typical one; the degrees of freedom that shrinking adds."""
     known = ~np.isnan(own)
     if not known.any():
         return own, math.nan, MANY
@@ -191,11 +191,11 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
-    """The geometric mean time of a cell, free of what rounds it missed, with its 95 % interval; none below three runs.
+    """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
 
     Its variance is that of the rounds' luck, which all cells share, and of the cell's own scatter (degrees of freedom by
-    Satterthwaite 1946). A cell that was picked as the fastest of `picked_from` is faster here than in the long run; its
-    interval reaches as much further up as the fastest of so many equal cells can be too fast (Bonferroni).
+    Satterthwaite 1946). A cell picked as the fastest of `picked_from` is faster here than in the long run; its interval
+    reaches further up by as much as the fastest of that many equal cells can be too fast (Bonferroni).
     """
     value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.luck[cell]):
@@ -210,7 +210,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
 
 
 def _variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
-    """The variance of a run of a cell beside its round's luck, and its degrees of freedom."""
+    """The variance of a cell's run without its round's luck, and its degrees of freedom."""
     own, own_df = float(fitted.own[cell]), float(fitted.runs[cell] - 1)
     if math.isnan(own):
         return 0.0, own_df
@@ -225,7 +225,7 @@ def _variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
 
 
 def fastest(fitted: Fit) -> int | None:
-    """Index of the cell with the smallest round-adjusted time; one with a single run only if no other has more."""
+    """Index of the cell with the smallest round-adjusted time; a cell with a single run only if no other has more."""
     runs = fitted.runs
     eligible = runs >= min(2, runs.max(initial=0))
     return int(np.argmin(np.where(eligible & (runs > 0), fitted.cells, np.inf))) if runs.any() else None
@@ -236,10 +236,10 @@ def compare_with_best(
 ) -> list[Difference | None]:
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
-    Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That covers as well a
-    best cell for each block: within blocks cells are never further apart than over all of them. Where cells are compared
-    in several `families`, each with a best of its own, they hold together over all of these (Bonferroni); `among` are
-    then the cells of this one, and all others get None.
+    Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That also covers a
+    best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared in
+    several `families`, each with its own best, they hold together over all of these (Bonferroni); `among` are then the
+    cells of this family, and all others get None.
     """
     among = range(len(fitted.cells)) if among is None else among
     family = tukey(int((~np.isnan(fitted.cells[sorted(among)])).sum()), families)
@@ -252,10 +252,10 @@ def compare_with_best(
 
 
 def at_most_slower(fitted: Fit, best: int, among: Collection[int], families: int = 1) -> float | None:
-    """The ratio that the best cell's time over that of the truly fastest of `among` does not exceed, at 95 %.
+    """An upper bound, at 95 %, for the ratio of the best cell's time to that of the truly fastest of `among`.
 
     Hsu's multiple comparisons with the best (1984, Annals of Statistics 12), its upper bound for the cell that looks
-    best. None where a cell of `among` can't be compared with it.
+    best. None if a cell of `among` can't be compared with it.
     """
     with_best = _with_best(fitted, best)
     others = [cell for cell in among if cell != best]
@@ -302,7 +302,7 @@ class _WithBest:
 
 
 def _with_best(fitted: Fit, best: int) -> _WithBest:
-    """All at once, as a report may hold a thousand cells."""
+    """Computes all at once, as a report may have a thousand cells."""
     differences = fitted.log_s - fitted.log_s[best]
     there = ~np.isnan(differences)
     common = there.sum(axis=1).astype(float)
@@ -310,7 +310,7 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
     own = np.where(np.isnan(fitted.own), fitted.typical, fitted.own)
     df, correlation = np.maximum(fitted.runs - 1, 1), 1 / np.maximum(fitted.peers - 1, 1)
     variance = own + own[best]
-    # As `_welch` has it, for a pair.
+    # As in `_welch`, for a pair.
     spread = own**2 / df + own[best] ** 2 / df[best] + 2 * correlation**2 * own * own[best] / np.sqrt(df * df[best])
     return _WithBest(
         log_ratios=np.where(there, differences, 0.0).sum(axis=1) / rounds,
@@ -324,12 +324,12 @@ def _with_best(fitted: Fit, best: int) -> _WithBest:
 
 
 def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float = ALPHA) -> list[Difference | None]:
-    """What sets each level of a factor apart from the baseline: the geometric mean of all ratios of one round.
+    """The effect of each level of a factor against the baseline: the geometric mean of all within-round ratios.
 
-    `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that are equal in all else. Each
-    pair's log ratios are averaged over its rounds, then over pairs. Where there are several pairs, levels are also
-    compared as a whole, with the noise of their averages in each round, so that what hits all cells of a level at once
-    counts as noise too. Bonferroni over `comparisons`. None for a level of which no pair has a round in common.
+    `levels` holds, for each level, pairs of (cell of that level, cell of the baseline) that agree in everything else. Each
+    pair's log ratios are averaged over its rounds, then over pairs. If there are several pairs, levels are also
+    compared as a whole, with the noise of their averages in each round, so that a disturbance of all cells of a level
+    at once counts as noise too. Bonferroni over `comparisons`. None for a level without a pair that shares a round.
     """
     family = bonferroni(comparisons)
     whole = None
@@ -344,14 +344,14 @@ def effects(fitted: Fit, levels: Sequence[Pairs], comparisons: int, alpha: float
 
 
 def _average(rows: Matrix) -> Matrix:
-    """Mean over `rows` in each round, NaN in rounds where all are missing."""
+    """The mean over `rows` in each round, NaN in rounds where all are missing."""
     there = ~np.isnan(rows)
     count = there.sum(axis=0)
     return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _exp(value: float) -> float:
-    """e^value, or the largest number that there is about."""
+    """e^value, capped near the largest float."""
     return math.exp(min(value, 700.0))
 
 
@@ -405,7 +405,7 @@ def _welch(fitted: Fit, cells: Sequence[int], counts: Sequence[int], pairs: int)
 def _judged(
     value: float, pairs: int, errors: Sequence[_Error], own: _Error, family: Family, alpha: float
 ) -> Difference:
-    """A mean log ratio, held against each of `errors` as one of the family, and cautiously against the own one."""
+    """A mean log ratio, tested against each of `errors` as one of the family, and cautiously against its own error."""
     cautious = round(own.df, 1)
     half = t_point(cautious, alpha / family.caution) * own.error
     p_value = min(1.0, t_tail(value / own.error, cautious) * family.caution)

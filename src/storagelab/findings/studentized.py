@@ -1,4 +1,4 @@
-"""Critical points of simultaneous tests: Student's t, Tukey's studentized range, Dunnett's maximum. Pure."""
+"""Critical values of simultaneous tests: Student's t, Tukey's studentized range, Dunnett's maximum. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scipy import interpolate, optimize, special
 Vector = NDArray[np.float64]
 
 _CAUTION = 0.65
-"""0 would take one noisy cell for a slow one in 6 to 8 % of experiments, 1 would find a tenth less of what is 5 % slower."""
+"""With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be found."""
 MANY = 1e5
-"""Degrees of freedom from which on more make no difference."""
+"""Beyond this, more degrees of freedom make no difference."""
 
 
 @lru_cache(maxsize=4096)
 def t_point(df: float, alpha: float) -> float:
-    """What |Student's t| exceeds with probability `alpha`."""
+    """The value that |Student's t| exceeds with probability `alpha`."""
     return float(-special.stdtrit(df, alpha / 2))
 
 
@@ -32,10 +32,10 @@ def t_tail(t: float, df: float) -> float:
 
 @dataclass(frozen=True)
 class Family:
-    """Differences that are tested together: their error is that of the whole family.
+    """Differences tested together, with an error rate for the whole family.
 
-    "tukey": all differences between `count` rows, the best of which was picked by looking, in each of `families`.
-    "bonferroni": `count` differences that were named beforehand.
+    "tukey": all differences between `count` rows, whose best was picked by looking at the data, in each of `families`.
+    "bonferroni": `count` differences named beforehand.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Family:
     families: int = 1
 
     def tail(self, t: float, df: float) -> float:
-        """P(any standardised difference of the family exceeds t), were there no difference at all."""
+        """P(any standardised difference of the family exceeds t) if nothing differs."""
         if self.kind == "tukey" and self.count > 2:
             return min(1.0, range_tail(t * math.sqrt(2), self.count, df) * self.families)
         return min(1.0, t_tail(t, df) * self.comparisons)
@@ -54,7 +54,7 @@ class Family:
 
     @property
     def caution(self) -> float:
-        """What the level of a difference's own test is divided by; the full number would find nothing in five runs."""
+        """The divisor of the level of a difference's own test; the full number would find nothing in five runs."""
         things = self.count * self.families if self.kind == "tukey" else self.count + 1
         return float((things / 2) ** _CAUTION)
 
@@ -92,7 +92,7 @@ def _root(of: Callable[[float], float], low: float, high: float) -> float:
 def range_tail(q: float, cells: int, df: float) -> float:
     """P(studentized range of `cells` means > q), `df` degrees of freedom.
 
-    As scipy.stats.studentized_range.sf, some hundred times faster: reports of a thousand cells and simulations of
+    Like scipy.stats.studentized_range.sf, about a hundred times faster: reports of a thousand cells and simulations of
     thousands of experiments need it. The outer integral over log s is a trapezoid rule, which converges fast on a
     smooth bump; the inner one comes from a spline (`_range_tail_known_sd`).
     """
@@ -102,7 +102,7 @@ def range_tail(q: float, cells: int, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _log_sd_density(df: float) -> tuple[Vector, Vector]:
-    """Nodes and weights of x = log s, s being an estimated sd over the true one; its density goes as
+    """Nodes and weights of x = log s, s being an estimated sd over the true one; its density is proportional to
     exp(df (x - e^2x / 2)).
     """
     df = min(df, MANY)

@@ -1,12 +1,12 @@
-"""Which layout is fastest, as values: the best set of all cells or, where the load is varied too, of each load. Pure.
+"""Which layout is fastest, as values: the best set of all cells or, if the load varies too, of each load. Pure.
 
-Whatever layouts are tried under and nobody chooses counts as a load here: what happens between runs, too. A load is
-borne and not chosen: that a run with fewer reads ends sooner is no advice. So cells are held against the fastest under
-the same load only. The cells of a load are one family of comparisons, and the loads share the error, so that all
+Every condition under which layouts are tried counts as a load here, including what happens between runs. A load is a
+condition, not a choice: "a run with fewer reads ends sooner" is no advice. So cells are compared only with the fastest
+under the same load. The cells of a load are one family of comparisons, and the loads share the error, so that all
 intervals of comparisons hold together.
 
-What was not tested is not tied. A cell that shares fewer than two rounds with the fastest is `not_compared`: it is neither
-among the best nor slower, and while there is one, no cell is the winner.
+Untested does not mean tied. A cell that shares fewer than two rounds with the fastest is `not_compared`: it is neither
+among the best nor slower, and while there is such a cell, no cell is the winner.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Samples:
 def judge(
     factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], alpha: float = ALPHA
 ) -> Judged:
-    """The verdict over all cells, and where there are several loads that of each."""
+    """The verdict over all cells and, with several loads, that of each."""
     loads = list(_loads(factors, plan.cells))
     samples = _Samples(plan, fitted, blocks, max(1, sum(len(cells) > 1 for _, cells in loads)), alpha)
     judged = [_judge(samples, cells) for _, cells in loads]
@@ -96,7 +96,7 @@ def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
 
 
 def _testable(fitted: stats.Fit, blocks: Sequence[int]) -> bool:
-    """Whether effects of loads can be tested, or are there untested, each in a block of its own."""
+    """Whether effects of loads can be tested, or are reported untested, each load in its own block."""
     return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
 
 
@@ -111,7 +111,7 @@ def _loads(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[d
 
 
 def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None, int | None]:
-    """The fastest and the slowest cell of the load under which they are furthest apart; of one layout, of all its loads."""
+    """The fastest and the slowest cell of the load under which they are furthest apart; with one layout, of all loads."""
     if all(len(cells) == 1 for cells in loads):
         loads = [[cell for cells in loads for cell in cells]]
     ends = [(_fastest_of(samples.fitted, cells), _worst_of(samples.fitted, cells)) for cells in loads]
@@ -161,7 +161,7 @@ def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
 
 
 def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:
-    """Every other cell against the best, or that of its own block, fastest first; none where nothing is measured."""
+    """Every other cell against the best, or against that of its own block, fastest first; none if nothing is measured."""
     if best is None:
         return ()
     plan, fitted, family = samples.plan, samples.fitted, frozenset(cells)
@@ -194,7 +194,7 @@ def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) 
         best_cell_id=plan.cells[best].cell_id,
         ratio=difference.ratio,
         p_value=difference.p_value,
-        # With runs missing, the common rounds may say the opposite of all rounds: then it isn't slower for sure.
+        # With runs missing, the common rounds may contradict all rounds: then the cell isn't slower for sure.
         distinguishable=difference.distinguishable and difference.ratio.value > 1,
     )
 
@@ -214,7 +214,7 @@ def _verdict(cells: int, comparisons: Sequence[Comparison], *, repeated: bool, c
     if cells == 1:
         return "single-cell"
     if not any(row.p_value is not None for row in comparisons):
-        # Runs enough, but each cell's in a stretch of time of its own.
+        # Enough runs, but each cell's in a separate stretch of time.
         return "untested" if repeated and any(row.across_blocks for row in comparisons) else "too-few-runs"
     slower = sum(row.distinguishable for row in comparisons)
     if slower == 0:

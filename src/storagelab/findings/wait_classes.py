@@ -1,7 +1,7 @@
-"""Waits of several engines joined by what is waited for, since their names never meet. Pure.
+"""Joins waits of several engines by what is waited for, since they share no names. Pure.
 
-PostgreSQL's IO:DataFileRead and MariaDB's wait/io/file/innodb/innodb_data_file are both a read of data. A class is named in
-words; the native names stay in each cell's own wait table, and beside the class.
+PostgreSQL's IO:DataFileRead and MariaDB's wait/io/file/innodb/innodb_data_file are both a read of data. A class has a name
+in words; the native names stay in each cell's own wait table, and beside the class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLASS_NAMES: dict[Category, str] = {
 
 
 def in_classes(rows: Iterable[WaitStat]) -> tuple[WaitStat, ...]:
-    """Waits of one run summed by class, largest first; CPU, benign waits and what has no timer stay as they are."""
+    """Waits of one run summed by class, largest first; CPU, benign waits and untimed time stay separate."""
     by_class: dict[str, list[WaitStat]] = {}
     for row in rows:
         name = CLASS_NAMES.get(row.category, row.category) if _is_joined(row) else row.wait_type
@@ -38,7 +38,7 @@ def in_classes(rows: Iterable[WaitStat]) -> tuple[WaitStat, ...]:
 
 
 def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
-    """Class -> the native names that were joined in it, those that waited longest first."""
+    """Class -> the native names joined in it, longest waits first."""
     total_s: dict[tuple[str, str], float] = {}
     for row in rows:
         if _is_joined(row):
@@ -51,12 +51,12 @@ def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
 
 
 def _is_joined(row: WaitStat) -> bool:
-    """Time of threads that have nothing to do must not pass for a wait of another engine."""
+    """Idle time of threads must not count as a wait of another engine."""
     return row.is_wait and row.wait_type != UNINSTRUMENTED and row.wait_type not in BENIGN_WAITS
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:
-    """A split that is missing in one row is missing in the sum; what is not all counted is no count."""
+    """A split missing in one row is missing in the sum; a sum is counted only if all its parts are."""
     methods = {row.method for row in rows}
     split = all(row.resource_s is not None and row.signal_s is not None for row in rows)
     return WaitStat(

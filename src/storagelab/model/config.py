@@ -1,4 +1,4 @@
-"""What a spec says of one cell.
+"""The configuration of one cell.
 
 Sizes are bytes and times are seconds; only `report` formats them.
 """
@@ -68,7 +68,7 @@ class TargetConfig(Frozen):
 
     @property
     def world_scale(self) -> int:
-        """How many times smaller than life the world is."""
+        """How many times smaller than life-size the world is."""
         return self.scale or self.kind.default_scale
 
     @property
@@ -81,7 +81,7 @@ class TargetConfig(Frozen):
 
 
 class ServerConfig(Frozen):
-    """A simulated server. What is left out is as in its profile (profiles/servers/sql-server-2008.toml)."""
+    """A simulated server. Missing keys are as in its profile (profiles/servers/sql-server-2008.toml)."""
 
     cores: int = Field(ge=1, le=256, description="Each core has one scheduler.")
     memory_bytes: int = Field(ge=2**20, lt=2**63, description="All memory of the server.")
@@ -111,7 +111,7 @@ class ServerConfig(Frozen):
 
 
 class DriveConfig(Frozen):
-    """A simulated drive: its profile, and what is chosen of it. What is left out must be the only one there is."""
+    """A simulated drive: its profile, and the options chosen from it. A missing key must have only one option."""
 
     profile: str = Field(
         description="A ready-made profile by its name (`storagelab profiles` lists them), or a file of your own."
@@ -151,7 +151,7 @@ class DriveConfig(Frozen):
 
 
 class CacheConfig(Frozen):
-    """A controller's write-back cache. What is left out is as in the core (crates/sim/src/volume/config.rs)."""
+    """A controller's write-back cache. Missing keys are as in the core (crates/sim/src/volume/config.rs)."""
 
     size_bytes: int = Field(ge=0, lt=2**63, description="Memory for writes; 0 means no cache.")
     mirror_bytes_per_s: Annotated[int | None, LeftOut("800,000,000")] = Field(
@@ -175,7 +175,7 @@ class CacheConfig(Frozen):
 
 
 class LinkConfig(Frozen):
-    """The network between host and array. What is left out is that of iSCSI over one port of 1 Gbit/s Ethernet."""
+    """The network between host and array. Missing keys are those of iSCSI over one port of 1 Gbit/s Ethernet."""
 
     bytes_per_s: Annotated[int | None, LeftOut("104,000,000")] = Field(
         None, ge=0, lt=2**63, description="Rate in each direction; 0 means no link."
@@ -186,7 +186,7 @@ class LinkConfig(Frozen):
 
 
 class VolumeConfig(Frozen):
-    """A place on a file system, in which storagelab makes, and later removes, a folder of its own; or simulated drives."""
+    """A place on a file system, where storagelab makes and later removes its own folder; or simulated drives."""
 
     path: str | None = Field(
         None,
@@ -258,7 +258,7 @@ class LayoutConfig(Frozen):
 
 
 class BetweenRunsConfig(Frozen):
-    """What is done before a run is timed, so that no run inherits from the one before."""
+    """What happens before a run is timed, so that runs don't affect each other."""
 
     checkpoint: bool = Field(
         True, description="Real servers: checkpoint, and sync the volumes, before the clock starts."
@@ -282,7 +282,7 @@ class BetweenRunsConfig(Frozen):
 
 
 class MeasureConfig(Frozen):
-    """How much is observed. Observation is on by default; its own cost is measured and reported."""
+    """How much to observe. Observation is on by default; its own cost is measured and reported."""
 
     waits: bool = Field(True, description="Real servers: record what every connection waits for.")
     sample_hz: float = Field(
@@ -295,7 +295,7 @@ class MeasureConfig(Frozen):
 
 
 class Config(Frozen):
-    """Everything that a target needs to know of one cell: the spec with the cell's levels put in."""
+    """Everything that a target needs to know about one cell: the spec with the cell's levels."""
 
     target: TargetConfig
     server: ServerConfig | None = None

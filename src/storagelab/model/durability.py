@@ -1,4 +1,4 @@
-"""What survives a crash of a server or its machine: each engine's verdict on itself, by the settings that it runs with."""
+"""What survives a crash of a server or its machine: each engine's own verdict, from the settings that it runs with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_COMMITS = {"last commits", "last second of commits", "commits not in the log
 
 
 class Deciding(Frozen):
-    """A setting that decides what survives, as the server has it."""
+    """A setting that decides what survives, with the server's value."""
 
     name: str
     value: str
@@ -31,7 +31,7 @@ class Deciding(Frozen):
 
 
 class Durability(Frozen):
-    """One server's promise. `whole_pages`: a page whose write was cut off can be mended."""
+    """One server's promise. `whole_pages`: a page whose write was cut off can be repaired."""
 
     engine: str
     settings: tuple[Deciding, ...]

@@ -1,6 +1,6 @@
-"""The engines that an experiment may name, a line each: what all of storagelab may know of them.
+"""The engines that an experiment may name, with what all of storagelab may know about them.
 
-What an engine does stands in its folder of `targets`, whose room `engine` answers the seam.
+An engine's behaviour is in its folder of `targets`, whose module `engine` implements the seam.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Engine(NamedTuple):
     folder: str
     provenance: Provenance = "measured"
     starts_server: bool = True
-    """storagelab starts a private server where the spec names no running one."""
+    """storagelab starts a private server if the spec names no running one."""
     log_per_database: bool = False
-    """Each database has a log of its own, which is placed with it: on a running server, too."""
+    """Each database has its own log, which is placed with it, also on a running server."""
     drives_remember: bool = False
-    """What a run does to the drives reaches the next run of its block."""
+    """A run's effect on the drives carries over to the next run of its block."""
     portable: bool = False
-    """Any process can take a block up where another left it: all it needs is in the results folder."""
+    """Any process can continue a block where another stopped: everything needed is in the results folder."""
     raw_io: bool = False
     """Requests to a volume, without a database."""
     default_scale: int = 1
     """How many times smaller the world is."""
     setup_s: float = 2.0
     work_per_s: float = 50_000.0
-    """How long a run takes, as a first guess: its setup, then so much work of the scaled world a second, in its unit."""
+    """A first guess of how long a run takes: its setup, then this much work of the scaled world a second, in its unit."""
 
 
 _SIMULATED = Engine(

@@ -19,12 +19,12 @@ from storagelab.model.waits import RawWaits
 from storagelab.model.workload import Work
 
 RAW_IO = "raw-io"
-"""The group of counters in which a run of raw I/O says what it came to."""
+"""The group of counters with the results of a run of raw I/O."""
 Status = Literal["ok", "failed", "unverified"]
 
 
 class Check(Frozen):
-    """One thing asked of the server or file system, and what was read back. `ok` is None where it could not be read."""
+    """One thing asked of the server or file system, and what was read back. `ok` is None if it could not be read."""
 
     name: str
     asked: str
@@ -34,7 +34,7 @@ class Check(Frozen):
 
 
 class Page(NamedTuple):
-    """A page by the numbers that SQL Server gives to databases, to files, and to the pages of a file."""
+    """A page, by SQL Server's numbers of its database, its file, and the page within the file."""
 
     database_id: int
     file_id: int
@@ -45,7 +45,7 @@ PFS_PAGE = "a PFS page"
 
 
 class Resource(Frozen):
-    """A thing that sessions wait for: what it is, and which one where that is known."""
+    """A thing that sessions wait for: what it is and, if known, which one."""
 
     kind: str = Field(description='what it is: "a PFS page", "end of transaction"')
     page: Page | None = None
@@ -72,14 +72,14 @@ def resource_of(text: str) -> Resource:
 
 
 class WaitingTask(Frozen):
-    """What sessions were seen waiting for at one moment: `sessions` of them on one resource."""
+    """A sampled wait at one moment: `sessions` of them on one resource."""
 
     at_s: Figure = Field(description="seconds since the start of the run")
     wait_type: str
     resource: Resource
     sessions: Count
     data_file: Count | None = None
-    held_by: str = Field("", description="what the holder was doing, where it could be seen")
+    held_by: str = Field("", description="what the holder was doing, if known")
 
     @field_validator("resource", mode="before")
     @classmethod
@@ -97,9 +97,9 @@ class TimeSeries(Frozen):
 
 
 class ObserverCost(Frozen):
-    """What observing cost: CPU seconds of the sampler and of its own server session (None where it can't be read).
+    """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown).
 
-    `blind_s` = how long, in all, looks came that much too late that something must have stood still."""
+    `blind_s` = total time in which samples came so late that something must have stood still."""
 
     sampler_cpu_s: Figure
     session_cpu_s: Figure | None
@@ -137,7 +137,7 @@ class Measurement(Frozen):
 
     @property
     def work(self) -> Work:
-        """What the run did."""
+        """The work of the run."""
         if self.rows is not None:
             return Work(amount=self.rows, unit="rows")
         return Work(amount=self.requests or 0, unit="requests")
@@ -149,12 +149,12 @@ class Measurement(Frozen):
 
     @property
     def unverified(self) -> tuple[Check, ...]:
-        """What was not got as asked, or could not be read back."""
+        """The checks whose value differs from what was asked, or could not be read back."""
         return tuple(check for check in self.checks if check.ok is not True)
 
 
 NO_TIME = "no time passed between its first start and its last finish"
-"""Why a run failed whose figures nothing can be divided by."""
+"""The reason of a failed run whose elapsed time is no divisor."""
 
 
 class Run(Frozen):
@@ -177,10 +177,10 @@ class Run(Frozen):
 
     @property
     def burn_in(self) -> bool:
-        """Made on newly prepared drives, and not judged."""
+        """Whether the run was made on newly prepared drives and is not judged."""
         return self.repetition < 1
 
     @property
     def usable(self) -> bool:
-        """Has figures that analysis may use: ok, or measured but with something not as asked."""
+        """Whether analysis may use its figures: ok, or measured with a setting that differs from what was asked."""
         return self.measurement is not None and self.status != "failed"

@@ -1,4 +1,4 @@
-"""An experiment, and the plan that it expands to: cells, and the runs in their order."""
+"""An experiment and the plan that it expands to: cells and runs in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Level(Frozen):
 
 
 class Factor(Frozen):
-    """What is varied. `name` is a spec path, or a free name when its levels are labelled and set several keys."""
+    """What varies. `name` is a spec path, or a free name if its levels are labelled and set several keys."""
 
     name: str
     levels: tuple[Level, ...]
@@ -72,8 +72,7 @@ class Cell(Frozen):
 class PlannedRun(Frozen):
     """One repetition of one cell, at its place in the order. `block` counts formattings of the drives, from 0.
 
-    Repetitions that are judged count from 1 up; those of the burn-in, that is the first runs on newly prepared drives,
-    from 0 down.
+    Judged repetitions count from 1 up; those of the burn-in, the first runs on newly prepared drives, from 0 down.
     """
 
     sequence: int

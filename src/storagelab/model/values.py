@@ -1,4 +1,4 @@
-"""What every value in storagelab is made of."""
+"""The base of every value in storagelab."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Scalar = str | int | float | bool
 JsonValue = Scalar | list[Scalar]
 MOST = 1e30
 Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
-"""Something measured: finite, and such that its square and a sum of thousands of them are, too."""
+"""A measured figure: finite, and small enough that its square and a sum of thousands are finite too."""
 Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
 
 
 class Frozen(BaseModel):
-    """A value: immutable, and strict about names it doesn't know."""
+    """A value: immutable, and strict about unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,12 +1,12 @@
 """Wait statistics in one normal form for every engine, and its arithmetic. Pure.
 
-A target hands over raw counts: `SampledWaits` where the engine only shows what each session waits for *now*,
-`CountedWaits` where it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` makes of
-those the nine columns that DBAs know. Everywhere
+A target hands over raw counts: `SampledWaits` if the engine only shows what each session waits for *now*,
+`CountedWaits` if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those
+into the nine columns that DBAs know. Everywhere
 
     wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
 
-and a split that can't be had is None, never 0.
+and an unknown split is None, never 0.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ON_CPU = "ON_CPU"
 ON_CPU_OR_RUNNABLE = "ON_CPU_OR_RUNNABLE"
 UNSAMPLED = "UNSAMPLED"
 UNINSTRUMENTED = "UNINSTRUMENTED"
-"""Time that an engine's own timers know nothing of, and that was not spent on a CPU or queueing for one."""
+"""Time that an engine's own timers don't cover, and that was not spent on a CPU or queueing for one."""
 UNINSTRUMENTED_OR_CPU = "UNINSTRUMENTED_OR_CPU"
 
 Category = Literal[
     "data-read", "data-write", "commit", "log-buffer", "allocation", "file-growth", "page-latch", "latch", "lock",
     "cpu-queue", "cpu", "network", "other",
 ]  # fmt: skip
-"""What wait types are joined by across engines."""
+"""The classes that join wait types across engines."""
 Method = Literal["counter", "sampled", "derived"]
 """Where a figure comes from: the engine's exact counter, samples, or other figures (a residual, a kernel counter)."""
 
@@ -58,10 +58,10 @@ class EventTicks(Frozen):
 
 
 class SampledWaits(Frozen):
-    """Samples of one run, with exact totals of the kernel where it could be asked.
+    """Samples of one run, with the kernel's exact totals if they were available.
 
     `busy_s` is the sum over connections of start to finish; `cpu_s` and `runqueue_s` are the kernel's totals of the
-    same sessions over the same time, None where they can't be had (`no_split_reason` says why).
+    same sessions over the same time, None if they are not available (`no_split_reason` says why).
     """
 
     form: Literal["sampled"] = "sampled"
@@ -93,8 +93,8 @@ class CountedWait(Frozen):
 class CountedWaits(Frozen):
     """Exact counters of one run: differences over the run, summed over its connections.
 
-    Where an engine's timers leave gaps, sessions were sampled as well: `events` holds what was seen of each timed wait,
-    which tells its resource and signal parts, of waits that have no timer, and of `NO_EVENT`.
+    If an engine's timers leave gaps, sessions were sampled as well. `events` holds the samples of each timed wait, which give
+    its resource and signal parts, of waits without a timer, and of `NO_EVENT`.
     """
 
     form: Literal["counted"] = "counted"
@@ -131,9 +131,9 @@ class Conservation(Frozen):
     """The audit of one run: does waiting + CPU add up to connections x elapsed?
 
     `seen_s` is what was observed independently of the total, so that its share of `available_s` can fail: CPU time plus
-    the engine's counters, or the kernel's CPU and queueing plus the time that samples found asleep in a named wait. Of
-    that last part the totals know nothing. `finished_early_s` is time after a connection had done its part while others
-    still worked.
+    the engine's counters, or the kernel's CPU and queueing plus the time that samples found asleep in a named wait. The
+    totals don't determine that last part. `finished_early_s` is time after a connection had finished while others still
+    worked.
     """
 
     available_s: float
@@ -142,7 +142,7 @@ class Conservation(Frozen):
 
     @property
     def explained(self) -> float | None:
-        """Share of connections x elapsed that is accounted for; about 1. None where CPU time can't be had."""
+        """The explained share of connections x elapsed; about 1. None if CPU time is unknown."""
         if self.seen_s is None or self.available_s <= 0:
             return None
         return (self.seen_s + self.finished_early_s) / self.available_s
@@ -166,7 +166,7 @@ class TableRow(Frozen):
 
 
 def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
-    """Raw counts to uncut rows, largest wait first, CPU last. Ties are broken by name, so that results repeat."""
+    """Raw counts to uncut rows, largest wait first, CPU last. Names break ties, so that results are reproducible."""
     rows = _from_counters(raw) if isinstance(raw, CountedWaits) else _from_samples(raw)
     return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
 
@@ -179,7 +179,7 @@ def _from_counters(raw: CountedWaits) -> list[WaitStat]:
 
 
 def _counted_row(row: CountedWait) -> WaitStat:
-    # Engines don't read their two counters at one instant, so that signal may seem longer than the wait it is part of.
+    # Engines don't read the two counters at one instant, so signal may seem longer than the wait that contains it.
     signal_ns = None if row.signal_ns is None else min(row.signal_ns, row.wait_ns)
     return WaitStat(
         wait_type=row.wait_type,
@@ -194,9 +194,9 @@ def _counted_row(row: CountedWait) -> WaitStat:
 
 
 def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
-    """Timers, with their gaps filled by samples; what is still left is a row of its own, never hidden.
+    """Timers, with their gaps filled by samples; the remainder is a row of its own, never hidden.
 
-    Timers are exact, so they win over samples; of a timed wait samples tell only how much of it was queueing for a CPU.
+    Timers are exact, so they override samples. For a timed wait, samples only tell how much of it was queueing for a CPU.
     """
     rows = [_counted_row(row) for row in raw.rows]
     if raw.cpu_s is None or raw.runqueue_s is None:
@@ -215,7 +215,7 @@ def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
 
 
 def _gaps(raw: CountedWaits) -> list[EventTicks]:
-    """What was seen, has a name, and has no timer."""
+    """The sampled events with a name and without a timer."""
     timed = {row.wait_type for row in raw.rows}
     return [event for event in raw.events if event.wait_type not in timed | {NO_EVENT}]
 
@@ -256,7 +256,7 @@ def _from_samples(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
-    """Without the kernel's totals a sample's share is all there is: no split, and CPU can't be told from its queue."""
+    """Without the kernel's totals there are only shares of samples: no split, and CPU can't be separated from its queue."""
     total = sum(event.ticks for event in raw.events)
     rows = [] if total or not raw.busy_s else [_derived_row(UNSAMPLED, "", "other", raw.busy_s, None, None, None)]
     for event in raw.events:
@@ -297,7 +297,7 @@ def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[flo
 
     Sampled states alone are biased: the sampler needs a CPU itself, so it sees too many sleepers. Each column of the table
     event x (blocked | queued) is therefore scaled to its exact total: blocked = busy - CPU - run queue, and the run queue.
-    A session seen runnable may be on a CPU rather than queue for one: see `_queued`.
+    A session seen runnable may be on a CPU rather than queueing for one: see `_queued`.
     """
     named = [event for event in raw.events if event.wait_type != NO_EVENT]
     no_event = sum(event.ticks for event in raw.events if event.wait_type == NO_EVENT)
@@ -334,8 +334,8 @@ def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
 def _states(event: EventTicks) -> tuple[float, float]:
     """Blocked and runnable ticks of a named event.
 
-    Ticks of unknown state are split as the event's known ones are; if none is known they count as blocked, which a
-    session that names a wait mostly is.
+    Ticks of unknown state are split as the event's known ones are; if none is known they count as blocked, the
+    usual state of a session that names a wait.
     """
     known = event.blocked + event.runnable
     if not known:
@@ -383,11 +383,11 @@ def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
 
 
 def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
-    """Waiting as it was seen, nothing scaled to a total.
+    """Waiting as sampled, not scaled to any total.
 
     At any moment a session runs, queues for a CPU or sleeps. The kernel counts the first two; samples give the last.
     Whole events would count too much: a session inside an I/O call may be on a CPU (counted as CPU already), and one
-    that the sampler pushed off its CPU is seen queued. Being asleep is touched by neither.
+    that the sampler pushed off its CPU is seen queued. Sleep is affected by neither.
     """
     if isinstance(raw, CountedWaits):
         return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
@@ -399,7 +399,7 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
 
 
 def _seen_beside_timers_s(raw: CountedWaits) -> float:
-    """What samples found outside every timed wait: in a wait without a timer, asleep for no reason given, or queued."""
+    """Samples outside every timed wait: in a wait without a timer, asleep without a reason, or queued."""
     if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
         return 0.0
     states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
@@ -436,7 +436,7 @@ def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
 
 
 class BenignList(NamedTuple):
-    """Waits that mean nothing: threads with nothing to do. `name` and `date` are its version."""
+    """Waits of idle threads, which mean nothing. `name` and `date` are the list's version."""
 
     name: str
     date: str

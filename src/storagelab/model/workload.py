@@ -1,6 +1,6 @@
-"""What a run does: a workload of one kind, and the work that comes of it.
+"""What a run does: a workload of one kind, and the resulting amount of work.
 
-What all loads of a database share stands in `DatabaseLoad`; what only one kind has stands in that kind.
+`DatabaseLoad` holds what all database loads share; each kind holds the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from storagelab.model.values import Frozen
 
 Unit = Literal["rows", "requests", "ms"]
-"""What work is counted in. A run that lasts as long as it is told to counts its progress in milliseconds."""
+"""The units of work. A run of fixed length counts its progress in milliseconds."""
 
 
 class Work(NamedTuple):
@@ -93,13 +93,13 @@ class RawIo(Frozen):
 
     @property
     def work(self) -> Work:
-        """How long one run has to go on."""
+        """How long one run must last."""
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
 
 
 _Member = RandomInsert | SequentialInsert | Mixed | RawIo
 KINDS: dict[str, type[_Member]] = {member.model_fields["kind"].default: member for member in get_args(_Member)}
-"""Each kind of workload, by the name that a spec gives it."""
+"""Each kind of workload, by its name in a spec."""
 
 
 def _with_kind(workload: object) -> object:
@@ -108,4 +108,4 @@ def _with_kind(workload: object) -> object:
 
 
 Workload = Annotated[_Member, Field(discriminator="kind"), BeforeValidator(_with_kind)]
-"""One of them, told by its kind."""
+"""One of them, selected by its kind."""

@@ -40,11 +40,11 @@ def render(
 ) -> str:
     """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export).
 
-    `embed_data`: a page of html carries its raw data however large they are.
+    `embed_data`: an HTML page carries its raw data, however large.
     """
     if format_ == "html":
         made_by = {"report made by": f"storagelab {__version__}"}
-        from storagelab.report.page.html import page  # here, as most verbs need no templates
+        from storagelab.report.page.html import page  # here, because most verbs need no templates
 
         return page(experiment, plan, runs, findings, manifest=made_by, embed_data=embed_data)
     if format_ == "md":
@@ -55,7 +55,7 @@ def render(
         return csv_waits(experiment, plan, runs)
     if format_ == "json":
         return to_json(experiment, plan, runs, findings)
-    raise StoragelabError(f"no report can be written as {format_!r}\n  known are {', '.join(FORMATS)}")
+    raise StoragelabError(f"unknown report format {format_!r}\n  known formats: {', '.join(FORMATS)}")
 
 
 def write_report(
@@ -67,14 +67,14 @@ def write_report(
     *,
     embed_data: bool = False,
 ) -> Path:
-    """Write report.html into `folder` and return its path. Whoever reads meanwhile sees the old page or the new one."""
+    """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
     file = folder / REPORT_FILE
     write_atomically(file, render("html", experiment, plan, runs, findings, embed_data=embed_data))
     return file
 
 
 def write_charts(folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> list[Path]:
-    """Write each chart that there is data for into `folder`, as "png" or "svg"; the files, in reading order."""
+    """Write each chart that has data into `folder`, as "png" or "svg"; return the files, in reading order."""
     files = []
     for name, spec in wide_specs(findings, runs).items():
         file = folder / f"{name}.{format_}"
@@ -84,7 +84,7 @@ def write_charts(folder: Path, format_: str, findings: Findings, runs: Sequence[
 
 
 def deliver(text: str, output: Path | None) -> None:
-    """To a file, or to stdout."""
+    """Write to a file or to stdout."""
     if output is None:
         screen.write(text)
     else:
@@ -93,9 +93,9 @@ def deliver(text: str, output: Path | None) -> None:
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
-    """Write `file` whole or not at all: into a temporary one beside it, which then takes its name.
+    """Write `file` completely or not at all: write a temporary file beside it, then rename that.
 
-    Raises StoragelabError where the folder can't be written.
+    Raises StoragelabError if the folder can't be written.
     """
     data = escaped(content).encode() if isinstance(content, str) else content
     try:
@@ -103,7 +103,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
         _remove_half_written(file)
         path = file.with_name(f".{file.name}.{os.getpid()}")
         path.unlink(missing_ok=True)
-        with path.open("xb") as temporary:  # never through a link that somebody put there
+        with path.open("xb") as temporary:  # never through an existing link
             try:
                 temporary.write(data)
                 temporary.flush()
@@ -116,7 +116,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
                 raise
     except OSError as error:
         reason = error.strerror or str(error)
-        hint = "make room or name another place with --output"
+        hint = "make room, or name another place with --output"
         raise StoragelabError(f"{file} can't be written: {reason}\n  {hint}") from None
 
 

@@ -1,4 +1,4 @@
-"""Stored rows as values, and what is said of those that are none any more. Pure."""
+"""Reads stored rows as values, and describes those that are damaged. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from storagelab.targets.durability import judged
 
 _LISTED = 5
 _SHOWN = 60
-_OUT_OF_BOUNDS = "is out of all bounds"
+_OUT_OF_BOUNDS = "is out of range"
 
 
 def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
-    """A stored row as a value, its texts as text or bytes; or which run can't be read, and why.
+    """A stored row, its texts as text or bytes, as a value; or which run can't be read, and why.
 
-    One in which no time passed is read as failed: nothing can be divided by it.
+    A run in which no time passed counts as failed: nothing can be divided by it.
     """
     fields = dict(zip(columns, row, strict=True))
     try:
@@ -56,13 +56,13 @@ def _measurement(text: str, config: Any) -> Measurement:
         for name, value in counters.items():
             if abs(value) > MOST:
                 raise ValueError(f"measurement: counters.{group}.{name}: {_OUT_OF_BOUNDS}"[: 3 * _SHOWN])
-    if measurement.durability is None:  # of a version that did not store it
+    if measurement.durability is None:  # stored by a version that lacked it
         return measurement.model_copy(update={"durability": judged(measurement.environment)})
     return measurement
 
 
 _WRONG = {
-    "missing": "is missing", "extra_forbidden": "is not known to this version", "json_invalid": "is no whole JSON",
+    "missing": "is missing", "extra_forbidden": "is not known to this version", "json_invalid": "is not complete JSON",
     "finite_number": _OUT_OF_BOUNDS, "greater_than_equal": _OUT_OF_BOUNDS, "less_than_equal": _OUT_OF_BOUNDS,
 }  # fmt: skip
 
@@ -72,7 +72,7 @@ def _text(value: object) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """What is wrong with a stored value: its place, and what stands there."""
+    """What is wrong with a stored value: its place and its content."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))[:_SHOWN]
@@ -82,16 +82,12 @@ def reason_of(error: Exception) -> str:
 
 
 def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
-    """What can't be read of a store, how many runs can (None: that has not been tried), and the way out."""
+    """The error for a damaged store: what can't be read, how many runs can (None: not tried), and the way out."""
     listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
     more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
-    still = (
-        "what can still be read is exported by"
-        if readable is None
-        else f"{readable} runs can still be read: export them by"
-    )
+    still = "export what can still be read:" if readable is None else f"{readable} runs can still be read; export them:"
     return StoreError(
         f"{file} is damaged:{listed}{more}\n"
         f"  {still} `storagelab export --salvage {file.parent.name}`\n"
-        "  nothing in it is changed; to measure anew, move it away"
+        "  nothing in it has changed; to measure again, move it away"
     )

@@ -1,4 +1,4 @@
-"""Which runs are made next, and by whom: blocks in slices, for however many processes there are. Pure."""
+"""Deals runs to processes: blocks in slices, for any number of processes. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.targets import Site
 
 _SLICES = 8
-"""A process gets this part of its share of what is left: parts so small that all end at about the same time, so large that
-taking up the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 are as good for few processes,
-but of 9 blocks on 8 processes the last would begin too late."""
+"""A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
+large enough that loading the drives (13 ms, of a run's half second at scale 64) costs next to nothing. 4 is as good for few
+processes, but with 9 blocks on 8 processes the last block would begin too late."""
 _ATTEMPTS = 3
-"""A run at which so many processes came to an end is given up."""
+"""A run is given up after this many processes ended at it."""
 
 
 def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, again: bool = False) -> list[PlannedRun]:
-    """The runs still to be made, in order: those not stored, and with `again` those whose latest attempt failed."""
+    """The runs still to be made, in order: those not stored, and with `again` also those whose latest attempt failed."""
     return [
         planned
         for planned in plan.runs
@@ -28,14 +28,14 @@ def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, ag
 
 
 class Slice(NamedTuple):
-    """Some runs of a block: those that are wanted, each with the number of its attempt, and where they happen."""
+    """The wanted runs of a block, each with the number of its attempt, and where the block keeps its drives."""
 
     block: PlannedBlock
     wanted: dict[int, int]
     """Position in the block -> attempt."""
     site: Site
     state: Path
-    """The file in which the block may keep what its drives remember."""
+    """The file in which the block may save the state of its drives."""
 
     @property
     def number(self) -> int:
@@ -53,21 +53,21 @@ class Slice(NamedTuple):
 
 
 class Dealer:
-    """Says which slice a free process gets: the next few runs of the block, not in work elsewhere, that has most left.
+    """Picks the slice for a free process: the next few runs of the idle block with the most runs left.
 
-    So all blocks get shorter together, and the slices with them, and no long one is left for the end.
+    So all blocks shrink together, and the slices with them, and no long block remains at the end.
     """
 
     def __init__(self, todo: Sequence[Slice], processes: int) -> None:
         self.processes = processes
         self._left = {slice_.number: slice_ for slice_ in todo}
         self._in_work: dict[int, Slice] = {}
-        """Block -> its slice, less the runs that were told of."""
+        """Block -> its slice, without the runs already reported."""
         self._losses: dict[tuple[int, int], int] = {}
         """Block and position of a run -> how many processes died at it."""
 
     def deal(self) -> Slice | None:
-        """A slice to begin with now; None if there is no process or no block to be had."""
+        """A slice to begin now; None if no process or no block is free."""
         waiting = [task for block, task in self._left.items() if block not in self._in_work]
         if not waiting or len(self._in_work) == self.processes:
             return None
@@ -82,18 +82,18 @@ class Dealer:
     def _runs(self) -> int:
         left = sum(len(task.wanted) for task in self._left.values())
         if self.processes == 1 or len(self._left) <= self.processes:
-            return left  # no reason to hand blocks around
+            return left  # no reason to hand blocks to other processes
         return max(1, left // (_SLICES * self.processes))
 
     def told_of(self, run: Run) -> None:
-        """The last one of a slice sets its process and its block free."""
+        """Take note of a finished run. The last run of a slice frees its process and its block."""
         left = self._in_work.pop(run.block).without(run.sequence)
         if left.wanted:
             self._in_work[run.block] = left
 
     def lost(self, block: int) -> Slice | None:
-        """Whoever made this block's slice is gone: what was not told of is left again. But if that happened too often at one
-        run, it and all that follow in its block are given up: they count as in work, and must be told of."""
+        """The process of this block's slice is gone; its unreported runs are dealt again. If that happened too often at one
+        run, that run and all later ones of its block are given up: they count as in work, and must be reported."""
         slice_ = self._in_work.pop(block)
         rest = self._left.pop(block, None)
         whole = slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))

@@ -1,4 +1,4 @@
-"""What earlier versions stored, as this one has it. Pure.
+"""Converts what earlier versions stored to the form of this one. Pure.
 
 Stores of versions 1 and 2 gave every run the keys of all kinds of workload, most of them unused, and called the requests
 of raw I/O rows.
@@ -15,7 +15,7 @@ _KEYS = {name for member in KINDS.values() for name in member.model_fields}
 
 
 def config_of_today(config: Any) -> Any:
-    """A stored configuration with the keys of its kind of workload alone."""
+    """A stored configuration with only the keys of its kind of workload."""
     match config:
         case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as said, **keys}}:
             kind = said if keys.get("block_bytes") is None else "raw-io"
@@ -26,7 +26,7 @@ def config_of_today(config: Any) -> Any:
 
 
 def measurement_of_today(text: str, config: Any) -> str:
-    """A stored measurement with its work under the name of its unit; `config` is that of today."""
+    """A stored measurement with its work under the name of its unit; `config` is the converted one."""
     match config:
         case {"workload": {"kind": "raw-io"}}:
             measurement = json.loads(text)

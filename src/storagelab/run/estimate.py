@@ -1,4 +1,4 @@
-"""How long runs will take, learned from those that are done. Pure."""
+"""Estimates how long runs will take from finished ones. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from storagelab.model.values import Frozen
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take; `learned_from` finished runs, 0 = a guess."""
+    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess)."""
 
     seconds: float
     learned_from: int
 
 
 def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[str, float]]) -> TimeEstimate:
-    """Time for `runs`, one after the other: the sum of what `learned` says."""
+    """Time for `runs`, one after the other: the sum of what `learned` gives for each."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id for cell in plan.cells}
@@ -28,11 +28,11 @@ def estimate(plan: Plan, runs: Sequence[PlannedRun], finished: Iterable[tuple[st
 
 
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
-    """Seconds of a run: as long as its cell's finished runs on average, else as its work lets expect.
+    """Seconds of a run: the average of its cell's finished runs, else an estimate from its work.
 
-    That is set-up + work x seconds of each unit of it, both learned where cells with different amounts of work are done.
-    Before, it is the first guess for its engine, as much longer or shorter as finished runs took than guessed. Work counted
-    in one unit teaches nothing about work in another. `finished` holds (cell_id, wall seconds).
+    The estimate is set-up + work x seconds per unit, both learned once cells with different amounts of work are done. Before
+    that, it is the first guess for its engine, scaled by how much longer or shorter finished runs took than guessed. Work
+    counted in one unit teaches nothing about work in another. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     walls: dict[str, list[float]] = {}
@@ -69,7 +69,7 @@ def _guess(config: Config) -> float:
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Set-up seconds and seconds of each unit of work by least squares, neither below 0."""
+    """Set-up seconds and seconds per unit of work, by least squares, neither below 0."""
     mean_amount, mean_s = fmean(amount for amount, _ in done), fmean(wall_s for _, wall_s in done)
     s_each = sum((amount - mean_amount) * (wall_s - mean_s) for amount, wall_s in done) / sum(
         (amount - mean_amount) ** 2 for amount, _ in done

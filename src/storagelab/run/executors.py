@@ -1,7 +1,7 @@
-"""Where work is done: in this process, or in processes of this machine beside it. Only this room knows processes.
+"""Runs work in this process or in other processes of this machine. Only this module knows processes.
 
-An executor asks `Jobs` for tasks, does `work` on each, and hands on what `work` tells: all in the process that called it. A
-worker has one pipe, to its parent, and shares nothing with any other: whoever dies, at whatever moment, harms nobody else.
+An executor asks `Jobs` for tasks, does `work` on each, and passes on what `work` reports, in the calling process. A worker
+has one pipe, to its parent, and shares nothing with other workers: a worker that dies, at any moment, harms no other.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from storagelab.stopping import STOPPING, uninterrupted
 _TUNABLES = "GLIBC_TUNABLES"
 _LARGE_PAGES = "glibc.malloc.hugetlb"
 _PATIENCE_S = 1.0
-"""How long a process that was killed, or closed its pipe, is waited for."""
+"""How long to wait for a process that was killed or closed its pipe."""
 
 Task = TypeVar("Task")
 News = TypeVar("News")
 Heard = TypeVar("Heard", contravariant=True)
 Told = TypeVar("Told", covariant=True)
-"""News, as somebody hears them and as somebody tells them."""
+"""News: how a listener receives them and how a worker sends them."""
 Work = Callable[[Task, Callable[[News], None]], None]
-"""Does a task, and tells of it as it goes."""
+"""Does a task, and reports on it along the way."""
 
 
 class Jobs(Protocol[Task, Heard]):
-    """What is to be done, as an executor asks for it."""
+    """The work to be done, as an executor asks for it."""
 
     def deal(self) -> Task | None:
-        """A task to begin with now; None if there is none at present."""
+        """A task to begin now; None if there is none at present."""
         ...
 
     def told(self, news: Heard) -> None: ...
 
     def lost(self, task: Task, why: str) -> None:
-        """Whoever did this task is gone. What was not told of it may be dealt again."""
+        """The process that did this task is gone. Its unreported part may be dealt again."""
         ...
 
 
 class Executor(Protocol[Task, Told]):
     def execute(self, jobs: Jobs[Task, Told]) -> None:
-        """Do all there is, and return when nothing is left. Raises what `work` raises; nothing goes on then."""
+        """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised here."""
         ...
 
 
 class Here(Generic[Task, News]):
-    """In this process, one task after the other."""
+    """Works in this process, one task after the other."""
 
     def __init__(self, work: Work[Task, News]) -> None:
         self._work = work
@@ -70,15 +70,15 @@ class Here(Generic[Task, News]):
 
 
 class Processes(Generic[Task, News]):
-    """In up to `count` processes of this machine, which are started as they are needed, and kept. `work` must be a function
-    that another process finds by its name."""
+    """Works in up to `count` processes of this machine, started as needed and kept. `work` must be a function that another
+    process can find by name."""
 
     def __init__(self, work: Work[Task, News], count: int) -> None:
         self._work, self._count = work, count
         self._workers: list[_Worker[Task]] = []
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
-        """Whatever goes wrong here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
+        """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
         self._killed_before = _killed_for_memory()
         try:
             self._deal(jobs)
@@ -95,7 +95,7 @@ class Processes(Generic[Task, News]):
                 self._workers = []
 
     def _with_news(self) -> list[_Worker[Task]]:
-        """Those that have told something, or are gone: waits for one."""
+        """Wait for a process that has reported something or is gone; return all such processes."""
         ready = connection.wait([worker.pipe for worker in self._workers])
         return [worker for worker in self._workers if worker.pipe in ready]
 
@@ -116,7 +116,7 @@ class Processes(Generic[Task, News]):
             worker.task = None
 
     def _deal(self, jobs: Jobs[Task, News]) -> None:
-        """All processes are started before the first one gets its task, which it takes only when it is up."""
+        """Start all processes before the first one gets its task; a process takes its task only when it is up."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
         while len(self._workers) - len(idle) < self._count and (task := jobs.deal()) is not None:
@@ -124,7 +124,7 @@ class Processes(Generic[Task, News]):
             worker.task = task
             given.append(worker)
         for worker in given:
-            with contextlib.suppress(OSError):  # it died while it was idle, which its pipe tells
+            with contextlib.suppress(OSError):  # it died while idle; its pipe will say so
                 worker.pipe.send(worker.task)
 
     def _start(self) -> _Worker[Task]:
@@ -132,8 +132,8 @@ class Processes(Generic[Task, News]):
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
         with uninterrupted(), large_pages(), theirs:
-            # Ctrl-C in a terminal reaches all processes, also one that is not yet up; it is ours alone to act on.
-            resource_tracker.ensure_running()  # of multiprocessing: as it starts, it unblocks what is blocked here
+            # Ctrl-C in a terminal reaches all processes, even one that is still starting; only the parent must act on it.
+            resource_tracker.ensure_running()  # of multiprocessing: its start unblocks the signals blocked here
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             try:
                 process.start()
@@ -143,18 +143,18 @@ class Processes(Generic[Task, News]):
         return self._workers[-1]
 
     def _why(self, code: int | None) -> str:
-        """How a process came to its end, as far as can be known."""
+        """How a process ended, as far as that can be known."""
         if code is None or code >= 0:
-            return f"the process that made it ended by itself (exit code {code})"
-        why = f"the process that made it was killed by signal {-code} ({signal.Signals(-code).name})"
+            return f"its process exited on its own (exit code {code})"
+        why = f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
         if code != -signal.SIGKILL:
             return why
         before, now = self._killed_before, _killed_for_memory()
         if before is None or now is None:
-            return f"{why}, as the kernel does where memory runs out"
+            return f"{why}, as the kernel does when memory runs out"
         if now > before:
             return f"{why}: memory ran out, for which the kernel has killed {now - before} since the campaign began"
-        return f"{why}, not by the kernel for want of memory"
+        return f"{why}, but not by the kernel for lack of memory"
 
 
 class _Worker(Generic[Task]):
@@ -167,13 +167,13 @@ class _Worker(Generic[Task]):
     def bury(self) -> None:
         self.pipe.close()
         self.process.join(_PATIENCE_S)
-        if self.process.exitcode is None:  # its pipe is gone, and it is not
+        if self.process.exitcode is None:  # its pipe is closed, but it still runs
             self.process.kill()
             self.process.join(_PATIENCE_S)
 
 
 def _killed_for_memory() -> int | None:
-    """How many processes the kernel has killed since it started because memory ran out; None where it does not tell."""
+    """How many processes the kernel has killed since boot because memory ran out; None if it doesn't say."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             name, _, count = line.partition(" ")
@@ -184,7 +184,7 @@ def _killed_for_memory() -> int | None:
 
 @contextmanager
 def large_pages() -> Iterator[None]:
-    """Processes that are started meanwhile get their memory in large pages, where the C library can."""
+    """Processes started in this context get their memory in large pages if the C library can do that."""
     before = os.environ.get(_TUNABLES)
     os.environ[_TUNABLES] = _tunables(before or "")
     try:
@@ -197,8 +197,8 @@ def large_pages() -> Iterator[None]:
 
 
 def _tunables(before: str) -> str:
-    """GLIBC_TUNABLES for a process that simulates: memory in large pages, which maps of drives and leaves want, as each
-    access leads to another place in them. A tenth of the time; other C libraries and older ones take no notice."""
+    """GLIBC_TUNABLES for a process that simulates: memory in large pages. Maps of drives and leaves gain from them because
+    each access goes to another place. They save a tenth of the time; other and older C libraries ignore the variable."""
     return before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
 
 
@@ -206,7 +206,7 @@ def _tunables(before: str) -> str:
 
 
 def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
-    """Ctrl-C is the parent's business; and without a parent there is no business."""
+    """Ignore Ctrl-C, which the parent handles, and end with the parent."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -232,7 +232,7 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """With what led to it as a note; in words alone if it can't be sent."""
+    """The error with its traceback as a note, or only its text if it can't be sent."""
     error.add_note(traceback.format_exc())
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

@@ -1,7 +1,7 @@
-"""The loop: make each run that is not yet stored, and append it. It must stay boring.
+"""The loop: make each run that is not yet stored, and append it. Keep it simple.
 
-Runs come in blocks. An executor makes these, whole or in slices, here or in other processes; only this process writes the
-store. A run comes to the same wherever it is made: what its drives remember goes with its block.
+Runs come in blocks. An executor makes blocks, whole or in slices, here or in other processes; only this process writes the
+store. A run gives the same result wherever it is made, because the state of its drives travels with its block.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from storagelab.targets.blocks import drives_lost
 
 STATE_FOLDER = "state"
 _WORTH_A_PROCESS_S = 10.0
-"""As long as this, work is done in a process of its own even if there is one only: it starts in a second, and with large
-pages takes a tenth less."""
+"""Work that takes at least this long gets its own process even if there is only one: it starts in a second, and its large
+pages save a tenth of the time."""
 
 
 class Listener(Protocol):
-    """Hears what happens, to show it."""
+    """Receives events, to show them."""
 
     def started(self, planned: PlannedRun, cell: Cell) -> None: ...
 
     def work_done(self, planned: PlannedRun, amount: int) -> None:
-        """So much of a run's work is done, in the unit of its workload."""
+        """The work of the run done so far, in the unit of its workload."""
         ...
 
     def stored(self, run: Run) -> None: ...
@@ -56,7 +56,7 @@ Tell = Callable[[News], None]
 
 
 def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
-    """How many of `jobs` processes there is work, and as far as it was looked at memory, for."""
+    """How many of `jobs` processes have work and, where memory was checked, enough of it."""
     if not (todo and _portable(plan)):
         return 1
     fit = found.blocks_at_once if found and found.blocks_at_once else jobs
@@ -85,7 +85,7 @@ def _portable(plan: Plan) -> bool:
 def slices(
     plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], site: Site, results: Path, *, again: bool = False
 ) -> list[Slice]:
-    """What is still to be made of each block, blocks in order."""
+    """The runs still to be made of each block, blocks in order."""
     wanted = {planned.sequence for planned in pending(plan, stored, again=again)}
     found = []
     for number, block in plan.blocks.items():
@@ -100,7 +100,7 @@ def slices(
 
 
 class _Campaign:
-    """All blocks, as an executor asks for slices of them. Only here the store is written and the listener hears anything."""
+    """All blocks, dealt to an executor in slices. Only this class writes the store and calls the listener."""
 
     def __init__(self, todo: Sequence[Slice], at_once: int, store: Store, listener: Listener) -> None:
         self._dealer = Dealer(todo, at_once)
@@ -122,12 +122,12 @@ class _Campaign:
                 self._dealer.told_of(news)
 
     def lost(self, task: Slice, why: str) -> None:
-        """Its runs are made again; but those of a block of which one can't be made are failed, since all need its drives."""
+        """Its runs are made again. If one can't be, it and all later runs of its block fail, since they need its drives."""
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
         given_up = self._dealer.lost(task.number)
         if given_up is None:
             return
-        reason = f"{why}; it was the third one at this run"
+        reason = f"{why}; this was the third process to end at this run"
         for position, attempt in given_up.wanted.items():
             planned = given_up.block.runs[position]
             self.told(failed_run(planned, self._cells[planned.cell_id], attempt, reason))
@@ -135,7 +135,7 @@ class _Campaign:
 
 
 def make_slice(work: Slice, tell: Tell) -> None:
-    """Make the wanted runs of a block, and those before them whose traces on the drives are lost."""
+    """Make the wanted runs of a block, and earlier ones if the drives' state after them is lost."""
     with open_block(work.block, work.site, work.state) as block:
         for position in block.needed(work.wanted):
             planned = work.block.runs[position]
@@ -160,19 +160,19 @@ def _tell_done(tell: Tell, planned: PlannedRun, amount: int) -> None:
 
 
 def _make_state_folder(results: Path) -> None:
-    """Before the first run, as each would fail in the end without it."""
+    """Make the folder before the first run: without it, every run would fail at its end."""
     folder = results / STATE_FOLDER
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        hint = "it is for saved drives: move away what is there under its name"
-        raise StoreError(f"{folder} can't be made: {error.strerror}\n  {hint}") from None
+        hint = "storagelab saves drives there: move away what has that name"
+        raise StoreError(f"{folder} can't be created: {error.strerror}\n  {hint}") from None
 
 
 def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
-    """Remove the states of all blocks, `but` these, and what was only half written when a process was killed.
+    """Remove the states of all blocks except `but`, and files half written when a process was killed.
 
-    This process holds the results: nobody else writes there.
+    This process holds the lock on the results: no other writes there.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         for file in (results / STATE_FOLDER).iterdir():

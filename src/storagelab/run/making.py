@@ -1,4 +1,4 @@
-"""One run, whatever becomes of it: set up, measured, torn down, judged."""
+"""Makes one run: sets up, measures, tears down, and gives it a status."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from storagelab.model.plan import Cell, PlannedRun
 from storagelab.targets import Progress, Target
 
 Opening = Callable[[], AbstractContextManager[Target]]
-"""Gives the target of one run, which entering sets up."""
+"""Gives the target of one run; entering the context sets it up."""
 
 
 class MeasuredThenStopped(KeyboardInterrupt):
-    """The user asked to stop when a run was measured and only its teardown was left: `run` is whole, and must be stored."""
+    """The user asked to stop after a run was measured, during its teardown: `run` is complete, and must be stored."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -78,7 +78,7 @@ def _measure(
                 reasons.append(_impossible(error))
             finished = time.perf_counter()
     except RunFailed as failure:
-        # Set-up, or teardown after a run: then what was measured is kept, and what went wrong first is said first.
+        # Set-up failed, or teardown after a run: keep what was measured, and report the first error first.
         reasons.append(str(failure))
     except KeyboardInterrupt:
         if measurement is None:
@@ -90,9 +90,9 @@ def _measure(
 
 
 def _impossible(error: ValidationError) -> str:
-    """A server whose clock or counters are broken gives figures that no measurement can have."""
+    """The reason when a server's broken clock or counters give figures that no measurement can have."""
     figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
-    return f"what was measured can't be: {', '.join(figures)}"
+    return f"the measured figures are impossible: {', '.join(figures)}"
 
 
 def _judge(measurement: Measurement | None, reason: str) -> tuple[Status, str]:

@@ -38,10 +38,10 @@ class RunProgress:
         *,
         at_once: int = 1,
     ) -> None:
-        """`finished` holds (cell_id, wall seconds) of stored runs, which the first ETA is learned from; `at_once` runs are
+        """`finished` holds (cell_id, wall seconds) of stored runs, from which the first ETA is estimated; `at_once` runs are
         made side by side.
 
-        `check` is called at everything that happens; it may raise KeyboardInterrupt to stop the runs.
+        `check` is called at every event; it may raise KeyboardInterrupt to stop the runs.
         """
         self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
@@ -53,7 +53,7 @@ class RunProgress:
         self._shares: dict[tuple[str, int], float] = {}
         self._now = ""
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False),  # a level may hold brackets
+            TextColumn("{task.description}", markup=False),  # a level may contain brackets
             BarColumn(bar_width=24),
             TextColumn("{task.fields[count]}  {task.fields[eta]}"),
             console=console,
@@ -95,7 +95,7 @@ class RunProgress:
 
     def work_done(self, planned: PlannedRun, amount: int) -> None:
         which = planned.cell_id, planned.repetition
-        if which in self._shares:  # else it is stored already, and made again for what its drives became
+        if which in self._shares:  # else it is already stored, and made again only to restore the drives' state
             self._shares[which] = min(1.0, amount / self._amounts[planned.cell_id])
         self._show()
         self._check()
@@ -162,7 +162,7 @@ def result_text(run: Run) -> str:
 
 
 class _Log(logging.FileHandler):
-    """The log file. Where it can't be written that is said once, and the runs go on without it."""
+    """The log file. If it can't be written, say so once, and the runs go on without it."""
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)

@@ -26,11 +26,11 @@ from storagelab.run.damage import damaged, read_run, reason_of
 
 SCHEMA_VERSION = 3
 _READABLE = (1, 2, SCHEMA_VERSION)
-"""In 1 every repetition was judged: its table takes none below 1. `earlier` reads the runs of 1 and 2."""
+"""Version 1 judged every repetition: its table takes none below 1. `earlier` reads the runs of versions 1 and 2."""
 FILE_NAME = "experiment.sqlite"
 _APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
-_ELSEWHERE = "keep results in a folder of your own with --results"
+_ELSEWHERE = "keep the results in another folder with --results"
 _RUN_COLUMNS = (
     "cell_id", "repetition", "attempt", "sequence", "block", "seed", "status", "reason", "started_at", "finished_at",
     "wall_s", "levels", "config", "measurement",
@@ -45,7 +45,7 @@ class Store:
     """An open store. Get one by `reading` or `writing`."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection, set_aside: Path | None = None) -> None:
-        """`set_aside` is where a store of another spec went that held no usable run."""
+        """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
         self.folder, self._connection, self.set_aside = folder, connection, set_aside
 
     # --- opening -----------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def reading(cls, folder: Path) -> Iterator[Self]:
-        """The store in `folder`, read-only; also while another storagelab is writing it. Raises StoreError."""
+        """The store in `folder`, read-only, even while another storagelab writes it. Raises StoreError."""
         with cls.salvaging(folder) as store:
             store.check_whole()
             yield store
@@ -61,13 +61,13 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def salvaging(cls, folder: Path) -> Iterator[Self]:
-        """As `reading`, of a store that may be damaged: see `salvage`."""
+        """Like `reading`, but of a store that may be damaged: see `salvage`."""
         file = folder / FILE_NAME
         if not file.is_file():
             if os.path.lexists(file):
-                raise StoreError(f"{file} is no file that can be read\n  move it away and run again")
+                raise StoreError(f"{file} is not a readable file\n  move it away and run again")
             raise NothingStored(folder)
-        # Not opened read-only: after a kill amid a write, the first reader has to put that right.
+        # Not opened read-only: after a kill during a write, the first reader must repair the file.
         with contextlib.closing(_connect(file, "rw")) as connection:
             if _is_empty(connection, file):
                 raise NothingStored(folder)
@@ -78,14 +78,14 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
-        """The store in `folder`, made if need be, locked against a second storagelab. Raises StoreError.
+        """The store in `folder`, created if needed, locked against a second storagelab. Raises StoreError.
 
-        One of another spec whose runs all failed is moved aside: it has no results that could be mixed up.
+        A store of another spec whose runs all failed is moved aside: it has no results that could be mixed up.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{folder} can't be made: {error.strerror}\n  {_ELSEWHERE}") from error
+            raise StoreError(f"{folder} can't be created: {error.strerror}\n  {_ELSEWHERE}") from error
         with _exclusive(folder):
             set_aside = _set_aside_failure(folder / FILE_NAME, experiment)
             with contextlib.closing(_connect(folder / FILE_NAME, "rwc")) as connection:
@@ -93,7 +93,7 @@ class Store:
                 yield cls(folder, connection, set_aside)
 
     def check_whole(self) -> None:
-        """Raises StoreError where SQLite finds a page of it damaged."""
+        """Raises StoreError if SQLite finds a damaged page."""
         _check_whole(self._connection, self.folder / FILE_NAME)
 
     # --- using -------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Store:
         return _experiment(self._connection, self.folder / FILE_NAME)
 
     def append(self, run: Run) -> None:
-        """Write one run, in one transaction. Raises StoreError if that can't be done or the run is there already."""
+        """Write one run, in one transaction. Raises StoreError if that fails or the run is already stored."""
         measurement = run.measurement
         values = {
             **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
@@ -128,7 +128,7 @@ class Store:
         return tuple(run for run in read if isinstance(run, Run))
 
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
-        """Every run that can still be read, and what can't be, in words. Nothing is changed."""
+        """Every run that can still be read, and what can't be read, in words. Changes nothing."""
         read = dict.fromkeys(self._rows_that_are_left())
         found = [read_run(_RUN_COLUMNS, row) for row in read]
         lost = [one for one in found if isinstance(one, str)]
@@ -140,14 +140,14 @@ class Store:
         return tuple(run for run in found if isinstance(run, Run)), lost
 
     def _rows_that_are_left(self) -> Iterator[tuple[Any, ...]]:
-        """One by one by their number, past pages that can't be read."""
+        """Rows one by one by their number, skipping pages that can't be read."""
         with self._as_bytes():
             for number in range(1, self._last_number() + 1):
                 with contextlib.suppress(sqlite3.Error):
                     yield from self._connection.execute(f"SELECT {_COLUMNS} FROM run WHERE rowid = ?", [number])
 
     def _last_number(self) -> int:
-        """Of a row; where it can't be read, one that is large enough for as many as the file has room for."""
+        """The last row's number; if it can't be read, as many rows as the file has room for."""
         with contextlib.suppress(sqlite3.Error):
             ((last,),) = self._connection.execute("SELECT coalesce(max(rowid), 0) FROM run")
             return min(int(last), _MOST_ROWS)
@@ -155,7 +155,7 @@ class Store:
 
     @contextlib.contextmanager
     def _as_bytes(self) -> Iterator[None]:
-        """Text as its bytes: that of a damaged store may be none."""
+        """Text as bytes: that of a damaged store may not be valid text."""
         self._connection.text_factory = bytes
         try:
             yield
@@ -167,20 +167,20 @@ class Store:
         return str(_only_row(self._connection, self.folder / FILE_NAME, "spec_text"))
 
     def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
-        """What is stored: `{(cell_id, repetition): (latest attempt, its status)}`."""
+        """The stored runs: `{(cell_id, repetition): (latest attempt, its status)}`."""
         rows = self._rows(
             "SELECT cell_id, repetition, attempt, iif(elapsed_s <= 0, 'failed', status) FROM run ORDER BY attempt"
         )
         return {(cell_id, repetition): (attempt, status) for cell_id, repetition, attempt, status in rows}
 
     def durations(self) -> list[tuple[str, float]]:
-        """(cell_id, wall seconds) of every run that ended well, for estimates of time."""
+        """(cell_id, wall seconds) of every run that did not fail, for estimates of time."""
         return self._rows(
             f"SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND {_MOST_S} ORDER BY rowid"
         )
 
     def would_be_set_aside(self, experiment: Experiment) -> bool:
-        """Is it of another spec, and without a usable run?"""
+        """Whether the store belongs to another spec and has no usable run."""
         return _is_failure_of_another(self._connection, self.folder / FILE_NAME, experiment)
 
     def _rows(self, statement: str) -> list[Any]:
@@ -201,7 +201,7 @@ def _told_plainly(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:
-        raise StoreError(f"{file}: {error}\n  what is stored is never changed, and a run is stored once") from error
+        raise StoreError(f"{file}: {error}\n  stored runs never change, and each run is stored only once") from error
     except sqlite3.Error as error:
         raise StoreError(f"{file}: {error}\n  is the disk full, the file not writable, or damaged?") from error
 
@@ -278,12 +278,12 @@ def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:
 def _only_row(connection: sqlite3.Connection, file: Path, column: str) -> Any:
     rows = _ask(connection, file, f"SELECT {column} FROM experiment")
     if len(rows) != 1:
-        raise damaged(file, [f"its experiment: is there {len(rows)} times"], None)
+        raise damaged(file, [f"its experiment: is stored {len(rows)} times"], None)
     return rows[0][0]
 
 
 class NothingStored(StoreError):
-    """There is no store yet, or one that was killed before it was whole."""
+    """There is no store yet, or only one whose making was cut off."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
@@ -292,7 +292,7 @@ class NothingStored(StoreError):
 class StoreChanged(StoreError):
     """The store holds results of another spec under the same name.
 
-    The caller, who has both, says what changed.
+    The caller, which has both, lists what changed.
     """
 
     def __init__(self, file: Path, stored: Experiment, changes: Collection[str] = ()) -> None:
@@ -306,7 +306,7 @@ class StoreChanged(StoreError):
 
 
 def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
-    """Schema and experiment in one transaction: a store is whole or it is not there."""
+    """Schema and experiment in one transaction: a store is complete or absent."""
     schema = resources.files("storagelab.run").joinpath("schema.sql").read_text(encoding="utf-8")
     connection.isolation_level = None
     connection.execute("BEGIN EXCLUSIVE")
@@ -340,7 +340,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _is_empty(connection: sqlite3.Connection, file: Path) -> bool:
-    """No store yet, or one killed before it was whole. Raises StoreError if it is no database at all."""
+    """Whether there is no store yet, or only one whose making was cut off. Raises StoreError if the file is no database."""
     with _told_plainly(file):
         try:
             return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,))
@@ -349,17 +349,17 @@ def _is_empty(connection: sqlite3.Connection, file: Path) -> bool:
         except sqlite3.DatabaseError as error:
             if _begins_as_a_store(file):
                 raise damaged(file, [str(error)], None) from error
-            raise StoreError(f"{file} is no storagelab store: {error}\n  move it away and run again") from error
+            raise StoreError(f"{file} is not a storagelab store: {error}\n  move it away and run again") from error
 
 
 def _begins_as_a_store(file: Path) -> bool:
-    """By the number of the application in the header, which is there however little else is."""
+    """Whether the file is a storagelab store, by the application number in its header, which survives most damage."""
     with file.open("rb") as content:
         return content.read(72)[68:] == _APPLICATION_ID.to_bytes(4, "big")
 
 
 def _check_whole(connection: sqlite3.Connection, file: Path) -> None:
-    """SQLite's own look at every page, 0.4 s of half a gigabyte. Raises StoreError."""
+    """Run SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
     try:
         found = connection.execute("PRAGMA quick_check(5)").fetchall()
     except sqlite3.OperationalError:
@@ -375,9 +375,9 @@ def _check_version(connection: sqlite3.Connection, file: Path) -> None:
     ((version,),) = _ask(connection, file, "PRAGMA user_version")
     ((application,),) = _ask(connection, file, "PRAGMA application_id")
     if application != _APPLICATION_ID:
-        raise StoreError(f"{file} is no storagelab store\n  move it away and run again")
+        raise StoreError(f"{file} is not a storagelab store\n  move it away and run again")
     if version not in _READABLE:
         raise StoreError(
-            f"{file} was written with schema version {version}, this storagelab reads {SCHEMA_VERSION}\n"
+            f"{file} was written with schema version {version}; this storagelab reads version {SCHEMA_VERSION}\n"
             "  use the storagelab that wrote it, or keep new results elsewhere with --results"
         )

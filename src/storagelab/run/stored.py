@@ -1,4 +1,4 @@
-"""What is stored of an experiment, with the plan that it belongs to: all of it, or of a damaged store what is left."""
+"""Reads what is stored of an experiment, with its plan: everything, or from a damaged store what is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stored(NamedTuple):
 
 
 def read(name: str, results: Path) -> Stored:
-    """What is stored of an experiment, named by its name or its spec file. Raises StoreError, too if it is damaged."""
+    """What is stored of an experiment, named by its name or its spec file. Raises StoreError, also for a damaged store."""
     folder = _folder(name, results)
     with Store.reading(folder) as store:
         experiment, runs = store.experiment(), store.runs()
@@ -35,10 +35,10 @@ def read(name: str, results: Path) -> Stored:
 
 
 def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
-    """As `read`, but of a damaged store what can still be read; and what can't be, in words.
+    """Like `read`, but returns what can still be read of a damaged store, and in words what can't be.
 
-    Where its experiment can't be, the spec as it was written is taken, else the file that `name` is. Raises StoreError if
-    there is none of the three.
+    If its experiment can't be read, use the stored text of the spec, else the file `name`. Raises StoreError if none of
+    the three can be read.
     """
     folder = _folder(name, results)
     given = Path(name) if _is_spec(name) else None
@@ -65,7 +65,7 @@ def _folder(name: str, results: Path) -> Path:
 
 
 def _plan(experiment: Experiment) -> Plan:
-    """Raises StoreError where the experiment is none that a spec could have made."""
+    """Raises StoreError if no spec could have made the experiment."""
     try:
         return matrix.expand(experiment)
     except SpecError as error:
@@ -93,7 +93,7 @@ def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, lis
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """`runs`, which `file` holds. Raises StoreError if some are of no cell of the plan."""
+    """`runs`, which `file` holds. Raises StoreError if some belong to no cell of the plan."""
     fitting, strange = _of_plan(plan, runs)
     if strange:
         raise damaged(file, strange, len(fitting))
@@ -101,11 +101,10 @@ def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
-    """The runs that are of the plan's cells, and those that are not, in words."""
+    """The runs of the plan's cells, and in words the runs of none."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
     fitting = tuple(run for run in runs if levels.get(run.cell_id) == run.levels)
     strange = [run for run in runs if levels.get(run.cell_id) != run.levels]
     return fitting, [
-        f"run {run.cell_id[:40]}, repetition {run.repetition}: its levels are those of no cell of that name"
-        for run in strange
+        f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels" for run in strange
     ]

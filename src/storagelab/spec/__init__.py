@@ -1,1 +1,1 @@
-"""From a TOML file to an Experiment, and from an Experiment to its plan. Each error names file, key and what is allowed."""
+"""TOML file -> Experiment -> Plan. Each error names the file, the key and what is allowed."""

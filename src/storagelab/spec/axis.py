@@ -1,4 +1,4 @@
-"""The factor along which all others are seen, and its levels in their order: a chart's axis, a trend's."""
+"""The factor along which reports show all others (the axis of charts and trends), and the order of its levels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILES_FACTOR = "layout.data_files"
 
 
 def axis_factor(factors: Sequence[Factor]) -> Factor | None:
-    """The number of data files, or else of the factors of numbers the one with the most levels; None without any."""
+    """The number of data files if it varies, else the numeric factor with the most levels, else None."""
     varied = [factor for factor in factors if len(factor.levels) > 1]
     files = [factor for factor in varied if sets_data_files(factor)]
     numeric = [factor for factor in varied if is_numeric(factor)]
@@ -20,7 +20,7 @@ def axis_factor(factors: Sequence[Factor]) -> Factor | None:
 
 
 def sets_data_files(factor: Factor) -> bool:
-    """Whether it is the number of data files, by its path or by labels that all set it."""
+    """Whether the factor is the number of data files, by its path or by labels that all set it."""
     return factor.name == FILES_FACTOR or all(FILES_FACTOR in level.sets for level in factor.levels)
 
 
@@ -29,7 +29,7 @@ def is_numeric(factor: Factor) -> bool:
 
 
 def in_order(factor: Factor) -> list[JsonValue]:
-    """Its levels, numbers from small to large."""
+    """The factor's levels, with numbers sorted from small to large."""
     values = [level.value for level in factor.levels]
     return sorted(values, key=_number) if is_numeric(factor) else values
 

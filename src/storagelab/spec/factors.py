@@ -1,4 +1,4 @@
-"""The [factors] and [[exclude]] of a spec: what is varied, and which combinations are left out."""
+"""The [factors] and [[exclude]] of a spec: what varies, and which combinations are left out."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from storagelab.spec.written import Written
 
 _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between cells"
 _CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
-    "repetitions": "is the same for every cell, or cells could not be compared fairly",
+    "repetitions": "must be the same for every cell, or the comparison would be unfair",
     "factors": "can't be varied by itself",
-    "exclude": "says what is left out of the matrix, so it can't be varied in it",
+    "exclude": "defines what the matrix leaves out, so it can't be a factor",
 }
 _OF_THE_LOAD = ("workload",)
 """Tables of the spec that say what the connections do."""
 _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
-"""Tables that say under what layouts are tried; all others are of what one can choose: layout, drives, server. The one place
-that tells the two apart."""
-_QUOTES = 'A path is written in quotes, dots and all: "layout.data_files" = ...'
+"""Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout, drives,
+server. This is the only place that distinguishes the two."""
+_QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 
 def read_factors(raw: Tables, base: Tables) -> tuple[Factor, ...]:
-    """The factors, each path and level checked against what `base` declares. Raises SpecError naming the key."""
+    """The factors, with each path and level checked against `base`. Raises SpecError naming the key."""
     factors = tuple(_factor(name, levels, base) for name, levels in raw.items())
     owners: dict[str, str] = {}
     for factor in factors:
@@ -51,7 +51,7 @@ def read_factors(raw: Tables, base: Tables) -> tuple[Factor, ...]:
                 raise SpecError(
                     f"sets {path}, and so does the factor {shown(owners[path])}",
                     key=dotted(("factors", factor.name)),
-                    hint="One of them would undo the other: let one factor set it, with labelled levels if need be.",
+                    hint="One would override the other: let one factor set it, with labelled levels if needed.",
                 )
             owners[path] = factor.name
     return factors
@@ -63,10 +63,10 @@ def _factor(name: str, levels: object, base: Tables) -> Factor:
     if isinstance(levels, dict):
         raise SpecError("must be a list of levels, not a table", key=dotted(place), hint=_QUOTES)
     if not isinstance(levels, list):
-        hint = f"Write a list: [{shown(levels)}, ...]. A value that is fixed belongs into its table, not here."
+        hint = f"Write a list: [{shown(levels)}, ...]. A fixed value belongs in its table, not here."
         raise SpecError(f"must be a list of levels, not {shown(levels)}", key=dotted(place), hint=hint)
     if not levels:
-        hint = "Give it levels, such as [1, 2, 4], or take the line out."
+        hint = "Give it levels, such as [1, 2, 4], or remove the line."
         raise SpecError("has no levels", key=dotted(place), hint=hint)
     labelled = any(isinstance(level, dict) for level in levels)
     read = _labelled(name, levels, base) if labelled else _plain(name, levels, base)
@@ -78,21 +78,21 @@ def _refuse_what_cannot_vary(name: str, place: Parts) -> None:
         raise SpecError("a factor has no name", key=dotted(place), hint=_QUOTES)
     reason = _CANNOT_VARY.get(name.partition(".")[0])
     if reason is not None:
-        hint = "Write another spec for it, under a name of its own."
+        hint = "Write another spec for it, with its own name."
         raise SpecError(f"{name} {reason}", key=dotted(place), hint=hint)
 
 
 def is_condition(factor: Factor) -> bool:
-    """Whether its levels are conditions to be borne and not choices: all that they set is the workload, what happens between
-    runs, or how is measured.
+    """Whether the factor's levels are conditions, not choices: they set only the workload, what happens between runs, or
+    how to measure.
 
-    A factor that sets such things and others at once counts as a choice.
+    A factor that also sets anything else counts as a choice.
     """
     return _sets_only(factor, _OF_THE_CONDITIONS)
 
 
 def is_load(factor: Factor) -> bool:
-    """Whether its levels are conditions of one kind: loads."""
+    """Whether the factor's levels are loads, one kind of condition."""
     return _sets_only(factor, _OF_THE_LOAD)
 
 
@@ -102,7 +102,7 @@ def _sets_only(factor: Factor, tables: Collection[str]) -> bool:
 
 
 def sets_load(factor: Factor) -> bool:
-    """Whether any of its levels sets something of the load."""
+    """Whether any level of the factor changes the load."""
     return any(_table(path) in _OF_THE_LOAD for level in factor.levels for path in level.sets)
 
 
@@ -116,7 +116,7 @@ def _table(path: str) -> str:
 
 
 def _plain(name: str, levels: Sequence[Any], base: Tables) -> list[Level]:
-    """Levels of a factor that is a path: each is a value of that key."""
+    """Levels of a factor named by a path: each is a value of that key."""
     _check_path(name, ("factors", name), base)
     read: list[Level] = []
     for position, value in enumerate(levels):
@@ -130,7 +130,7 @@ def _plain(name: str, levels: Sequence[Any], base: Tables) -> list[Level]:
 
 
 def _labelled(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]:
-    """Levels that set any number of keys at once; one that sets none is the spec as it stands."""
+    """Levels that set any number of keys at once; a level that sets none is the spec as written."""
     labels: list[str] = []
     for position, level in enumerate(levels):
         place = ("factors", name, position)
@@ -150,24 +150,24 @@ def _labelled(name: str, levels: Sequence[Any], base: Tables) -> Iterator[Level]
 def _label(level: Tables, place: Parts, earlier: Sequence[str]) -> str:
     label = level.get("label")
     if label is None:
-        hint = 'Levels that are tables are known by a label: { label = "4 KB sectors", ... }.'
+        hint = 'A level that is a table needs a label: { label = "4 KB sectors", ... }.'
         raise SpecError("has no label", key=dotted(place), hint=hint)
     if not isinstance(label, str) or not label.strip():
         raise SpecError(f"must be text in quotes, not {shown(label)}", key=dotted((*place, "label")))
     if label in earlier:
-        hint = "Give each level a label of its own."
-        raise SpecError(f"{shown(label)} is the label of another level too", key=dotted((*place, "label")), hint=hint)
+        hint = "Give each level its own label."
+        raise SpecError(f"{shown(label)} is also the label of another level", key=dotted((*place, "label")), hint=hint)
     return label
 
 
 def _refuse_misleading_name(name: str, levels: Sequence[Tables]) -> None:
-    """A labelled factor may be named after a key only if it sets that key: reports show the name."""
+    """Refuses a labelled factor that has the name of a key but does not set that key: reports show the name."""
     try:
         split_path(name)
     except LookupError:
         return
     if not any(name in level for level in levels):
-        hint = "Give the factor a name that is no key of the spec, or let its levels set that key."
+        hint = "Give the factor a name that is not a key of the spec, or let its levels set that key."
         raise SpecError(f"is named after the key {name}, but does not set it", key=dotted(("factors", name)), hint=hint)
 
 
@@ -196,7 +196,7 @@ def _check_path(path: str, place: Parts, base: Tables) -> None:
 
 
 def _checked_sets(path: str, value: object, place: Parts, base: Tables) -> dict[str, JsonValue]:
-    """What a level sets, its value checked by itself, whatever else is still missing from the spec."""
+    """What a level sets. Its value is checked by itself, whatever else the spec still lacks."""
     try:
         path, value = value_with_unit(path, value)
     except ValueError as error:
@@ -206,12 +206,12 @@ def _checked_sets(path: str, value: object, place: Parts, base: Tables) -> dict[
     for problem in problems(Written, tables):
         if problem.kind == "wrong" and problem.parts[: len(parts)] == parts:
             raise error_for(problem, Written, tables, key=dotted(place))
-    assert not isinstance(value, dict), "the model has no key that takes a table of the user's own"
+    assert not isinstance(value, dict), "the model has no key that takes a user-defined table"
     return {path: value}  # type: ignore[dict-item]
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two levels are one: 1 and 1.0 are, 1 and true are not."""
+    """Whether two levels are the same: 1 and 1.0 are, 1 and true are not."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
@@ -221,9 +221,9 @@ def same(one: object, other: object) -> bool:
 
 
 def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, JsonValue], ...]:
-    """Combinations not to run: factor name -> level, as the factor itself has it. Raises SpecError naming the key."""
+    """Combinations not to run: factor name -> level, as the factor has it. Raises SpecError naming the key."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
-        hint = "Write [[exclude]], in double brackets, on a line of its own, and below it the factors' levels."
+        hint = "Write [[exclude]], in double brackets, on a line of its own, and the factors' levels below it."
         raise SpecError("must be a list of tables", key="exclude", hint=hint)
     return tuple(_exclude(entry, ("exclude", position), factors) for position, entry in enumerate(raw))
 
@@ -231,7 +231,9 @@ def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, Jso
 def _exclude(entry: Tables, place: Parts, factors: Sequence[Factor]) -> dict[str, JsonValue]:
     by_name = {factor.name: factor for factor in factors}
     if not entry:
-        hint = 'Name factors and their levels: "layout.data_files" = 8. Cells that match all lines are left out.'
+        hint = (
+            'Name factors and their levels: "layout.data_files" = 8. It leaves out the cells that match all its lines.'
+        )
         raise SpecError("names no factor", key=dotted(place), hint=hint)
     read: dict[str, JsonValue] = {}
     for name, value in entry.items():
@@ -242,7 +244,7 @@ def _exclude(entry: Tables, place: Parts, factors: Sequence[Factor]) -> dict[str
         levels = [level.value for level in by_name[name].levels]
         match = [level for level in levels if same(level, value)]
         if not match:
-            raise SpecError(f"{shown(value)} is no level of {name}", key=key, hint=_level_hint(value, levels))
+            raise SpecError(f"{shown(value)} is not a level of {name}", key=key, hint=_level_hint(value, levels))
         read[name] = match[0]
     return read
 

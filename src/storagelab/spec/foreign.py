@@ -1,5 +1,5 @@
-"""What has no place in a spec, whatever key it stands under: too much of anything, passwords, values that no key takes, and
-characters that a terminal or a chart can't be given."""
+"""Refuses what no spec may contain, under any key: too many entries, passwords, values that no key takes, and characters
+that a terminal or a chart can't show."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from storagelab.spec.characters import code_point_of_odd
 from storagelab.spec.keys import Parts, Tables, dotted
 
 MOST_ENTRIES = 1024
-"""Of any one table or list: levels, volumes, exclusions."""
+"""The most entries of a table or list: levels, volumes, exclusions."""
 _DEEPEST = 12
 _MOST_DOTS = 2 * MOST_ENTRIES
-"""Of a line: TOML's reader takes the square of a key's length, and no list has more numbers."""
+"""The longest line: TOML's reader takes time quadratic in a key's length, and no list of numbers is longer."""
 _URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
-"""scheme://user:password@host. A port, with an "@" further on as some user names have, is none."""
+"""scheme://user:password@host. A port followed by a later "@", as in some user names, is no password."""
 _PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
 
 
 def refuse_long_keys(text: str) -> None:
-    """Before it is read as TOML. Raises SpecError naming the line."""
+    """Check the text before it is read as TOML. Raises SpecError naming the line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.count(".") > _MOST_DOTS:
             raise _too_deep(f"line {number}")
@@ -33,7 +33,7 @@ def _too_deep(key: str) -> SpecError:
 
 
 def refuse_foreign(raw: Tables, text: str) -> None:
-    """Raises SpecError, naming the key, for the first thing in `raw`, which `text` was read to, that has no place."""
+    """Raises SpecError, naming the key, for the first thing in `raw` (parsed from `text`) that no spec may contain."""
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
     for parts, value in _leaves(raw, ()):
@@ -54,7 +54,7 @@ def _refuse_too_much(value: object, parts: Parts) -> None:
 
 
 def _refuse_passwords(raw: Tables, text: str) -> None:
-    """Refuses a password in values, names or comments. It is never shown: the message names its place only."""
+    """Refuses a password in values, names or comments. The message names only its place and never shows it."""
     way_out = (
         "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
         "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."
@@ -75,18 +75,18 @@ def _holds_password(text: str) -> bool:
 
 
 def _refuse_characters(parts: Parts, value: object) -> None:
-    """A question may have several lines; nothing else does."""
+    """Refuses control characters. A question may have several lines; nothing else may."""
     odd = next((found for part in parts if isinstance(part, str) and (found := code_point_of_odd(part))), "")
     where = "its key" if odd else ""
     if isinstance(value, str) and not odd:
         odd = code_point_of_odd(value, lines=parts == ("question",))
     if odd:
-        hint = "Such a character can't be shown, or changes what is shown around it: leave it out."
-        raise SpecError(f"{where or 'it'} has the control character {odd} in it", key=dotted(parts), hint=hint)
+        hint = "It can't be shown, or it changes the text around it: remove it."
+        raise SpecError(f"{where or 'it'} contains the control character {odd}", key=dotted(parts), hint=hint)
 
 
 def _refuse_foreign_value(parts: Parts, value: object) -> None:
-    """Refuses what TOML can say and a spec can't use: dates, infinities, numbers beyond 64 bits."""
+    """Refuses values that are valid TOML but that no key takes: dates, infinities, numbers beyond 64 bits."""
     match value:
         case bool() | str() | dict() | list():
             return
@@ -95,14 +95,14 @@ def _refuse_foreign_value(parts: Parts, value: object) -> None:
         case float() if math.isfinite(value):
             return
         case int() | float():
-            problem, hint = "is a number out of all bounds", "Numbers are finite, whole ones within 64 bits."
+            problem, hint = "is a number out of range", "Numbers must be finite, and whole numbers must fit in 64 bits."
         case _:
-            problem, hint = "is a date or a time", "Nothing in a spec is: if it is text, write it in quotes."
+            problem, hint = "is a date or a time", "No key takes one: if it is text, put it in quotes."
     raise SpecError(problem, key=dotted(parts), hint=hint)
 
 
 def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
-    """Every value that is neither table nor list, or an empty one, and its place."""
+    """Every value that is neither a table nor a list, every empty table or list, and their places."""
     if isinstance(value, dict) and value:
         for name, inside in value.items():
             yield from _leaves(inside, (*parts, name))

@@ -1,7 +1,7 @@
-"""The keys of a spec: which there are, what each takes, and how to say in plain words what is wrong with one.
+"""The keys of a spec: which exist, what each takes, and messages in plain words for a wrong one.
 
-All of it is read from the JSON schema of the model, so a field added there is at once a key of the spec, a path that a
-factor can name, and a suggestion for whoever mistypes it. Shared by `spec`, `rules` and `matrix`.
+It reads everything from the model's JSON schema. So a field added there is at once a key of the spec, a path that a factor
+can name, and a suggestion when a user mistypes it. Shared by `spec`, `rules` and `matrix`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Schema = dict[str, Any]
 Tables = Mapping[str, Any]
 """A spec's content as TOML gives it: text, numbers, booleans, lists, and tables of these."""
 Parts = tuple[str | int, ...]
-"""A place in a spec: names of tables and keys, and positions in lists counted from 0."""
+"""A place in a spec: names of tables and keys, and positions in lists, counted from 0."""
 
 M = TypeVar("M", bound=BaseModel)
 
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly")
-"""What a spec says of the whole experiment, before its first table."""
+"""Keys of the whole experiment, before the first table."""
 TABLES = tuple(Written.model_fields)
 TOP_LEVEL = (*HEADER, *TABLES, "factors", "exclude")
 
@@ -42,7 +42,7 @@ _SHOWN_CHARACTERS = 60
 
 
 def dotted(parts: Sequence[str | int]) -> str:
-    """A place as TOML would write it, list positions counted from 1: `factors."layout.data_files"[2]`; long names cut."""
+    """A place in TOML's notation, with list positions counted from 1: `factors."layout.data_files"[2]`; long names cut."""
     text = ""
     for part in parts:
         if isinstance(part, int):
@@ -53,7 +53,7 @@ def dotted(parts: Sequence[str | int]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message quotes it, cut where it is long."""
+    """A value as messages quote it, cut if it is long."""
     if isinstance(value, dict):
         return "a table"
     return _cut(json.dumps(value, ensure_ascii=False, default=str))
@@ -64,7 +64,7 @@ def _cut(text: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant: the same last part, else the most alike; None if nothing is near."""
+    """The known word that the user probably meant: the same last part, else the most similar; None if nothing is near."""
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]
@@ -76,14 +76,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def choices(word: str, known: Iterable[str], allowed: str) -> str:
-    """A hint: the nearest known word, if any is near, and all that are known, led in by `allowed`."""
+    """A hint: the nearest known word, if any is near, then `allowed` and all known words."""
     words = list(known)
     near = nearest(word, words)
     return (f"Did you mean {near}? " if near else "") + f"{allowed}: {', '.join(words) or 'none'}."
 
 
 def expected(schema: Schema) -> str:
-    """What a key takes, as it reads after "must be"."""
+    """What a key takes, worded to follow "must be"."""
     schema = _plain(schema)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
     if values:
@@ -107,7 +107,7 @@ def expected(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema, step: int) -> str:
-    """`step` is 1 for whole numbers, whose open bounds can be said as closed ones."""
+    """`step` is 1 for whole numbers, so that open bounds can be worded as closed ones."""
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if step:
@@ -132,7 +132,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def _plain(schema: Schema) -> Schema:
-    """References followed, and "or nothing" left out: TOML can't say nothing."""
+    """Follow references and drop "or null": TOML has no null."""
     if "$ref" in schema:
         return _plain(schema_of(Written)["$defs"][schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
@@ -140,7 +140,7 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _entries(schema: Schema) -> Schema | None:
-    """What an open table holds under names of the user's own, or None for a table whose keys are fixed."""
+    """The schema of what an open table holds under the user's names, or None for a table with fixed keys."""
     entries = schema.get("additionalProperties")
     return _plain(entries) if isinstance(entries, dict) else None
 
@@ -150,7 +150,7 @@ def _is_table(schema: Schema) -> bool:
 
 
 def _step(schema: Schema, part: str | int) -> Schema | None:
-    """The schema of what stands under `part`, or None where nothing can."""
+    """The schema of the value under `part`, or None if there can be none."""
     if isinstance(part, int):
         return _plain(schema["items"]) if "items" in schema else None
     if part in schema.get("properties", ()):
@@ -169,8 +169,8 @@ def _schema_at(model: type[BaseModel], parts: Parts) -> Schema:
 def split_path(path: str) -> tuple[str, ...]:
     """The parts of a path that names one key, such as "layout.data_files".
 
-    What follows "target.settings." is one part, since servers have settings with dots in their names. Raises
-    LookupError where no key has that path; its text says whether the path names nothing, or a table.
+    What follows "target.settings." is one part, since names of server settings may contain dots. Raises
+    LookupError if no key has that path; its text says whether the path names nothing or a table.
     """
     parts: list[str] = []
     schema, rest = schema_of(Written), path
@@ -193,7 +193,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def known_paths(tables: Tables) -> list[str]:
-    """Every path that a factor can name, with the volumes and settings that `tables` has; NAME stands for any other."""
+    """Every path that a factor can name, with the volumes and settings in `tables`; NAME stands for any other."""
     return list(_paths_below(schema_of(Written), tables, ""))
 
 
@@ -208,13 +208,13 @@ def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
 
 
 def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]:
-    """Volumes must be declared, settings need not be."""
+    """Volumes must be declared; settings need not be."""
     declared = _is_table(_entries(schema) or {}) and inside
     return [*inside] if declared else [*inside, "NAME"]
 
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
-    """`tables` with each path of `sets` set to its value. What is not on a path is shared, never changed."""
+    """`tables` with each path of `sets` set to its value. Everything off the paths is shared, never changed."""
     result = dict(tables)
     for path, value in sets.items():
         *parents, last = split_path(path)
@@ -236,7 +236,7 @@ _KINDS: tuple[Kind, ...] = ("unknown", "wrong", "missing")
 
 
 class Problem(NamedTuple):
-    """One thing that a model refuses: a key it does not know, a value it can't take, or a key it misses."""
+    """One thing that a model refuses: an unknown key, a value it can't take, or a missing key."""
 
     kind: Kind
     parts: Parts
@@ -244,7 +244,7 @@ class Problem(NamedTuple):
 
 
 def checked(model: type[M], tables: Tables) -> M:
-    """`tables` as a value of `model`, strictly: "4" is no number, 1 is not true. Raises SpecError naming the key."""
+    """`tables` as a value of `model`, strictly: "4" is not a number, 1 is not true. Raises SpecError naming the key."""
     try:
         return validated(model, tables)
     except ValidationError:
@@ -252,7 +252,7 @@ def checked(model: type[M], tables: Tables) -> M:
 
 
 def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
-    """All that `model` refuses in `tables`; unknown keys first, since a missing one is often a mistyped one."""
+    """Everything that `model` refuses in `tables`; unknown keys first, since a missing key is often a mistyped one."""
     try:
         validated(model, tables)
     except ValidationError as error:
@@ -263,13 +263,13 @@ def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
 
 
 def validated(model: type[M], tables: Tables) -> M:
-    """The same as `checked`, but raises what pydantic raises."""
+    """Like `checked`, but raises what pydantic raises."""
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
 def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
-    """What pydantic says and where, in our words. For a key that takes several types, pydantic adds to the place the
-    name of each type that it tried; that is cut off."""
+    """pydantic's complaint and its place, in our words. For a key that takes several types, pydantic appends to the place the
+    name of each type that it tried; this cuts it off."""
     if kind == "missing":
         return "missing", place
     if kind == "extra_forbidden":
@@ -294,31 +294,31 @@ def _value_at(tables: Tables, parts: Parts) -> object:
 
 
 def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str | None = None) -> SpecError:
-    """The message for one problem. `key` is where the user wrote it, if that is not the place itself."""
+    """The message for one problem. `key` is where the user wrote it, if that differs from the problem's place."""
     if problem.kind == "unknown":
         return unknown_key(problem.parts, tables)
     schema = _schema_at(model, problem.parts)
     if problem.kind == "missing":
         return _missing_key(problem.parts, schema)
-    # A password may be in what was written as a DSN, whatever form it has.
+    # What the user wrote as a DSN may contain a password, whatever its form.
     not_this = "" if problem.parts[-1] in ("dsn", "dsn_env") else f", not {shown(problem.value)}"
     words = f"must be {expected(schema)}{not_this}"
     return SpecError(words, key=key or dotted(problem.parts), hint=_way_out(problem, schema))
 
 
 def unknown_key(parts: Parts, tables: Tables) -> SpecError:
-    """A key that its table does not have: the nearest one there, or the table where a key of that name belongs."""
+    """An unknown key. The hint names the nearest key of the table, or the table where a key of that name belongs."""
     *above, word = (str(part) for part in parts)
     table = ".".join(above)
     allowed = list(_schema_at(Written, parts[:-1]).get("properties", ())) if above else list(TOP_LEVEL)
     elsewhere = [path.rpartition(".")[0] for path in known_paths(tables) if path.rpartition(".")[2] == word]
     if above and word in TOP_LEVEL:
-        hint = f"{word} belongs to the top of the file, before the first [table]."
+        hint = f"{word} belongs at the top of the file, before the first [table]."
     elif word in known_paths(tables):
         place, _, name = word.rpartition(".")
-        hint = f"Write {name} below [{place}]; paths in quotes belong into [factors]."
+        hint = f"Write {name} below [{place}]; paths in quotes belong in [factors]."
     elif nearest(word, allowed) is None and elsewhere:
-        hint = f"{word} belongs into [{elsewhere[0]}]."
+        hint = f"{word} belongs in [{elsewhere[0]}]."
     else:
         hint = choices(word, allowed, f"[{table}] can have" if above else "A spec can have")
     return SpecError("is not a key that storagelab knows", key=dotted(parts), hint=hint)
@@ -341,7 +341,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     last, value = problem.parts[-1], problem.value
     words = schema.get("enum") or [schema["const"]] if "const" in schema or "enum" in schema else []
     if isinstance(value, int) and str(value) in words:
-        return f'It is written in quotes: {last} = "{value}".'
+        return f'Put it in quotes: {last} = "{value}".'
     if isinstance(value, str) and words:
         near = nearest(value, words)
         return f"Did you mean {shown(near)}?" if near else ""
@@ -352,7 +352,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
     if _is_table(schema):
         return f"Write [{dotted(problem.parts)}] on a line of its own, and its keys below it."
     if isinstance(value, dict) and problem.parts[:2] == ("target", "settings"):
-        return 'A name with a dot in it is written in quotes: "auto_explain.log_min_duration" = 0.'
+        return 'Put a name with a dot in quotes: "auto_explain.log_min_duration" = 0.'
     return ""
 
 
@@ -373,7 +373,7 @@ _WITH_UNIT: dict[str, tuple[str, Callable[[str], float], str, str]] = {
     "workload.duration": ("workload.duration_s", parse_seconds, "60s", "seconds"),
     "workload.warm_up": ("workload.warm_up_s", parse_seconds, "5s", "seconds"),
 }
-"""How a key is spelled when its value has a unit -> the key, how it is read, an example, and the key's own unit; * is any
+"""The spelling of a key when its value has a unit -> the key, the parser, an example, and the key's own unit. * is any
 name."""
 
 
@@ -383,7 +383,7 @@ _SIZES = {
 
 
 def _pattern(path: str) -> str | None:
-    """The entry above that `path` is spelled as."""
+    """The entry above that matches the spelling of `path`."""
     parts = path.split(".")
     for pattern in _WITH_UNIT:
         words = pattern.split(".")
@@ -393,7 +393,7 @@ def _pattern(path: str) -> str | None:
 
 
 def without_unit(path: str) -> str:
-    """The key that `path` means, if it is one that is spelled so with a unit; else `path`."""
+    """The key that `path` means, if `path` is a spelling for values with a unit; else `path`."""
     pattern = _pattern(path)
     if pattern is None:
         return path
@@ -401,7 +401,7 @@ def without_unit(path: str) -> str:
 
 
 class Spelled(NamedTuple):
-    """How a key is spelled when its value has a unit, an example, and the unit of the key itself."""
+    """The spelling of a key when its value has a unit, an example, and the key's own unit."""
 
     path: str
     example: str
@@ -409,13 +409,13 @@ class Spelled(NamedTuple):
 
 
 def spelled_with_unit(pattern: str) -> Spelled | None:
-    """The spelling with a unit of a key such as `volumes.*.stripe_bytes`; None where it has none."""
+    """The spelling with a unit of a key such as `volumes.*.stripe_bytes`; None if it has none."""
     found = (Spelled(path, example, unit) for path, (key, _, example, unit) in _WITH_UNIT.items() if key == pattern)
     return next(found, None)
 
 
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
-    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value as they are.
+    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value unchanged.
 
     Raises ValueError, in plain words, for a value without a unit or with an unknown one.
     """
@@ -431,7 +431,7 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:
-    """`tables` with each value that has a unit under the key that has none. Raises SpecError naming the key."""
+    """`tables` with each value that has a unit moved, converted, to the plain key. Raises SpecError naming the key."""
     return {
         name: _units_read(content, name) if isinstance(content, dict) else content for name, content in tables.items()
     }
@@ -450,6 +450,6 @@ def _units_read(table: Tables, place: str) -> dict[str, Any]:
             raise SpecError(str(error), key=spelled) from None
         key = path.rpartition(".")[2] if path != spelled else name
         if key != name and key in table:
-            raise SpecError(f"stands beside {path}, which says the same", key=spelled, hint="Keep one of the two.")
+            raise SpecError(f"sets the same value as {path}", key=spelled, hint="Keep only one of them.")
         result[key] = value
     return result

@@ -1,12 +1,12 @@
-"""Experiment -> cells -> runs in the order in which they will be made. Pure: same experiment, same plan, for ever.
+"""Experiment -> cells -> runs, in their order. Pure: the same experiment always gives the same plan.
 
-Runs come in blocks: a block is one combination of the levels of the costly factors, such as formats of a drive. All
-repetitions of a block are made before the next one, so that what is costly to change is changed least often. Within a
-block each repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average and
-the n-th repetitions of two cells make a pair. Only in the order "cell-by-cell" a cell has all its repetitions before the
-next one: that is how the published harness worked, and what lets a drive's history pass for an effect of the layout.
-A block may begin with a burn-in: runs that are not judged, as they find the drives newly prepared. Their repetitions count
-from 0 down.
+Runs come in blocks. A block is one combination of the levels of the costly factors, such as formats of a drive. All
+repetitions of a block come before the next block, so that costly factors change least often. Within a block each
+repetition is a complete round of its cells, so that a drift of the machine hits all cells alike on average, and the n-th
+repetitions of two cells make a pair. Only in the order "cell-by-cell" does a cell have all its repetitions before the next
+cell. The published harness worked that way, and a drive's history can then look like an effect of the layout.
+A block may begin with a burn-in: runs that are not judged because they find the drives newly prepared. Their repetitions
+count from 0 down.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
-"""What holds for a whole block where drives remember: its runs share a server and the drives' history."""
+"""Keys that are fixed for a whole block where drives remember: its runs share a server and the drives' history."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
-"""Of any experiment: it says how a block begins, so all cells of a block have the same."""
+"""Fixed for a block in any experiment: it says how a block begins, so all its cells share it."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
 
     `costly` adds to the experiment's own costly factors: names of factors, or paths such as "drives.ssd" that stand for
     every factor that sets something there. Cells are numbered as listed, repetitions from 1, runs and blocks from 0.
-    Raises SpecError for a matrix of no cells or of too many, and for a combination that can't be, naming its levels.
+    Raises SpecError for a matrix with no cells or too many, and for an invalid combination, naming its levels.
     """
     cells = _cells(experiment)
     if len(cells) * experiment.repetitions > MAX_RUNS:
@@ -94,7 +94,7 @@ def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
             f"leaves none of the {count} cells",
             file=experiment.source,
             key="exclude" if experiment.excludes else "factors",
-            hint="Take out an [[exclude]], or name more factors in it: it leaves out what matches all its lines.",
+            hint="Remove an [[exclude]], or name more factors in it: it leaves out the cells that match all its lines.",
         )
 
 
@@ -107,7 +107,7 @@ def _excluded(factors: Sequence[Factor], levels: Sequence[Level], exclude: Mappi
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Equality under which true is not 1."""
+    """An equality key under which true is not 1."""
     return type(one) is type(other) and one == other
 
 
@@ -128,7 +128,7 @@ def _too_many(experiment: Experiment, product: str, most: int, what: str) -> Spe
         f"{product} make more than {most} {what}",
         file=experiment.source,
         key="factors",
-        hint="Take out levels or factors, or split the experiment into several specs.",
+        hint="Remove levels or factors, or split the experiment into several specs.",
     )
 
 
@@ -149,7 +149,7 @@ def _touches(factor: Factor, places: Collection[str]) -> bool:
 
 
 def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
-    """Cells by their levels of the costly factors, blocks in the order in which their first cells are listed."""
+    """Cells by their levels of the costly factors, with blocks in the order of their first cells."""
     blocks: dict[str, list[Cell]] = {}
     for cell in cells:
         blocks.setdefault(json.dumps([cell.levels[name] for name in costly]), []).append(cell)
@@ -157,7 +157,7 @@ def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
 
 
 def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
-    """(block, repetition, cell) in the order of the runs; blocks are numbered in the order in which they come."""
+    """(block, repetition, cell) in the order of the runs; blocks are numbered as they come."""
     randomised = experiment.order == "randomised"
     if randomised:
         blocks = shuffled(blocks, experiment.seed, "blocks")
@@ -173,7 +173,7 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
 
 
 def _burn_in(cells: Sequence[Cell], experiment: Experiment) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of the runs that a block begins with: the cells in turn."""
+    """(repetition, cell) of a block's burn-in runs: the cells in turn."""
     if experiment.order == "randomised":
         cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
     for number in range(cells[0].config.between_runs.burn_in):
@@ -181,10 +181,10 @@ def _burn_in(cells: Sequence[Cell], experiment: Experiment) -> Iterator[tuple[in
 
 
 def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
-    """`items` in a random order that depends on nothing but `seed`, `stream` and their number.
+    """`items` in a random order that depends only on `seed`, `stream` and the number of items.
 
     Fisher and Yates's shuffle, as Knuth gives it (The Art of Computer Programming, volume 2, algorithm 3.4.2P), driven
-    by SHA-256 and not by Python's generator, so that no later version of Python can change the order of an experiment.
+    by SHA-256 rather than Python's generator, so that no later version of Python can change the order of an experiment.
     """
     result = list(items)
     for last in range(len(result) - 1, 0, -1):
@@ -194,10 +194,10 @@ def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
 
 
 def _run_seed(seed: int, levels: str, repetition: int) -> int:
-    """63 bits from what the run is, not from when it is made: a run has the same seed in any order."""
+    """63 bits derived from the run's identity, not its place: a run has the same seed in any order."""
     return _draw(f"{seed}/run/{levels}/{repetition}") >> (256 - 63)
 
 
 def _draw(text: str) -> int:
-    """256 random bits, so many that the remainder of a division by any number of cells is uniform."""
+    """256 random bits, enough that the remainder modulo any number of cells is uniform."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")

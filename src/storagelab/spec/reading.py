@@ -1,6 +1,6 @@
-"""TOML -> Experiment. Whatever a spec can get wrong is refused here, naming file, key and the way out.
+"""TOML -> Experiment. Refuses every mistake in a spec, naming the file, the key and the way out.
 
-What depends on the combination of levels is checked where the combinations are made, in `matrix`.
+`matrix`, which makes the combinations of levels, checks what depends on them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 def load(path: Path) -> Experiment:
-    """The experiment that a spec file declares. Raises SpecError, and nothing else."""
+    """The experiment that a spec file declares. Raises only SpecError."""
     try:
         os.path.abspath(path).encode()
     except UnicodeEncodeError:
@@ -58,17 +58,17 @@ def load(path: Path) -> Experiment:
         raise SpecError("is a folder, not a spec", file=path, hint=hint) from None
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 text: byte {error.start + 1} can't be read"
-        raise SpecError(problem, file=path, hint="Save the file as UTF-8, as TOML asks.") from None
+        raise SpecError(problem, file=path, hint="TOML must be UTF-8: save the file as UTF-8.") from None
     except OSError as error:
         raise SpecError(f"can't be read: {error.strerror}", file=path, hint="Check its name and permissions.") from None
     except ValueError as error:
-        hint = "Check its name: a spec is a TOML file of some lines."
+        hint = "Check its name: a spec is a small TOML file."
         raise SpecError(f"can't be read: {error}", file=path, hint=hint) from None
     return parse(text, str(path))
 
 
 def parse(text: str, source: str) -> Experiment:
-    """The experiment that `text` declares; `source` is its file, as messages name it. Raises SpecError."""
+    """The experiment that `text` declares; `source` is the file name for messages. Raises SpecError."""
     try:
         return _experiment(_read_toml(text), text, source)
     except SpecError as error:
@@ -78,9 +78,9 @@ def parse(text: str, source: str) -> Experiment:
 
 
 def resolve_volume_path(experiment_source: str, path: str) -> Path:
-    """Where a volume is: `~` is the user's home, and a relative path starts at the folder of the spec file.
+    """The path of a volume: `~` is the user's home, and a relative path starts at the spec file's folder.
 
-    Raises SpecError for the home of a user that there is not.
+    Raises SpecError for the home of an unknown user.
     """
     try:
         expanded = Path(path).expanduser()
@@ -106,7 +106,7 @@ def _read_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except ValueError as error:
         # The line is not quoted: it may hold a password.
-        hint = 'Text is written in quotes ("..."), a list in [ ], a table as [name] on a line of its own.'
+        hint = 'Put text in quotes ("..."), a list in [ ], and a table header [name] on a line of its own.'
         raise SpecError(f"is not valid TOML: {error}", hint=hint) from None
 
 
@@ -145,17 +145,18 @@ def _header(raw: Tables, source: str) -> Experiment:
     said = {name: raw[name] for name in HEADER if name in raw}
     header = checked(Experiment, {"name": Path(source).stem, **said})
     if _NAME.fullmatch(header.name) is None:
-        whose = "" if "name" in said else ", taken from the file's"
+        whose = "" if "name" in said else ", taken from the file's name"
         raise SpecError(
-            f"{shown(header.name)}{whose}, can't name a folder of results",
+            f"{shown(header.name)}{whose}, can't be the name of a results folder",
             key="name",
-            hint="Use small letters, digits, and . _ - between them, at most 64: " + 'name = "files-and-log-place"',
+            hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
+            + 'name = "files-and-log-place"',
         )
     return header
 
 
 def _base(raw: Tables) -> dict[str, Any]:
-    """The tables that say what a cell is, known by name and right in type. A factor may still bring what is missing."""
+    """The tables that define a cell, with known keys and valid types. A factor may still supply missing keys."""
     base = with_unit_read({name: raw[name] for name in TABLES if name in raw})
     for problem in problems(Written, base):
         if problem.kind != "missing":
@@ -189,8 +190,8 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 
 def _canonical(raw: Tables) -> dict[str, Any]:
-    """The content without comments, blanks and the order of keys, save where that order means something: factors are
-    numbered as listed, and data files go round robin over volumes as listed."""
+    """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered as
+    listed, and data files go round robin over volumes as listed."""
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
     return {**raw, "listed": listed}
 
@@ -210,8 +211,8 @@ def _differences(old: object, new: object, parts: Parts) -> Iterator[str]:
         for position, (one, other) in enumerate(zip(old, new, strict=True)):  # type: ignore[call-overload]
             yield from _differences(one, other, (*parts, position))
     elif _written(old) != _written(new):
-        # What is no password by its place may be one all the same: of a DSN nothing is shown.
-        change = "is another one" if parts[-1:] == ("dsn",) else f"{_written(old)} -> {_written(new)}"
+        # A password may hide anywhere in a DSN, so nothing of a DSN is shown.
+        change = "changed" if parts[-1:] == ("dsn",) else f"{_written(old)} -> {_written(new)}"
         yield f"{dotted(parts)}: {change}"
 
 
@@ -225,7 +226,7 @@ def _table_differences(old: Mapping[str, object], new: Mapping[str, object], par
 
 
 def _order_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """A changed order; a factor or volume that came or went is a difference of its own already."""
+    """Lists changed orders; an added or removed factor or volume is already a difference."""
     for name in old.keys() & new.keys():
         if old[name] != new[name] and sorted(old[name]) == sorted(new[name]):
             yield f"order of {name}: {', '.join(old[name])} -> {', '.join(new[name])}"

@@ -1,5 +1,5 @@
-"""What must hold between the keys of one cell, beyond the type of each: volumes that exist, one way to the server,
-and nothing said to a real server that only a simulated one can do, or the other way round."""
+"""Rules between the keys of one cell, beyond the type of each: volumes must exist, there must be one way to the server,
+and real servers take no keys for simulated ones, nor the other way round."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from storagelab.spec.written import Written
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LEAST_COUNTED_S = 0.001
-"""Of raw I/O; a thousandth part of it is what a simulated world of the largest scale lives."""
+"""For raw I/O. At the largest scale, the simulated world lives a thousandth of it."""
 _FOR_DATABASES = "is for databases, and target.engine is raw-io"
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
 
 
 def config_of(tables: Tables) -> Config:
-    """The configuration that `tables` say, checked. Raises SpecError naming the key."""
+    """The configuration in `tables`, checked. Raises SpecError naming the key."""
     said = dict(tables.get("workload", {}))
     kind = "raw-io" if tables.get("target", {}).get("engine") == "raw-io" else "random-insert"
     config = _read({**tables, "workload": {"kind": kind, **said}})
@@ -32,7 +32,7 @@ def config_of(tables: Tables) -> Config:
 
 
 def _read(tables: Tables) -> Config:
-    """What is wrong by itself is refused first, then what is wrong for the kind of the workload."""
+    """Refuses first what is wrong by itself, then what is wrong for the kind of the workload."""
     try:
         return validated(Config, tables)
     except ValidationError:
@@ -70,7 +70,7 @@ def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
 
 
 def _for_raw_io(key: str, engine: str) -> SpecError:
-    hint = 'Leave it out, or say engine = "raw-io" in [target].'
+    hint = 'Leave it out, or set engine = "raw-io" in [target].'
     return SpecError(f"is for raw I/O, and target.engine is {engine}", key=key, hint=hint)
 
 
@@ -116,22 +116,22 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
     target = config.target
     if target.dsn is not None and target.dsn_env is not None:
         yield SpecError(
-            "stands beside target.dsn_env",
+            "conflicts with target.dsn_env",
             key="target.dsn",
-            hint="Both say which server to attach to: keep one of them.",
+            hint="Both name the server to attach to: keep one of them.",
         )
     if target.attached and target.bin_dir is not None:
         yield SpecError(
-            "stands beside target.dsn or target.dsn_env",
+            "conflicts with target.dsn or target.dsn_env",
             key="target.bin_dir",
-            hint="bin_dir starts a private server, a DSN attaches to one that runs already: keep one of them.",
+            hint="bin_dir starts a private server, and a DSN attaches to a running one: keep one of them.",
         )
     if target.dsn_env is not None and not _VARIABLE.fullmatch(target.dsn_env):
-        # What stands there by mistake may be the DSN itself, password and all: it is not shown.
+        # The user may have written the DSN itself here, with its password: don't show it.
         yield SpecError(
             "is not the name of an environment variable",
             key="target.dsn_env",
-            hint='Put the DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".',
+            hint='Put the DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".',
         )
     if target.attached and not target.kind.log_per_database and config.layout.log is not None:
         yield SpecError(
@@ -142,18 +142,18 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _running_server_conflicts(config: Config) -> Iterator[SpecError]:
-    """Where storagelab starts no server, one runs already, perhaps elsewhere, in folders of its operator's."""
+    """If storagelab starts no server, one must run already, perhaps elsewhere, in its operator's folders."""
     if not config.target.attached:
-        hint = 'Put its DSN into a variable and name that: dsn_env = "STORAGELAB_DSN".'
+        hint = 'Put its DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'
         yield SpecError(f"is missing: storagelab starts no {config.target.kind.title}", key="target.dsn_env", hint=hint)
     for name, volume in config.volumes.items():
         if not volume.remote:
-            hint = "Add remote = true: the path is one of the server's machine, and storagelab makes no folder there."
+            hint = "Add remote = true: the path is on the server's machine, and storagelab makes no folder there."
             yield SpecError("is missing", key=f"volumes.{name}.remote", hint=hint)
 
 
 def _remote_conflicts(config: Config) -> Iterator[SpecError]:
-    """A private server runs on this machine; what a path means on another one must not depend on a folder of this one."""
+    """A private server runs on this machine, and a path on another machine must not depend on a folder of this one."""
     for name, volume in config.volumes.items():
         if volume.remote and not config.target.attached:
             problem = "storagelab starts this server itself, so its volumes are on this machine"
@@ -161,11 +161,13 @@ def _remote_conflicts(config: Config) -> Iterator[SpecError]:
             yield SpecError(problem, key=f"volumes.{name}.remote", hint=hint)
         elif volume.remote and not _WHOLE_PATH.match(volume.path or ""):
             hint = "Write it as the server's machine does, for example /data/fast."
-            yield SpecError("must be a whole path where the volume is remote", key=f"volumes.{name}.path", hint=hint)
+            yield SpecError(
+                "must be an absolute path because the volume is remote", key=f"volumes.{name}.path", hint=hint
+            )
 
 
 def _only_simulated(config: Config) -> Iterator[SpecError]:
-    """What a real server can't be told."""
+    """Refuses keys that a real server can't take."""
     between = config.between_runs
     said = {
         "target.scale": config.target.scale is not None,
@@ -214,17 +216,17 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
         yield SpecError("is missing: a simulated server has cores and memory", key="server", hint=hint)
     if not config.drives:
         hint = 'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'
-        yield SpecError("there is none, and a simulated volume is made of drives", key="drives", hint=hint)
+        yield SpecError("is missing: a simulated volume needs drives", key="drives", hint=hint)
     for name, volume in config.volumes.items():
         if volume.drives is None:
             hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
-            yield SpecError("is missing: a simulated volume is made of drives", key=f"volumes.{name}.drives", hint=hint)
+            yield SpecError("is missing: a simulated volume needs drives", key=f"volumes.{name}.drives", hint=hint)
     yield from _drive_conflicts(config)
     yield from _history_conflicts(config)
 
 
 def _drive_conflicts(config: Config) -> Iterator[SpecError]:
-    """Names of drives that are none, twice the same, and names that two drives would have."""
+    """Refuses unknown drives, drives named twice, and names that two drives would share."""
     singles = config.single_drives
     declared = [single for name in config.drives for single in config.drives_called(name)]
     for single in singles:
@@ -239,29 +241,29 @@ def _drive_conflicts(config: Config) -> Iterator[SpecError]:
                 hint = choices(drive, dict.fromkeys([*config.drives, *singles]), "The spec's drives")
                 yield SpecError(f"no drive is named {shown(drive)}", key=key, hint=hint)
             elif members.count(drive) > 1:
-                hint = "A drive has one place in one volume: name each once, or raise its count."
+                hint = "A drive has one place in one volume: name it once, or raise its count."
                 yield SpecError(f"names drive {shown(drive)} more than once", key=key, hint=hint)
         for drive in volume.lost:
             if drive not in members:
                 hint = choices(drive, members, "Its drives")
-                yield SpecError(f"{shown(drive)} is no drive of it", key=f"volumes.{name}.lost", hint=hint)
+                yield SpecError(f"{shown(drive)} is not one of its drives", key=f"volumes.{name}.lost", hint=hint)
 
 
 def _history_conflicts(config: Config) -> Iterator[SpecError]:
-    """What a drive has been through outlives only the format that wipes nothing; raw I/O says it of all drives at once."""
+    """A drive's history survives only the format that wipes nothing; raw I/O sets it for all drives at once."""
     for name, drive in ((name, drive) for name, drive in config.drives.items() if drive.history is not None):
         key = f"drives.{name}.history"
         if config.target.raw_io:
             prepared = "formatted" if drive.history == "new" else drive.history
-            hint = f'Leave it out, and say prepared = "{prepared}" in [target]: it is of all drives.'
+            hint = f'Leave it out, and set prepared = "{prepared}" in [target], which applies to all drives.'
             yield SpecError(_FOR_DATABASES, key=key, hint=hint)
         elif drive.format != OPERATING_SYSTEM:
-            hint = f'Leave it out, or say format = "{OPERATING_SYSTEM}".'
-            yield SpecError("a drive that its maker's utility formatted has none", key=key, hint=hint)
+            hint = f'Leave it out, or set format = "{OPERATING_SYSTEM}".'
+            yield SpecError("is only for a drive that its maker's utility never formatted", key=key, hint=hint)
 
 
 def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
-    """Requests of one size to one volume: nothing of a database."""
+    """Raw I/O sends requests of one size to one volume, without a database."""
     work, layout = config.workload, config.layout
     said = {
         "server": config.server is not None,
@@ -272,12 +274,12 @@ def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
     for key in (key for key, there in said.items() if there):
         yield SpecError(_FOR_DATABASES, key=key, hint="Leave it out.")
     if isinstance(work, RawIo) and work.duration_s - work.warm_up_s < _LEAST_COUNTED_S:
-        hint = f"Raise duration, {work.duration_s:g} s, which it is a part of."
-        problem = f"leaves less than {_LEAST_COUNTED_S:g} s to be counted"
+        hint = f"Raise duration ({work.duration_s:g} s), which includes it."
+        problem = f"leaves less than {_LEAST_COUNTED_S:g} s to count"
         yield SpecError(problem, key="workload.warm_up_s", hint=hint)
     if len(config.data_volumes) > 1:
         hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
-        yield SpecError("a run of raw I/O is on one volume, and there are several", key="layout.data", hint=hint)
+        yield SpecError("raw I/O runs on one volume, but there are several", key="layout.data", hint=hint)
 
 
 def _volume_conflicts(config: Config) -> Iterator[SpecError]:
@@ -286,7 +288,7 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
         whose, content = ("simulated", 'drives = ["ssd"]') if simulated else ("private", 'path = "/mnt/drive"')
         what = "" if simulated else ", with a folder on the drive to measure"
         yield SpecError(
-            f"there is none, and a {whose} server needs at least one place for its files",
+            f"is missing: a {whose} server needs at least one place for its files",
             key="volumes",
             hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}",
         )

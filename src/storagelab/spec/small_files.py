@@ -1,4 +1,4 @@
-"""Files that a person writes, specs and profiles: small, and files indeed."""
+"""Reads files that people write, specs and profiles: regular files, and small."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ MOST_BYTES = 2**20
 def text_of(path: Path) -> str:
     """The text of a file, which must be UTF-8.
 
-    Raises OSError as opening does; ValueError, in plain words, for what is no regular file or too large, before any of it is
-    read: a device may have no end, and a FIFO nobody at its other one.
+    Raises OSError as opening does; ValueError, in plain words, for anything that is not a regular file or is too large,
+    before it reads any of it: a device may never end, and a FIFO may have no writer.
     """
-    # Without this flag the opening of a FIFO would wait already.
+    # Without this flag, opening a FIFO would block.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(None, "is a folder", str(path))
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES // 2**20} MiB")

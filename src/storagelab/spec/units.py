@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them, to bytes and seconds. Formatting is report's."""
+"""Sizes and durations as people write them, to bytes and seconds. `report` does the formatting."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 def parse_bytes(text: str) -> int:
     """Bytes in `text`, such as "64MB" or "128KiB". As in PostgreSQL and SQL Server, KB = 1024 bytes.
 
-    Raises ValueError, naming the units that are known.
+    Raises ValueError, naming the known units.
     """
     return round(_parse(text, BYTES_PER_UNIT, "bytes"))
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds in `text`, such as "250ms" or "5min". Raises ValueError, naming the units that are known."""
+    """Seconds in `text`, such as "250ms" or "5min". Raises ValueError, naming the known units."""
     return _parse(text, SECONDS_PER_UNIT, "a duration")
 
 
@@ -37,5 +37,5 @@ def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> 
         raise ValueError(f"{shown!r} is not {what}; write a number and one of {known}")
     quantity = float(match[1]) * factors[match[2].lower()]
     if math.isinf(quantity):
-        raise ValueError(f"{text[:20]}... is out of all bounds")
+        raise ValueError(f"{text[:20]}... is out of range")
     return quantity

@@ -1,7 +1,7 @@
-"""The tables of a spec as they are written, before its factors say which cells they make.
+"""The tables of a spec as written, before its factors expand them into cells.
 
-A level can change the kind of the workload. So a spec may have the keys of every kind, and each is checked by itself;
-whether a key belongs to the kind of a cell is for `rules` to say.
+A level can change the kind of the workload. So a spec may have the keys of every kind, and each is checked by itself.
+`rules` checks that a key belongs to the kind of a cell.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storagelab.model.workload import KINDS
 
 
 def _left_out(field: FieldInfo) -> FieldInfo:
-    """The same, of a key that may be missing."""
+    """The same for a key that may be missing."""
     optional = copy(field)
     optional.default = None
     return optional

@@ -1,5 +1,5 @@
-"""The model held against what was published.
+"""Compares the model with published figures.
 
-`articles` and published/*.toml are the figures as data, `quantities` reads them off runs, `making` makes the runs that it
-takes, `judging` compares, `parameters` lists what the model is made of, `words` and `table` show it all.
+`articles` and published/*.toml hold the figures as data, `quantities` reads them off runs, `making` makes the runs,
+`judging` compares, `parameters` lists the model's parameters, and `words` and `table` show it all.
 """

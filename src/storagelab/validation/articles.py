@@ -17,9 +17,9 @@ Quantity = Literal[
     "memory_phase_cpu_per_row_s", "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain",
     "mean_elapsed_s", "falling_steps", "best_level", "order", "gone_from_top_95",
 ]  # fmt: skip
-"""What is read off the runs; `quantities` says how."""
+"""The quantities read off the runs; `quantities` defines how."""
 Use = Literal["calibration", "judged", "fact"]
-"""Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, whatever is fitted."""
+"""Calibration: a fit may use it. Judged: no fit does. Fact: it follows from the workload, regardless of any fit."""
 Levels = dict[str, JsonValue]
 
 
@@ -27,7 +27,7 @@ class Published(Frozen):
     """One figure: a value, a range or an order, and the cells that reproduce it.
 
     `cell` picks cells by their levels, on top of the article's own `cell`. Where `along` names a factor, the levels of that
-    factor are compared; `against` changes levels of `cell` to those of the cell it is compared with.
+    factor are compared; `against` holds the levels that differ in the cell to compare with.
     """
 
     id: str
@@ -90,15 +90,15 @@ class Article(Frozen):
 
 
 def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:
-    """All articles in order; or those of `only`, which names articles and figures, with the figures it names."""
+    """All articles in order, or only the articles and figures named in `only`."""
     files = sorted(resources.files(__package__).joinpath("published").iterdir(), key=lambda file: file.name)
     every = [Article.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files]
     if not only:
         return tuple(every)
     known = {article.id for article in every} | {figure.id for article in every for figure in article.figures}
     if unknown := [name for name in only if name not in known]:
-        hint = "There are the articles " + ", ".join(article.id for article in every) + " and figures such as A1."
-        raise SpecError(f"there is no figure or article {unknown[0]!r}", key="--only", hint=hint)
+        hint = "The articles are " + ", ".join(article.id for article in every) + " and figures such as A1."
+        raise SpecError(f"no figure or article is named {unknown[0]!r}", key="--only", hint=hint)
     return tuple(_picked(every, set(only)))
 
 

@@ -1,4 +1,4 @@
-"""A published figure against what was simulated: the error, whether the model is as good as it is held to be, sums. Pure."""
+"""Compares published with simulated figures: errors, whether they are within tolerance, and summaries. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Verdict = Literal["within", "outside", "not simulated yet"]
 
 class Row(Frozen):
     """One line of the table. `error` is relative to the published value, or to the nearer end of a range, 0 inside it; None
-    for what is not simulated, a level, or a value near nothing."""
+    for a figure that is not simulated, a level, or a value near 0."""
 
     article: str
     figure: Published
@@ -33,7 +33,7 @@ class Row(Frozen):
 
 
 class Summary(Frozen):
-    """Over the errors of one article's figures of one use; `article` "all" is over all."""
+    """A summary of the errors of one article's figures of one use; `article` "all" covers all."""
 
     article: str
     use: str
@@ -48,7 +48,7 @@ class Summary(Frozen):
 def judge(article: Article, figure: Published, simulated: Simulated) -> Row:
     """The row of a figure that was simulated.
 
-    A level is within if the runs can't tell it apart from the best, and a range is if their interval reaches into it: the
+    A level is within if the runs can't distinguish it from the best, and a range if their interval reaches into it: the
     model's runs scatter as a server's do, and which of two equals comes out ahead is chance.
     """
     if figure.order is not None:
@@ -75,7 +75,7 @@ def _reaches_into(between: tuple[float, float] | None, estimate: Estimate) -> bo
 
 
 def relative_error(figure: Published, simulated: float) -> float:
-    """Simulated over published less 1; of a range, against the nearer end, and 0 inside."""
+    """Simulated over published, minus 1; for a range, against the nearer end, and 0 inside."""
     if figure.between is not None:
         low, high = figure.between
         nearer = min(max(simulated, low), high)
@@ -105,7 +105,7 @@ def summaries(rows: Sequence[Row]) -> tuple[Summary, ...]:
 
 
 def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
-    # In its range a figure has no error to speak of: as 0 it would make the others look small.
+    # Inside its range a figure has no error: counting it as 0 would make the average look small.
     told = [row for row in rows if row.error is not None and not (row.figure.between and row.error == 0)]
     errors = {row.figure.id: abs(row.error or 0.0) for row in told}
     worst = max(errors, key=lambda name: errors[name], default="")

@@ -1,4 +1,4 @@
-"""Makes the runs that published figures take, with the simulator, and reads the figures off them.
+"""Makes the runs that published figures need, with the simulator, and reads the figures off them.
 
 All runs of a block up to the last one needed are made, in the spec's own order: drives keep their history, so a layout's
 figures depend on what ran before it.
@@ -33,7 +33,7 @@ from storagelab.validation.quantities import Made, Missing, needed, read_off
 
 
 class Asked(NamedTuple):
-    """How the simulations are to be made. `repetitions` None = as many as each spec says; `results` None = thrown away."""
+    """How to make the simulations. `repetitions` None = as many as each spec says; `results` None = discarded."""
 
     experiments: Path
     scale: int = 64
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
 
 class Simulations(Frozen):
-    """What was run of one spec, for the heading of the table."""
+    """The runs of one spec, for the heading of the table."""
 
     spec: str
     runs: int
@@ -52,7 +52,7 @@ class Simulations(Frozen):
 
 
 class Planned(NamedTuple):
-    """What one article takes: its figures with their cells, those that can't be had, and the runs to make."""
+    """What one article needs: its figures with their cells, the figures without any, and the runs to make."""
 
     article: Article
     experiment: Experiment
@@ -64,31 +64,31 @@ class Planned(NamedTuple):
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Names of the drives' profiles that its runs take."""
+        """Names of the drive profiles that its runs use."""
         cells = {cell.cell_id for parts in self.groups.values() for group in parts for cell in group}
         there = (cell for cell in self.plan.cells if cell.cell_id in cells)
         return tuple(dict.fromkeys(drive.profile for cell in there for drive in cell.config.drives.values()))
 
 
 class Absent(NamedTuple):
-    """An article of which nothing can be simulated yet."""
+    """An article that can't be simulated yet."""
 
     article: Article
     reason: str
 
 
 def plan(articles: Sequence[Article], asked: Asked) -> list[Planned | Absent]:
-    """What is to be run. Raises StoragelabError for a spec that can't be used."""
+    """The runs to make. Raises StoragelabError for an unusable spec."""
     return [_planned(article, asked) for article in articles]
 
 
 def simulate(
     planned: Sequence[Planned | Absent], asked: Asked, console: Console, check: Callable[[], None] = lambda: None
 ) -> tuple[list[Row], list[Simulations]]:
-    """A row for every figure, in order, and what was run for them.
+    """A row for every figure, in order, and the runs made for them.
 
-    Progress goes to `console`; `check` may raise KeyboardInterrupt to stop. A spec, a cell or a counter that is not there yet
-    makes rows that say so.
+    Progress goes to `console`; `check` may raise KeyboardInterrupt to stop. A missing spec, cell or counter
+    gives rows that say so.
     """
     rows, made = [], []
     for one in planned:
@@ -106,11 +106,11 @@ def simulate(
 
 
 def _planned(article: Article, asked: Asked) -> Planned | Absent:
-    """What is to be run for an article; or why nothing can be."""
+    """The runs to make for an article, or why there are none."""
     file = asked.experiments / f"{article.spec}.toml"
     if not asked.experiments.is_dir():
-        hint = "Say where the ready-made specs are, with --experiments."
-        raise SpecError("is no folder", file=asked.experiments, hint=hint)
+        hint = "Name the folder of the ready-made specs with --experiments."
+        raise SpecError("is not a folder", file=asked.experiments, hint=hint)
     if not file.exists():
         return Absent(article, f"there is no spec {article.spec} yet")
     experiment = _as_asked(reading.load(file), asked)
@@ -147,7 +147,7 @@ def _as_asked(experiment: Experiment, asked: Asked) -> Experiment:
 
 
 def _simulator() -> str:
-    """A hash of the simulator itself and of the drives' profiles: old results are never taken for those of a new model."""
+    """A hash of the simulator itself and of the drives' profiles: old results never pass for those of a new model."""
     digest = hashlib.sha256(Path(_sim.__file__).read_bytes())
     for name in profiles.ready_made():
         digest.update(resources.files(profiles).joinpath(f"{name}.toml").read_bytes())

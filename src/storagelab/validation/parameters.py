@@ -11,7 +11,7 @@ from storagelab.profiles import Figure, Label
 
 
 class Parameter(Frozen):
-    """`owner` is the server or a drive. Fitted ones have `bounds`, and `fitted_on` once they have been fitted."""
+    """`owner` is the server or a drive. Parameters to fit have `bounds`, and `fitted_on` once they are fitted."""
 
     owner: str
     name: str
@@ -23,7 +23,7 @@ class Parameter(Frozen):
 
 
 def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
-    """Of the server, then of each of the ready-made profiles named."""
+    """The parameters of the server, then of each named ready-made profile."""
     return tuple(_all(profile_names))
 
 

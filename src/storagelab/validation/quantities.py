@@ -20,7 +20,7 @@ _QUANTUM_S = 0.004
 
 
 class Missing(Exception):
-    """Runs don't say it: `str()` is why."""
+    """The runs lack the quantity; `str()` says why."""
 
 
 class Made(NamedTuple):
@@ -31,12 +31,12 @@ class Made(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """`values`: one a repetition, empty for what is read off all repetitions together; then `level` or `order` says it."""
+    """`values`: one a repetition, empty for a quantity of all repetitions together, which `level` or `order` holds."""
 
     values: tuple[float, ...] = ()
     level: JsonValue | None = None
     tied: tuple[JsonValue, ...] = ()
-    """Levels that can't be told apart from `level`."""
+    """Levels that can't be distinguished from `level`."""
     order: tuple[JsonValue, ...] = ()
 
 
@@ -52,13 +52,13 @@ def _same(one: object, other: object) -> bool:
 
 
 def needed(figure: Published, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells that a figure takes: those compared with each other, or one list of one. Raises Missing."""
+    """The cells that a figure needs: those compared with each other, or one list of one. Raises Missing."""
     if figure.quantity == "mean_elapsed_s":
         return [_some(cells, levels)]
     if figure.along is not None:
         found = [cell for cell in _some(cells, levels) if _among(cell.levels.get(figure.along), figure)]
         if len({str(cell.levels.get(figure.along)) for cell in found}) != len(found) or len(found) < 2:
-            raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, and each level takes one")
+            raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, but each level takes one")
         return [found]
     parts = [levels, {**levels, **figure.against}] if figure.against else [levels]
     return [[_one(cells, part)] for part in parts]
@@ -88,7 +88,7 @@ def _said(levels: Levels) -> str:
 
 
 def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
-    """`groups` are the cells of `needed`, made. Raises Missing where the runs lack what is asked."""
+    """`groups` are the cells of `needed`, made. Raises Missing if the runs lack the quantity."""
     if any(not made.runs for group in groups for made in group):
         raise Missing("its runs failed")
     if figure.quantity in _OF_LEVELS:
@@ -114,7 +114,7 @@ def _stats(run: Measurement) -> Sequence[WaitStat]:
 
 
 def _wait(figure: Published, run: Measurement) -> float:
-    """Nothing waited is a figure too: 0."""
+    """No waiting is a figure too: 0."""
     row = next((row for row in _waits(run).rows if row.wait_type == figure.wait_type), None)
     if row is None:
         return 0.0
@@ -164,7 +164,7 @@ def _yields_over_memory_phase(_: Published, run: Measurement) -> float:
 
 
 def _sessions_on_pfs_page(_: Published, run: Measurement) -> float:
-    """The most on one page at once: the median of the samples that found any, since nobody shows a screen without."""
+    """The most on one page at once: the median of the samples that found any, since nobody publishes a screen without one."""
     most: dict[float, int] = {}
     for task in run.waiting_tasks:
         if task.resource.kind == PFS_PAGE:
@@ -193,7 +193,7 @@ _OF_TWO = ("elapsed_ratio", "gain")
 
 
 def _compared(figure: Published, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
-    """Repetition by repetition."""
+    """The comparison, repetition by repetition."""
     ratios = [run.elapsed_s / other.elapsed_s for run, other in zip(runs, others, strict=False)]
     return tuple(1 - ratio for ratio in ratios) if figure.quantity == "gain" else tuple(ratios)
 
@@ -217,7 +217,7 @@ def _ordered(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _best(figure: Published, group: Sequence[Made]) -> Simulated:
-    """The level with the least mean time, and those that its runs can't be told apart from, as in any report."""
+    """The level with the least mean time, and those that its runs can't be distinguished from, as in any report."""
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)
     log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])
@@ -231,8 +231,8 @@ def _best(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
-    """The first level from which on no table has the wait among its top 95 %: by the mean tables, and what other levels the
-    tables of single repetitions come to."""
+    """The first level from which on no table has the wait among its top 95 %: by the mean tables, and the other levels
+    that tables of single repetitions give."""
     rounds = min(len(made.runs) for made in group)
     gone = _gone_from(figure, group, [made.runs for made in group])
     alone = [_gone_from(figure, group, [[made.runs[number]] for made in group]) for number in range(rounds)]
@@ -241,7 +241,7 @@ def _gone(figure: Published, group: Sequence[Made]) -> Simulated:
 
 
 def _gone_from(figure: Published, group: Sequence[Made], runs: Sequence[Sequence[Measurement]]) -> JsonValue:
-    """`runs`: for each cell of the group those whose mean table counts."""
+    """`runs`: for each cell of the group, the runs of the mean table."""
     gone: JsonValue | None = None
     for made, of_cell in zip(group, runs, strict=True):
         table = wait_table(mean_of_runs([_stats(run) for run in of_cell]))
@@ -251,7 +251,7 @@ def _gone_from(figure: Published, group: Sequence[Made], runs: Sequence[Sequence
 
 
 def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
-    """The share of steps from level to level in which the wait gets less, repetition by repetition."""
+    """The share of steps from level to level in which the wait shrinks, repetition by repetition."""
     wait = figure.model_copy(update={"quantity": "wait_s"})
     rounds = zip(*([_wait(wait, run) for run in made.runs] for made in group), strict=False)
     return Simulated(values=tuple(sum(b < a for a, b in _steps(waits)) / (len(waits) - 1) for waits in rounds))

@@ -22,13 +22,13 @@ from storagelab.validation.parameters import Parameter
 
 FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
-"""What the command writes in a document stands between these lines; what is around them is left alone."""
+"""The command writes into a document only between these lines."""
 _EXPLAINED_FROM = 0.15
-"""A miss above it comes with the mechanism that is suspected, where one is."""
+"""A larger miss is shown with the suspected mechanism, if there is one."""
 
 
 class Validation(Frozen):
-    """All that there is to show."""
+    """Everything to show."""
 
     articles: tuple[Article, ...]
     simulations: tuple[Simulations, ...]
@@ -40,7 +40,7 @@ TextColumn = tuple[str, list[str]]
 
 
 _OPEN = "†"
-"""Marks verdicts on an article that leaves much of the model open."""
+"""Marks verdicts on an article that leaves much of the model undetermined."""
 
 
 def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
@@ -58,7 +58,7 @@ def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
 
 
 def _marks(row: Row) -> str:
-    """An asterisk for what is not published itself but follows."""
+    """An asterisk for a figure that is derived, not itself published."""
     return " *" if row.figure.derived else ""
 
 
@@ -98,7 +98,7 @@ def _fitted_on(item: Parameter) -> str:
 
 
 def _notes(article: Article, rows: Sequence[Row]) -> Iterator[str]:
-    """What is said beneath an article's table."""
+    """The notes below an article's table."""
     if article.under_determined:
         yield f"{_OPEN} Under-determined: {article.under_determined}."
     yield from article.assumed
@@ -180,7 +180,7 @@ def _print_columns(
 
 
 def markdown(validation: Validation) -> str:
-    """For the docs, without what changes from day to day."""
+    """For the docs, without anything that changes from day to day."""
     parts = []
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
@@ -211,7 +211,7 @@ def _escaped(text: str) -> str:
 
 
 def as_csv(validation: Validation) -> str:
-    """One line a figure: raw numbers, SI units, empty where there is none."""
+    """One line per figure: raw numbers, SI units, empty if there is none."""
     out = io.StringIO()
     lines = [_flat(row) for row in validation.rows]
     writer = csv.DictWriter(out, list(lines[0]) if lines else [], lineterminator="\n")
@@ -265,20 +265,20 @@ def render(form: str, validation: Validation) -> str:
 
 
 def existing(file: Path) -> str | None:
-    """A document as it is, None where there is none.
+    """The current document, None if there is none.
 
-    Raises StoragelabError for one without the marks, or that is no text: nothing that a person wrote is overwritten.
+    Raises StoragelabError if it lacks the marks or is not text: nothing that a person wrote is overwritten.
     """
     if not file.exists():
         return None
     text = file.read_text(encoding="utf-8", errors="replace")
     if not 0 <= text.find(BEGIN) < text.find(END):
-        raise StoragelabError(f"{file} has no lines {BEGIN} and {END}\n  put them where the tables are to stand")
+        raise StoragelabError(f"{file} has no lines {BEGIN} and {END}\n  put them where the tables should go")
     return text
 
 
 def document(before: str | None, validation: Validation) -> str:
-    """The document with the tables in it: between its marks, or a whole new one where there was none."""
+    """The document with the tables between its marks, or a new document if there was none."""
     inside = f"{BEGIN}\n\n{markdown(validation)}\n{END}"
     if before is None:
         return f"# The model against what was published\n\n{inside}\n"

@@ -14,7 +14,7 @@ _MOST_DIGITS = 6
 
 
 def _unit_for(unit: str, value: float) -> tuple[float, str]:
-    """What to divide by, and what to write behind. Drive makers and the articles count in thousands."""
+    """The divisor and the unit to append. Drive makers and the articles count in thousands."""
     match unit:
         case "s":
             return (1.0, " s") if abs(value) >= 0.1 or value == 0 else (1e-6, " µs")
@@ -33,7 +33,7 @@ def _unit_for(unit: str, value: float) -> tuple[float, str]:
 
 
 def published(figure: Published) -> str:
-    """As the article has it: all digits, a range, or an order."""
+    """A figure as in the article: all digits, a range, or an order."""
     if figure.order is not None:
         return _levels(figure.order)
     if figure.between is not None:
@@ -55,7 +55,7 @@ def _levels(levels: Sequence[JsonValue]) -> str:
 
 
 def simulated(row: Row) -> str:
-    """The mean, and half the width of its interval where there are runs enough for one."""
+    """The mean, and half the width of its interval if there are enough runs for one."""
     if row.order:
         return _levels(row.order)
     if row.tied:
@@ -85,7 +85,7 @@ def error(row: Row) -> str:
 
 
 def held_to(figure: Published) -> str:
-    """What the model is held to."""
+    """The tolerance of the model."""
     if figure.tolerance_absolute is not None:
         return f"± {estimate(Estimate(value=figure.tolerance_absolute), figure.unit)}"
     if figure.tolerance:
@@ -102,7 +102,7 @@ def bounds(low_high: tuple[int | float, int | float] | None) -> str:
 
 
 def plain(value: object) -> str:
-    """A parameter's value as it stands in its file, thousands separated."""
+    """A parameter's value as in its file, thousands separated."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     return f"{value:,}"

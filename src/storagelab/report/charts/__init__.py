@@ -1,4 +1,4 @@
-"""The charts of a report, a file each. The page, the files and the Markdown report all go through this list.
+"""The charts of a report, one file each. The page, the files and the Markdown report all use this list.
 
 A new chart is a new file with its `Chart`, and its line here.
 """
@@ -36,7 +36,7 @@ CHARTS: tuple[Chart, ...] = (
 
 
 def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """All charts that there are data for, by name."""
+    """All charts that have data, by name."""
     found = ((chart.name, chart.of(findings, runs)) for chart in CHARTS)
     return {name: drawn for name, drawn in found if drawn is not None}
 

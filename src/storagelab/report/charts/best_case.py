@@ -1,6 +1,6 @@
 """The best case: at each level of the axis the fastest of all that was tried there, beside the first that the spec lists.
 
-Drawn where there is too much for one panel: of a few lines anybody sees which is lowest.
+Drawn if there is too much for one panel: with a few lines, the lowest is obvious.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     if places.x is None or not places.panels or compared.of_raw_io(findings) or compared.by_rate(findings):
         return nothing
     if any(is_load(factor) for factor in (*places.lines, *places.panels)):
-        return nothing  # the fastest would be whatever has the least to do
+        return nothing  # the fastest would be the one with the least to do
     others = in_order(map(places.others_of, cells))
     at = {x: [cell for cell in cells if places.x_of(cell) == x] for x in in_order(map(places.x_of, cells))}
     if len(at) < 2 or len(others) < 2:
@@ -78,14 +78,14 @@ def _row(findings: Findings, cell: CellSummary, places: Arrangement, line: str, 
 
 
 def _name(cell: CellSummary, places: Arrangement) -> str:
-    """All but the axis: a single factor by its level alone."""
+    """All levels except the axis's; a single factor by its level alone."""
     others = (*places.lines, *places.panels)
     return value_text(cell.levels[others[0].name]) if len(others) == 1 else places.others_of(cell)
 
 
 def _speed_up_of(findings: Findings, cell: CellSummary, places: Arrangement) -> Effect | None:
     """Of the one factor beside the axis, against its first level at the same place; intervals hold together over all of
-    them, so that they hold for one that was picked for its speed, too."""
+    them, so they also hold for one picked for its speed."""
     others = (*places.lines, *places.panels)
     if len(others) != 1 or places.x is None:
         return None

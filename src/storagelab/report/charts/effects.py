@@ -18,7 +18,7 @@ from storagelab.report.words.table import Heading, Table
 
 MAX_EFFECTS = 32
 LONGEST_EFFECT = 60
-"""Characters of a comparison; where one is longer, none names its baseline, which the chart then says once."""
+"""The most characters of a comparison. If one is longer, none names its baseline; the chart names it once instead."""
 FASTER, SLOWER, UNDECIDED = "less time", "more time", "can't be told apart"
 _CHARACTERS_OF_A_NARROW_LABEL = 26
 
@@ -98,7 +98,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 
 def _effect_lines(name: str, form: Form) -> list[str]:
-    """A comparison as the lines of its label: one where there is room, else the factor's name and its levels below it."""
+    """A comparison as the lines of its label: one if there is room, else the factor's name and its levels below it."""
     if form is WIDE:
         return [name]
     return [line for part in name.split(": ") for line in textwrap.wrap(part, _CHARACTERS_OF_A_NARROW_LABEL) or [""]]
@@ -115,7 +115,7 @@ def _caption(data: Figure, findings: Findings) -> str:
 
 
 def _baselines(findings: Findings) -> str:
-    """What levels are held against, where their own names leave no room for it in the chart."""
+    """The baselines of the levels, if their own names leave no room for them in the chart."""
     first = {effect.factor: effect.baseline for effect in findings.effects if not effect.at}
     if all(len(effect_text(effect)) <= LONGEST_EFFECT for effect in findings.effects):
         return ""

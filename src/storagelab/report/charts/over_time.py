@@ -1,7 +1,7 @@
 """Runs over time: a chart per quantity, a panel per cell, a line per repetition.
 
-A run has the series that its target could observe: a simulated server more than a real one. Charts have the same form for
-both.
+A run has the series that its target could observe: a simulated server has more than a real one. Charts look the same
+for both.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from storagelab.report.words.table import Heading, Table, bare
 
 MAX_SERIES_POINTS = 120
 MAX_POINTS_OF_OTHERS = 60
-"""Of runs that are drawn thin, beside the one of median time."""
+"""The most runs drawn thin, beside the one of median time."""
 MAX_RUNS = 10
 DOTTED_POINTS = 30
-"""Up to so many points each is marked, and says its value when pointed at."""
+"""Up to this many points are each marked and show their value when pointed at."""
 _VOLUME = re.compile(r"volume\.(?P<volume>.+)\.(?P<what>read_bytes|write_bytes|busy_s)_per_s")
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
-"""A line over time is known by its dashes as well as by its colour."""
+"""Each line over time has its own dashes as well as its colour."""
 _ROOM = 1.03
 """How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What one chart shows: `line_of` names the line of a column, None if it is not of it; `unit` fits a small axis."""
+    """What one chart shows: `line_of` names the line of a column, None if it belongs elsewhere; `unit` fits a small axis."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ def _column(name: str, line: str) -> Callable[[Run, str], str | None]:
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
-    """A line per volume and way. What is counted is the whole disk, so volumes on one device share a line."""
+    """A line per volume and way. Counters are of the whole disk, so volumes on one device share a line."""
 
     def line(run: Run, column: str) -> str | None:
         match = _VOLUME.fullmatch(column)
@@ -149,12 +149,12 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
 
 
 def steps_text(data: Figure) -> str:
-    """How far apart the points are that are drawn of runs of median time: "1 s", or "8 to 47 s"."""
+    """The spacing of the points drawn for runs of median time: "1 s", or "8 to 47 s"."""
     ends_s: dict[tuple[object, object], list[float]] = {}
     for row in data.rows:
         if row["median"]:
             ends_s.setdefault((row["panel"], row["series"]), [0.0]).append(float(row["at_s"] or 0))
-    # The last interval of a run is what is left of it.
+    # The last interval of a run is its remainder.
     steps_s = [(ends[-2] if ends[2:] else ends[-1]) / max(1, len(ends) - 2) for ends in ends_s.values()]
     ends_text = [numbers.significant(step_s, 2) for step_s in (min(steps_s), max(steps_s))]
     ends_text = [text.rstrip("0").rstrip(".") if "." in text else text for text in ends_text]
@@ -210,7 +210,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
         }  # fmt: skip
         encoding["strokeDash"] = key | {"scale": {"domain": data.lines, "range": dashes}, "legend": legend}
         colour = {}
-    # What the page's script adds to a line's words is the point that is pointed at.
+    # The page's script adds the point under the pointer to a line's words.
     of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
     layers = [
         only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
@@ -244,7 +244,7 @@ def _caption(data: Figure, _findings: Findings, quantity: Quantity) -> str:
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
-    """Every line in a few figures: thousands of points would tell nobody anything."""
+    """Every line in a few figures: thousands of points would tell a reader nothing."""
     headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("until, s"),
                 Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
     lines: dict[tuple[str, str, str], list[Row]] = {}

@@ -19,7 +19,7 @@ _FIELDS = ("speed_up", "low", "high")
 
 
 def compared_factors(findings: Findings) -> list[str]:
-    """The factors with a chart of speed-ups, those first that do most."""
+    """The factors with a chart of speed-ups, those with the largest effects first."""
     size: dict[str, float] = {}
     for effect in findings.speed_ups:
         size[effect.factor] = max(size.get(effect.factor, 0.0), abs(math.log(effect.ratio.value)))
@@ -28,7 +28,7 @@ def compared_factors(findings: Findings) -> list[str]:
 
 def _figure(findings: Findings, factor: str) -> Figure:
     """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over its time,
-    so that 2 is twice as fast. A level is a line; of more than there are lines, each has a panel."""
+    so that 2 is twice as fast. Each level is a line or, if there are more than lines allow, a panel."""
     places = arrange(findings)
     effects = [effect for effect in findings.speed_ups if effect.factor == factor]
     moves: dict[str, float] = {}
@@ -134,7 +134,7 @@ def _table(data: Figure, _findings: Findings) -> Table:
 
 
 def _chart(place: int) -> Chart:
-    """The chart of the factor at this place, counted from 0 by what they do."""
+    """The chart of the factor at this place, counted from 0 in order of effect."""
 
     def factor(findings: Findings) -> str:
         return compared_factors(findings)[place]

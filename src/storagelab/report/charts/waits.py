@@ -26,7 +26,7 @@ _FEW_PX_PER_LABEL = 36
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1.
 
-    Where engines are compared the parts are classes of waits: their own names would stand in no two engines' stacks.
+    If engines are compared, the parts are classes of waits: no native name would appear in two engines' stacks.
     """
     places = arrange(findings)
     cells = [cell for cell in findings.cells if cell.waits and cell.available_s]
@@ -55,8 +55,8 @@ def _shares(cell: CellSummary) -> dict[str, float]:
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Parts of the stack from the bottom up with their colours.
 
-    The waits that take most are named; of these the ones that move most from cell to cell stand at the bottom, where
-    heights can be compared.
+    The largest waits are named. Those that change most from cell to cell are at the bottom, where heights can be
+    compared.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {

@@ -22,14 +22,14 @@ _FIELDS = ("mean", "low", "high")
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """Rows `mean`, `low`, `high` per cell; of several drives, of the one that moves most. None where all cells are alike."""
+    """Rows `mean`, `low`, `high` per cell; with several drives, of the one that changes most. None if all cells are alike."""
     drive = _drive_that_moves(findings)
     cells = [cell for cell in findings.cells if drive and state_of(cell, drive, "write_amplification") is not None]
     return figure_of_cells(findings, cells, partial(_row, drive))
 
 
 def drives(findings: Findings) -> list[str]:
-    """The drives whose state is known, by name; of many, as a volume of several holds, those that differ most."""
+    """The drives whose state is known, by name; if there are many, those that differ most."""
     names = in_order(state.drive for cell in findings.cells for state in cell.drive_states)
     moving = sorted(names, key=lambda name: -_range(findings.cells, name))[:MAX_DRIVES]
     return [name for name in names if name in moving]

@@ -1,1 +1,1 @@
-"""What all charts share: their places, their look, and how they are drawn."""
+"""What all charts share: layout, look and drawing."""

@@ -1,9 +1,8 @@
-"""Which factor goes along the axis, which makes the lines and which the panels. Pure.
+"""Decides which factor is the axis, which the lines and which the panels. Pure.
 
-The number of data files is the axis wherever it is varied, else the numeric factor with the most levels, else the first
-factor. A few combinations of the other factors are the lines of one panel; more are spread over panels. A factor
-of very many levels, such as storage configurations, has a panel for each. What there is no room for is counted, never
-dropped in silence.
+The axis is the number of data files if it varies, else the numeric factor with the most levels, else the first factor. A
+few combinations of the other factors are the lines of one panel; more are spread over panels. A factor with very many
+levels, such as storage configurations, has a panel for each. What does not fit is counted, never dropped silently.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_LINES_OF_COMBINATIONS = 4
 MAX_PANELS = 9
 MAX_PANELS_OF_ONE_FACTOR = 24
 MAX_PLACES = 360
-"""Levels along the axis x panels: beyond it a chart shows less and takes seconds."""
+"""Levels along the axis x panels: larger charts show less and take seconds."""
 CHOSEN_CELLS = 4
 
 
@@ -63,8 +62,8 @@ class Arrangement:
         return max(MAX_PANELS, min(MAX_PANELS_OF_ONE_FACTOR, MAX_PLACES // len(self.x.levels)))
 
     def x_levels(self, cells: Iterable[CellSummary]) -> list[str]:
-        """The labels along the axis for `cells`: numbers from small to large. Where all are powers of two, the powers between
-        them are there too, so that equal steps are equal ratios."""
+        """The labels along the axis for `cells`: numbers from small to large. If all are powers of two, the powers between
+        them are included, so that equal steps are equal ratios."""
         there = in_order(map(self.x_of, cells))
         if self.x is None:
             return there
@@ -77,7 +76,7 @@ class Arrangement:
         return self.x is not None and bool(self._powers(levels_in_order(self.x)))
 
     def _powers(self, levels: Sequence[JsonValue]) -> list[JsonValue]:
-        """All powers of two from the first level to the last; [] where levels are others, or most would be gaps."""
+        """All powers of two from the first level to the last; [] if there are other levels or most would be gaps."""
         known = [level for level in levels if isinstance(level, int) and not isinstance(level, bool) and level > 0]
         if len(known) < max(3, len(levels)) or any(level & (level - 1) for level in known):
             return []
@@ -109,7 +108,7 @@ def arrange(findings: Findings) -> Arrangement:
 
 
 def in_order(texts: Iterable[str]) -> list[str]:
-    """Each text once, in the order it is first seen."""
+    """Each text once, in order of first occurrence."""
     return list(dict.fromkeys(texts))
 
 
@@ -146,7 +145,7 @@ def _extremes(cells: Sequence[CellSummary], factor: Factor) -> list[str]:
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
     """The cells to look at first: the axis' first, best and last level beside the fastest cell, and the slowest cell; all
-    cells where there are few."""
+    cells if there are few."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)
     x = arrange(findings).x
@@ -164,7 +163,7 @@ def chosen_cells(findings: Findings) -> list[CellSummary]:
 
 
 def short_names(cells: Sequence[CellSummary]) -> list[str]:
-    """The cells in words, without the levels that all of them share; whole where nothing else is left."""
+    """The cells in words, without the levels that all of them share; complete if nothing else is left."""
     shared = {
         name for name, value in (cells[0].levels.items() if cells else ())
         if all(repr(cell.levels.get(name)) == repr(value) for cell in cells)

@@ -1,7 +1,7 @@
-"""What a chart is: its rows, its drawing, its caption, and the same in a table and in words.
+"""Defines a chart: its rows, drawing and caption, and the same as a table and in words.
 
 Chart(...)                  one entry of the list in `charts`
-chart.of(findings, runs)    the chart of one experiment, or None where it has no data
+chart.of(findings, runs)    the chart of one experiment, or None if it has no data
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from storagelab.report.words.table import Table
 Row = dict[str, str | float | int | bool | None]
 """A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG."""
 Part = Literal["completion-time", "drives", "effects", "waits", "over-time"]
-"""Where on the page a chart stands."""
+"""The place of a chart on the page."""
 MAX_SAID = 8
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one chart shows: its rows, their order, and how much there was no room for."""
+    """What one chart shows: its rows, their order, and how much did not fit."""
 
     rows: list[Row]
     arrangement: Arrangement
@@ -54,9 +54,9 @@ class Figure:
 class Chart:
     """One chart, for any experiment.
 
-    `rows` gives no rows where the chart does not apply. `words` says what it shows to somebody who can't see it.
-    `is_headed`: it has a heading of its own on the page. A chart over time tells where its axes end, and what it counts: the
-    page's script reads its lines off at any point.
+    `rows` gives no rows if the chart does not apply. `words` describes it for readers who can't see it. `is_headed`: it has
+    its own heading on the page. A chart over time says where its axes end and what it counts, so that the page's script can
+    read its lines off at any point.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Chart:
     time_unit: str = ""
 
     def of(self, findings: Findings, runs: Sequence[Run]) -> Drawn | None:
-        """The chart of one experiment; None where there is nothing to draw."""
+        """The chart of one experiment; None if there is nothing to draw."""
         data = self.rows(findings, runs)
         return Drawn(self, findings, data) if data.rows else None
 
@@ -116,14 +116,14 @@ class Drawn:
 
     @property
     def label(self) -> str:
-        """What the chart shows, as one would say it to somebody who can't see it."""
+        """A description of the chart for readers who can't see it."""
         along = f" by {self.data.arrangement.x_title}" if self.data.x_levels and self.data.arrangement.x else ""
         words = self.chart.words(self.data, self.findings)
         return f"Chart: {self.title.lower()}{along} ({self.where}). {words}"
 
 
 def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Callable[[CellSummary], Row]) -> Figure:
-    """A row for each of `cells`, in its place. Of more lines and panels than there is room for, the ends are kept."""
+    """A row for each of `cells`, in its place. If there are too many lines and panels, the ends are kept."""
     places = arrange(findings)
     must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, cells)), in_order(map(places.panel_of, cells))
@@ -150,7 +150,7 @@ def place_of(cell: CellSummary, places: Arrangement) -> Row:
 
 
 def said_rows(data: Figure, _findings: Findings) -> str:
-    """A chart's marks in words: all of a few, the ends of many."""
+    """A chart's marks in words: all if they are few, else the extremes."""
     if len(data.rows) <= MAX_SAID:
         return "; ".join(str(row["tip"]) for row in data.rows) + "."
     low, high = (pick(data.rows, key=_value) for pick in (min, max))

@@ -1,4 +1,4 @@
-"""Pieces that several charts are drawn of: means with their intervals along the axis, legends, axes. Pure."""
+"""Pieces that several charts share: means with their intervals along the axis, legends, axes. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MANY_PANELS = 9
 
 
 def height_px(data: Figure, form: Form) -> int:
-    """Of one panel: lower where there are more than three rows of them."""
+    """The height of one panel: lower if there are more than three rows of them."""
     height_px = form.height_of(len(data.panels))
     return height_px if len(data.panels) <= MANY_PANELS else height_px * 3 // 5
 
 
 def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
-    """From the least to the most of what is drawn, `also` within it, with some room."""
+    """The range of everything drawn, with `also` inside it and some room."""
     values = [also, *(float(value) for row in data.rows for name in fields if (value := row[name]) is not None)]
     room = 0.06 * (max(values) - min(values)) or 0.05 * also
     return [min(values) - room, max(values) + room]
@@ -44,7 +44,7 @@ def means_with_intervals(
 
 def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_title: str,
            run_field: str = "") -> list[Spec]:  # fmt: skip
-    """Layers of means with their intervals along the axis, a line through them, and single runs where they are told."""
+    """Layers of means with their intervals along the axis, a line through them, and single runs if given."""
     mean, low, high = fields
     mean_y = y | {"field": mean, "title": y_title}
     shared = _dodged(data, sheet)
@@ -67,7 +67,7 @@ def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_t
 
 
 def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str, object]]:
-    """Means, intervals and runs in one list, told apart by `kind`, as panels can split one list only. A line has two
+    """Means, intervals and runs in one list, distinguished by `kind`, because panels can split only one list. A line has two
     slots side by side: its runs, then its mean."""
     rows: list[Mapping[str, object]] = []
     for row in data.rows:
@@ -80,7 +80,7 @@ def dodged_rows(data: Figure, fields: tuple[str, str, str]) -> list[Mapping[str,
 
 
 def _dodged(data: Figure, sheet: Sheet) -> Spec:
-    """Places along the axis, and what tells the lines apart where there are several."""
+    """Places along the axis and, if there are several lines, what distinguishes them."""
     x = level_axis(data, sheet.form)
     kinds = ("run", "mean") if data.points else ("mean",)
     slots = [f"{index} {kind}" for index in range(len(data.lines)) for kind in kinds]
@@ -109,7 +109,7 @@ def _dodged(data: Figure, sheet: Sheet) -> Spec:
 
 
 def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
-    """A layer of the rows for which an expression holds."""
+    """A layer of the rows that satisfy an expression."""
     return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
 
 
@@ -125,7 +125,7 @@ def level_axis(data: Figure, form: Form) -> Spec:
 
 
 def legend_columns(labels: Sequence[str], form: Form) -> int:
-    """As many columns as the longest label leaves room for."""
+    """As many columns as fit with the longest label."""
     longest_px = 6.4 * max(map(len, labels), default=1) + 34
     return max(1, min(form.legend_columns, len(labels), int((form.width_px - 10) // longest_px)))
 

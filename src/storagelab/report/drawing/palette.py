@@ -1,4 +1,4 @@
-"""Colours that are the same in every chart: one hue per wait category, told apart by readers of any colour vision.
+"""Colours that are the same in every chart: one hue per wait category, distinguishable with any colour vision.
 
 Built on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral inks and
 the darkest hues; it finds them by their value, so a colour that changes here changes there too.
@@ -31,7 +31,7 @@ CATEGORY: dict[Category, str] = {
 }
 LINES = ("#0068a8", "#d55e00", "#00795a", "#cc79a7", "#e69f00", "#56b4e9", "#7a4fa3", "#6b7480")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""A line is known by its mark as well as by its colour."""
+"""Each line has its own mark as well as its colour."""
 
 
 def shades(categories: list[Category]) -> list[str]:

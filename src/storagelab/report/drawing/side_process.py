@@ -1,6 +1,6 @@
-"""Charts drawn by a process of their own while this one writes the rest of the page.
+"""Draws charts in a separate process while this one writes the rest of the page.
 
-Threads would wait for each other, as drawing holds Python's lock. A report of 360 runs takes 2.6 s so, not 3.2.
+Threads would wait for each other, because drawing holds Python's lock. A report of 360 runs takes 2.6 s this way, not 3.2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Self
 from storagelab.report.drawing.vega import VEGA_LITE, Spec, to_svg
 from storagelab.stopping import uninterrupted
 
-# -P: or modules of the script's own folder would stand for those of the standard library that are called the same.
+# -P: otherwise modules of the script's folder would shadow those of the standard library with the same names.
 _COMMAND = [sys.executable, "-P", str(Path(__file__).with_name("side_process_main.py"))]
 
 
@@ -30,22 +30,22 @@ class Drawing:
         self._said = b""
         self._talk = threading.Thread(target=self._communicate, daemon=True)
         self._begun, self._ended = False, threading.Event()
-        """An event, as a thread whose join Ctrl-C broke off may be taken for dead (Python 3.11)."""
+        """An event, because a thread whose join Ctrl-C interrupted may look dead (Python 3.11)."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process is not None:
-            self._process.kill()  # which does nothing to one that has ended
+            self._process.kill()  # no effect on a process that has ended
             if self._begun:
                 self._ended.wait()
             self._process.communicate()
 
     def begin(self, specs: Mapping[str, Spec]) -> None:
-        """Lets these be drawn; `specs`: name -> Vega-Lite spec."""
+        """Start to draw these; `specs`: name -> Vega-Lite spec."""
         self._specs = specs
-        with uninterrupted():  # or it could run and not be known to: two would talk to the process then
+        with uninterrupted():  # otherwise it could run unnoticed, and two would talk to the process
             self._talk.start()
             self._begun = True
 
@@ -57,11 +57,11 @@ class Drawing:
             self._ended.set()
 
     def svgs(self) -> dict[str, str]:
-        """Name -> SVG document, once all are drawn: here if there is no process or it failed, so that what is wrong shows."""
+        """Name -> SVG document, once all are drawn; drawn here if there is no process or it failed, so that errors show."""
         self._ended.wait()
         if self._process is None or self._process.returncode != 0:
             return {name: to_svg(spec) for name, spec in self._specs.items()}
-        svgs: dict[str, str] = pickle.loads(self._said)  # noqa: S301, as this is from our own process
+        svgs: dict[str, str] = pickle.loads(self._said)  # noqa: S301, it comes from our own process
         return svgs
 
 

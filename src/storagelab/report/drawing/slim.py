@@ -1,8 +1,8 @@
-"""Drawings as small as they can be without looking otherwise: a page of many cells is mostly drawings. Pure.
+"""Makes drawings as small as possible without changing their look: a page of many cells is mostly drawings. Pure.
 
-What goes: names and roles that nobody hears, as the figure has a name of its own and the drawing in it is hidden from screen
-readers; faces, which the page's style sets; frames of no size; digits of places beyond a hundredth of a pixel. What marks say
-stays, for the page's script. Drawn in two widths, it is said in the first of them alone: a mark in the other has its number.
+It removes names and roles that no screen reader announces, since the figure has its own name and hides its drawing; fonts,
+which the page's style sets; frames of no size; and digits beyond a hundredth of a pixel. The texts of marks stay, for the
+page's script. Of the two widths, only the first carries them: a mark in the other has its number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NUMBER = "data-mark"
 
 
 def framed(svgs: Mapping[str, str]) -> dict[str, str]:
-    """Drawings as a page takes them up; of each chart there are "NAME-wide" and "NAME-narrow"."""
+    """Drawings as a page embeds them; each chart has "NAME-wide" and "NAME-narrow"."""
     slim = {name: slimmed(svg) for name, svg in svgs.items()}
     for name in slim:
         if name.endswith("-narrow"):
@@ -34,7 +34,7 @@ def framed(svgs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _framed(name: str, svg: str) -> str:
-    """A drawing as wide as there is room and no wider than it was drawn; its ids are its own in the whole page."""
+    """A drawing that fills the available width but no more than its drawn width; its ids are unique on the page."""
     form = name.rpartition("-")[2]
     box = _VIEW_BOX.search(svg)
     width, height = (box["width"], box["height"]) if box else ("800", "400")
@@ -61,7 +61,7 @@ def _short(number: re.Match[str]) -> str:
 
 
 def said_once(first: str, other: str) -> str:
-    """`other` with the number of each mark that says the same in `first`; as it is if they don't say the same."""
+    """`other` with the number of each mark that has the same text in `first`; unchanged if the texts differ."""
     if _said(first) != _said(other):
         return other
     numbers = itertools.count()

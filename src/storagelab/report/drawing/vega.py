@@ -15,7 +15,7 @@ Spec = dict[str, Any]
 """A Vega-Lite v5 specification as a plain dict."""
 
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
-"""Faces of one width on every system, as room for labels is measured here and not by the browser."""
+"""Fonts of equal width on every system, because room for labels is computed here, not by the browser."""
 VEGA_LITE = "5.21"
 VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _AXIS_WIDTH_PX = 58
@@ -71,7 +71,7 @@ def config(form: Form) -> Spec:
 
 
 class Sheet(NamedTuple):
-    """What a chart is drawn on, and what it is called there; `where` is its provenance."""
+    """The form and title of a chart; `where` is its provenance."""
 
     form: Form
     title: str
@@ -81,9 +81,9 @@ class Sheet(NamedTuple):
 
 def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Mapping[str, object]],
              panels: Sequence[str], height_px: int | None = None) -> Spec:  # fmt: skip
-    """One chart of `layers` over `rows`, split into panels by the rows' `panel` where there are several.
+    """One chart of `layers` over `rows`, split into panels by the rows' `panel` if there are several.
 
-    `note` goes on from its subtitle. Of the rows it has the columns that are drawn: the others are for tables and words.
+    `note` continues its subtitle. It contains only the columns that are drawn; the others are for tables and words.
     """
     form, count = sheet.form, len(panels)
     size = {"width": form.panel_width_px(count), "height": height_px or form.height_of(count)}
@@ -107,7 +107,7 @@ def finished(sheet: Sheet, note: str, layers: Sequence[Spec], rows: Sequence[Map
 
 
 def _drawable(spec: Spec) -> Spec:
-    """Its texts escaped: a control character in a label, as stores of old have them, would end the process that draws."""
+    """The spec with its texts escaped: a control character in a label, as in old stores, would kill the drawing process."""
     return {escaped(name): _drawable_part(part) for name, part in spec.items()}
 
 
@@ -144,7 +144,7 @@ def _wrapped_labels(texts: Sequence[str], characters: int) -> str:
 
 
 def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
-    """A Vega expression that shows a label as its lines; the texts are data in it, quoted as such."""
+    """A Vega expression that shows a label as its lines; the texts are quoted as data."""
     if all(len(lines) == 1 for lines in wrapped.values()):
         return "datum.value"
     cases = "".join(
@@ -161,7 +161,7 @@ def quoted(text: str) -> str:
 
 def to_png(spec: Spec, scale: float = 2.0) -> bytes:
     """The chart as a PNG, `scale` pixels per unit."""
-    import vl_convert  # here, as loading it takes time that most verbs need not spend
+    import vl_convert  # here, because loading it takes time that most verbs don't need
 
     return bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
 

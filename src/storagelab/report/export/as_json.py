@@ -1,9 +1,9 @@
-"""The machine's view: everything of an experiment as one JSON document of schema 1. Pure.
+"""The machine-readable view: a whole experiment as one JSON document of schema 1. Pure.
 
 docs/reference/export.md describes it.
 
 Waits are uncut, CPU and its queue included, so that the nine columns and the audit can be made again from it. What is
-not known is null; NaN never appears. Built by hand rather than dumped by pydantic: 5,000 runs are to take seconds.
+not known is null; NaN never appears. Built by hand rather than dumped by pydantic, so that 5,000 runs take only seconds.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def export(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Fi
 
 
 def plain(value: object) -> object:
-    """Any value as JSON can hold it: no NaN or infinity (null instead), no password, no type of our own."""
+    """Any value in JSON's terms: no NaN or infinity (null instead), no password, no custom type."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, float):
@@ -75,7 +75,7 @@ def plain(value: object) -> object:
 
 
 def _numbers(values: Sequence[float | None]) -> list[float | None]:
-    # Most series have no gap, and one look at their sum says so: a large report holds millions of these figures.
+    # Most series have no gap, and their sum shows it quickly: a large report has millions of these figures.
     with contextlib.suppress(TypeError):
         if math.isfinite(sum(values)):  # type: ignore[arg-type]
             return list(values)
@@ -218,7 +218,7 @@ def _interval(estimate: Estimate) -> list[float] | None:
 
 
 def _summary(summary: CellSummary | None) -> Json:
-    """Figures of elapsed time; null while nothing is measured, `ci95_s` null where too few runs allow no interval."""
+    """Figures of elapsed time; null while nothing is measured, `ci95_s` null if there are too few runs."""
     sample = summary.elapsed_s if summary else None
     mean = _arithmetic(sample) if sample else None
     return {

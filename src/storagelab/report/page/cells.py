@@ -27,7 +27,7 @@ from storagelab.report.words.waiting import (
 )
 
 MAX_CELLS_SHOWN = 110
-"""As many as the largest of the articles' experiments has: each of its cells has its wait table."""
+"""As many cells as the largest of the articles' experiments has, so that each of them has its wait table."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 MAX_TASKS = 8
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
@@ -46,7 +46,7 @@ _HEADINGS = [
 
 
 def cells_with_parts(findings: Findings) -> list[CellSummary]:
-    """All cells, or those worth a section of their own where there are very many."""
+    """All cells or, if there are very many, those that deserve a section."""
     if len(findings.cells) <= MAX_CELLS_SHOWN:
         return list(findings.cells)
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
@@ -113,7 +113,7 @@ def cell_anchor(cell: CellSummary) -> str:
 
 
 def _nine_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> list[list[Content]]:
-    """Wait tables as DBAs know them, then the analogue and the method. What is not known is left empty, never 0."""
+    """Wait tables as DBAs know them, then the analogue and the method. Unknown figures stay empty, never 0."""
     texts = zip(*(cells for _, cells in wait_columns(rows)), strict=True)
     return [
         [
@@ -175,7 +175,7 @@ def _most_crowded(kinds: Mapping[tuple[str, str], _Kind]) -> tuple[WaitingTask, 
 
 
 def _crowd(kind: _Kind, moments: int) -> list[str]:
-    """How often and how much the kind was waited for. At each moment all of its sessions count, whatever the thing."""
+    """How often, and by how many sessions, the kind was waited for. At each moment all its sessions count, on any thing."""
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""
     sessions = kind.sessions

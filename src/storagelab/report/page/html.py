@@ -1,11 +1,11 @@
 """Findings -> one HTML page that needs nothing else: no network, no server, and no script to be read.
 
-Charts are drawn here, as SVG, and not by the browser: they are there on paper and without scripts too. The script only
-adds tooltips and unpacks the raw data, which the page carries compressed unless they would make it too large to open or to
+Charts are drawn here, as SVG, not by the browser, so they also appear on paper and without scripts. The script only adds
+tooltips and unpacks the raw data, which the page carries compressed unless they would make it too large to open or to
 send. The page's own policy forbids every request.
 
-What a person wrote is escaped by the templates, and loses any password that a message quotes. Only what is made here goes
-in as it is: the style, the script and the drawings.
+The templates escape all text and remove any password that a message quotes. Only what is made here goes in unescaped: the
+style, the script and the drawings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from storagelab.report.words import numbers
 from storagelab.report.words.secrets import masked
 
 _GZIP_LEVEL = 5
-"""6 takes half as long again for 1.5 % less."""
+"""Level 6 takes half as long again for 1.5 % less."""
 LARGEST_PAGE = 3_000_000
 """Letters of a page that carries its raw data, unless it is asked to carry them anyway."""
 
@@ -49,8 +49,8 @@ def page(
 ) -> str:
     """The page as text, to be written in UTF-8.
 
-    `export_json` is what `storagelab export --format json` gives, and is made here if it is not there yet: the page offers it
-    as its download, byte for byte, as long as it stays below `LARGEST_PAGE` with it, or where `embed_data` asks for it.
+    `export_json` is what `storagelab export --format json` gives, and is made here if missing. The page offers it as its
+    download, byte for byte, if the page stays below `LARGEST_PAGE` with it or `embed_data` asks for it.
     `manifest` holds facts of the campaign that no run carries (which version made the report); nested tables of
     scalars are fine. The same input gives the same page.
     """
@@ -84,7 +84,7 @@ def page(
 
 
 def _bare(spec: Mapping[str, object]) -> dict[str, object]:
-    """A chart without title and ground, as the page has both."""
+    """A chart without title and background, because the page has both."""
     return {key: value for key, value in spec.items() if key != "title"} | {"background": None}
 
 
@@ -106,7 +106,7 @@ def _templates() -> Environment:
 
 
 def _unsecret(value: object) -> object:
-    """Whatever a template prints, without the passwords that a message may quote."""
+    """Template output without the passwords that a message may quote."""
     return masked(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

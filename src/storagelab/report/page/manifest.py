@@ -22,7 +22,7 @@ MAX_RUNS_LISTED = 60
 _FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
 _CLIENT = "client (storagelab's machine)"
-"""Where the server is on another machine, this one's CPUs and memory are not what ran it."""
+"""If the server is on another machine, this one's CPUs and memory did not run it."""
 Facts = dict[tuple[str, ...], Counter[str]]
 
 
@@ -89,7 +89,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
-    # Thousands of runs have the same few servers and volumes: each is laid out once, and counted as often as it was met.
+    # Thousands of runs share a few servers and volumes: each is laid out once, with a count.
     met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
     for (name, part), times in met.items():
         for path, text in _flat({name: json.loads(part)}):
@@ -126,7 +126,7 @@ def _label(path: Sequence[str]) -> str:
 
 
 def _values(values: Counter[str], runs: int) -> str:
-    """One value, or the several with how often each was found; of many numbers the ends."""
+    """One value, or several with their counts; for many numbers, the range."""
     if len(values) == 1:
         (only,) = values
         return only if values[only] == runs else f"{only} ({numbers.plural(values[only], 'run')})"
@@ -168,7 +168,7 @@ def _virtual_disks(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def _checks(runs: Sequence[Run]) -> PageTable | None:
-    """What was asked for and what was read back. Equal checks of several runs share a row; those that failed come first."""
+    """What was asked for and what was read back. Equal checks of several runs share a row; failed checks come first."""
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
     )

@@ -85,7 +85,7 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
 
 
 def _odd_runs(findings: Findings, cell: CellSummary) -> str:
-    """What to say beside a mean that runs unlike the others have made; "" where there are none."""
+    """A note beside a mean that odd runs affected; "" if there are none."""
     found = (one for one in findings.cautions if isinstance(one, OddRun))
     odd = next((one for one in found if cell.cell_id in (one.cells or (cell.cell_id,))), None)
     if odd is None or cell.elapsed_s is None or compared.of_raw_io(findings):
@@ -96,7 +96,7 @@ def _odd_runs(findings: Findings, cell: CellSummary) -> str:
 
 
 def cautions_view(findings: Findings) -> View:
-    """Doubts about the measurement, the grave ones first."""
+    """Doubts about the measurement, the most serious first."""
     ordered = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
     return {
         "cautions": [(one.severity, keep_together(caution_sentence(one, findings))) for one in ordered],

@@ -19,7 +19,7 @@ _CLASSES: dict[Align, str] = {"text": "", "prose": "p", "number": "n"}
 
 @dataclass(frozen=True)
 class Link:
-    """A text that leads to another place of the page."""
+    """A text that links to another place on the page."""
 
     kind: ClassVar[str] = "link"
     text: str
@@ -28,7 +28,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Swatch:
-    """A text after a small square in the colour that it has in a chart."""
+    """A text after a small square in its chart colour."""
 
     kind: ClassVar[str] = "swatch"
     text: str
@@ -79,7 +79,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class PageChart:
-    """A chart with its name for those who don't see it, its caption and its table."""
+    """A chart with its accessible name, its caption and its table."""
 
     name: str
     heading: str
@@ -92,7 +92,7 @@ class PageChart:
 
 
 def view(note: str = "", charts: Sequence[PageChart] = (), tables: Iterable[PageTable] = ()) -> View:
-    """A section of a sentence, charts and tables, which needs no template of its own."""
+    """A section with a sentence, charts and tables, which needs no special template."""
     return {"note": note, "charts": charts, "tables": list(tables)}
 
 

@@ -25,7 +25,7 @@ def times_view(findings: Findings, charts: list[PageChart], drives: list[PageCha
 
 
 def _results(findings: Findings) -> list[PageTable]:
-    """Every cell; of very many the first part open and the rest to be opened."""
+    """Every cell; with very many, only the first part is open."""
     cells = findings.cells[:MAX_ROWS]
     columns, rows = _result_rows(findings, cells)
     verdicts = findings.loads or (findings,)
@@ -109,7 +109,7 @@ def _interval(estimate: Estimate, decimals: int) -> str:
 
 
 def _times(sample: Sample | None, decimals: int, span: tuple[float, float]) -> tuple[list[Content], list[Content]]:
-    """The mean with its interval, and what else there is to say of the runs."""
+    """The mean with its interval, and notes on the runs."""
     if sample is None:
         return ["", "", ""], ["", ""]
     spread = numbers.percent(sample.sd / sample.mean.value, 1) if sample.sd is not None and sample.mean.value else ""
@@ -144,7 +144,7 @@ def _rates(sample: Sample | None) -> list[Content]:
 
 
 def _state(cell: CellSummary, drive: str, quantity: str) -> str:
-    """What a drive did in the runs of a cell, "" where it is not told."""
+    """What a drive did in the runs of a cell, "" if unknown."""
     found = state_of(cell, drive, quantity)
     if found is None:
         return ""

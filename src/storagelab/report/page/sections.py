@@ -1,4 +1,4 @@
-"""The sections of the page, in reading order. One that is laid out in its own way has a template in `templates/parts`."""
+"""The sections of the page, in reading order. A section with its own layout has a template in `templates/parts`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sections(
     drawn: Mapping[str, Drawn],
     extra: Mapping[str, object],
 ) -> list[Section]:
-    """Every section that there is something to say in. `extra` are facts of the campaign that no run carries."""
+    """Every section with content. `extra` are facts of the campaign that no run carries."""
     charts: dict[str, list[PageChart]] = {}
     for one in drawn.values():
         charts.setdefault(one.chart.part, []).append(page_chart(one))
@@ -115,7 +115,7 @@ def _wait_changes(findings: Findings, colours: Mapping[str, str]) -> Iterator[Pa
     fastest, slowest = (findings.cell(cell_id) if cell_id else None for cell_id in ends(findings))
     if not findings.wait_changes or fastest is None or slowest is None:
         return
-    # Of several engines waits are joined by what is waited for: then the engines' own names tell what stands behind it.
+    # Waits of several engines are joined by what is waited for, so the engines' own names explain each class.
     names = findings.wait_names
     headings = [Heading("Waiting for" if names else "WaitType", "text"),
                 Heading("The engines' names" if names else "In SQL Server", "text"), Heading("fastest"), Heading("share"),

@@ -14,11 +14,11 @@ _MARKS = {"yes": ("yes   ", "green"), "partly": ("partly", "yellow"), "no": ("no
 
 
 def print_abilities(console: Console, abilities: Sequence[Ability]) -> None:
-    """A line for each ability; below one that is missing, how to mend it."""
+    """A line for each ability; below a missing one, how to fix it."""
     for ability in abilities:
         mark, style = _MARKS[ability.state]
         console.print(Text.assemble((mark, style), "  ", (ability.name, "bold")), soft_wrap=True)
         if ability.detail:
             print_paragraph(console, ability.detail, first="        ")
         if ability.mend:
-            print_paragraph(console, f"to mend it: {ability.mend}", first="        ")
+            print_paragraph(console, f"to fix it: {ability.mend}", first="        ")

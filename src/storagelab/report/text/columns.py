@@ -1,7 +1,7 @@
 """Text tables that fit: the least important columns go before anything wraps, and numbers keep their units.
 
-Rich's own tables shorten what does not fit, part numbers from their units and end lines in spaces; so only its styles are
-used here.
+Rich's own tables shorten what does not fit, separate numbers from their units and end lines in spaces, so only its styles
+are used here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
 """With its unit."""
 _LONG_LEVEL = 16
 _WORDS = 32
-"""Characters of a line that words of levels may have before other columns go."""
+"""Characters of a line that names of levels may take before other columns are dropped."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: may break its lines, and other
-    columns go before it has less than `least` characters."""
+    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: its lines may wrap, and other
+    columns are dropped before it has fewer than `least` characters."""
 
     heading: str
     cells: Sequence[str]
@@ -46,7 +46,7 @@ class Column:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit in `width`, the least important dropped; rank 0 stays whatever the width."""
+    """The columns that fit in `width`, the least important dropped; rank 0 always stays."""
     kept = list(columns)
     while _width(kept) > width and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
@@ -76,7 +76,7 @@ def print_table(
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Natural widths, except that wrapping columns share what is left."""
+    """Natural widths, except that wrapping columns share the remaining width."""
     fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
     wrapping = [column for column in columns if column.wraps]
     room = max(_NARROWEST_WRAPPED, (width - fixed) // max(1, len(wrapping)))
@@ -102,7 +102,7 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 
 def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "") -> None:
-    """Print a sentence wrapped to the console, `first` before its first line and room for it before the others."""
+    """Print a sentence wrapped to the console, with `first` before its first line and the others indented as far."""
     width = max(20, console.width)
     lines = textwrap.wrap(
         keep_together(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False,
@@ -113,7 +113,7 @@ def print_paragraph(console: Console, text: str, *, first: str = "", style: str 
 
 
 def emit(console: Console, line: Text) -> None:
-    """One line as it is: rich neither wraps nor colours it further."""
+    """One unchanged line: rich neither wraps nor colours it further."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -122,7 +122,7 @@ def blank(console: Console) -> None:
 
 
 def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
-    """The columns of factors where they are too wide: up to two of long words are wrapped, more become one column."""
+    """The columns of factors if they are too wide: up to two with long words wrap, more become one column."""
     long = [column for column in factors if column.width > _LONG_LEVEL]
     if not 1 <= len(long) <= 2 or sum(column.width for column in factors if column not in long) > _WORDS:
         return [together]
@@ -131,5 +131,5 @@ def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
 
 
 def are_numbers(texts: Sequence[str]) -> bool:
-    """Whether all that is said is a number, with its unit or without."""
+    """Whether the text is only a number, with or without a unit."""
     return all(_NUMBER.fullmatch(text) for text in texts if text)

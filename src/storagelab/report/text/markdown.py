@@ -45,7 +45,7 @@ def _title(experiment: Experiment, findings: Findings) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown leaves as it is."""
+    """Text escaped so that Markdown leaves it unchanged."""
     return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", " ")
 
 
@@ -92,7 +92,7 @@ def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
 
 
 def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
-    """What each chart of the page shows, in words and in figures."""
+    """What each chart of the page shows, in words and figures."""
     lines: list[str] = []
     for drawn in drawn_charts(findings, runs).values():
         headings, rows = drawn.table

@@ -19,7 +19,7 @@ _FIRST_RUNS_SHOWN = 6
 
 
 class VolumeFacts(NamedTuple):
-    """One volume: where it is, what it is, and the bytes it needs and has. None = could not be told."""
+    """One volume: where it is, what it is, and the bytes it needs and has. None = unknown."""
 
     name: str
     path: str
@@ -48,7 +48,7 @@ class PlanFacts:
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
-    """What `run` would do: cells, runs and their order, server, disk space, time. Nothing is touched to know it.
+    """What `run` would do: cells, runs and their order, server, disk space, time. It touches nothing.
 
     Shows the first of many cells, and the first few runs; `whole` shows all cells, and every run in its order.
     """
@@ -102,7 +102,7 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
 
 
 def _constant_in_blocks(plan: Plan) -> list[str]:
-    """The factors that have one level in each block."""
+    """The factors that have one level per block."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
     seen: dict[tuple[str, int], set[str]] = {}
     for run in plan.runs:
@@ -141,7 +141,7 @@ def _print_planned_cells(console: Console, experiment: Experiment, plan: Plan, m
 
 
 def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) -> None:
-    """Every run in its order, and the block it is in where there are several."""
+    """Every run in order, with its block if there are several."""
     cells = {cell.cell_id: cell for cell in plan.cells}
     columns = [
         Column("run", [count(number) for number in range(1, len(plan.runs) + 1)]),

@@ -39,9 +39,9 @@ def print_profile(console: Console, profile: Profile) -> None:
 
 
 def print_sizing(console: Console, sizing: Sizing) -> None:
-    """Room, requests a second and what they cost; then the host's memory for the drive's map, if it is kept there."""
+    """Capacity, requests a second and their cost; then the host memory for the drive's map, if the host keeps it."""
     console.print()
-    print_paragraph(console, "What one has to offer", style="bold")
+    print_paragraph(console, "What one drive offers", style="bold")
     print_table(console, _capacity_columns(sizing), indent=0)
     source = f"IO/s are simulated: random requests of 8 KB, {OUTSTANDING} in progress, on a drive that was written full once."
     print_paragraph(console, source, first="  ")
@@ -60,7 +60,7 @@ def print_sizing(console: Console, sizing: Sizing) -> None:
         Column("worst case", [bytes_(one.worst_bytes) for one in sizing.maps]),
     ]
     print_table(console, columns, indent=0)
-    print_paragraph(console, "Worst case: every sector was written by itself.", first="  ")
+    print_paragraph(console, "Worst case: every sector was written separately.", first="  ")
 
 
 def _capacity_columns(sizing: Sizing) -> list[Column]:

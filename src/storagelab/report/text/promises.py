@@ -15,7 +15,7 @@ _MARKS = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "
 
 
 def print_promises(console: Console, promises: Sequence[Promise]) -> None:
-    """A line for each promise, below it what was seen, and a count at the end."""
+    """A line for each promise, with the evidence below it, and a count at the end."""
     for promise in promises:
         mark, style = _MARKS[promise.state]
         console.print(Text.assemble((mark, style), "  ", (promise.name, "bold")), soft_wrap=True)

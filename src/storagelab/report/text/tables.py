@@ -29,7 +29,7 @@ WAIT_RANKS = {
 
 
 def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
-    """The cells by data files (or the first factor), and how many were left out; beyond `most`, the slowest are."""
+    """The cells by data files (or the first factor), and how many were left out: the slowest beyond `most`."""
     cells = list(findings.cells)
     if len(cells) > most:
         cells = sorted(cells, key=lambda cell: _slowness(findings, cell))[:most]
@@ -49,7 +49,7 @@ def _slowness(findings: Findings, cell: CellSummary) -> float:
 
 
 def factor_order(findings: Findings) -> list[str]:
-    """Names of the factors, the one that tables go by first."""
+    """Names of the factors, the one that orders tables first."""
     first = first_factor(findings)
     return sorted((factor.name for factor in findings.factors), key=lambda name: name != first)
 
@@ -92,7 +92,7 @@ def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Te
 
 
 def _decimals(samples: Sequence[Sample]) -> int:
-    """One number of decimals for a whole column, so that its points line up: what the narrowest interval asks for."""
+    """The decimals of a whole column, so that its points line up: as many as the narrowest interval needs."""
     asked = [decimals_for([sample.mean.value], _half_width(sample)) for sample in samples]
     return max(asked, default=2)
 
@@ -142,7 +142,7 @@ def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
 
 
 def wait_columns(rows: Sequence[TableRow]) -> list[TextColumn]:
-    """The nine columns under their exact names, then the SQL Server analogue. What is not known is left empty."""
+    """The nine columns under their exact names, then the SQL Server analogue. Unknown figures stay empty."""
     seconds = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
     average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
     return [

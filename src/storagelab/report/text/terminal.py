@@ -1,4 +1,4 @@
-"""Findings on a terminal: plain lines in a pipe, colour only where there is one to see it."""
+"""Findings on a terminal: plain lines in a pipe, colour only on a terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def print_findings(console: Console, findings: Findings) -> None:
     if compared.of_raw_io(findings):
         _print_doubts(console, findings)
         return
-    # With several loads, the ends are those of the load under which layouts are furthest apart.
+    # With several loads, use the ends of the load under which layouts are furthest apart.
     best = () if findings.loads else findings.best[:1]
     ends = [cell_id for cell_id in (*best, findings.fastest, findings.worst) if cell_id is not None]
     print_waits(console, findings, list(dict.fromkeys(ends)), uncut=False)
@@ -62,7 +62,7 @@ def _print_cells(console: Console, findings: Findings) -> None:
 
 
 def _is_figure(name: str, texts: Sequence[str]) -> bool:
-    """Whether a column lines up to the right: everything but a factor whose levels are words."""
+    """Whether a column is right-aligned: every column except a factor with words as levels."""
     return name in CELL_RANKS or name.startswith("mean") or are_numbers(texts)
 
 

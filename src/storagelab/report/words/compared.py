@@ -1,4 +1,4 @@
-"""What cells are compared by, in words: their time, their time per row, or requests a second for raw I/O. Pure."""
+"""Words the quantity that cells are compared by: their time, their time per row, or requests a second for raw I/O. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def of_raw_io(findings: Findings) -> bool:
 
 
 def by_rate(findings: Findings) -> bool:
-    """Whether cells are compared by what they do in a second, rather than by the time of a run."""
+    """Whether cells are compared by their rate rather than by the time of a run."""
     return findings.compared != "elapsed"
 
 
 def per(findings: Findings) -> str:
-    """What follows after "less time"."""
+    """The words that follow "less time"."""
     return {"elapsed": "", "time-per-row": " per row", "time-per-request": " per request"}[findings.compared]
 
 
@@ -33,12 +33,12 @@ def rate_unit(findings: Findings) -> str:
 
 
 def title(findings: Findings) -> str:
-    """The title of the section that has every cell."""
+    """The title of the section with every cell."""
     return "Requests and their latency" if of_raw_io(findings) else "Completion time"
 
 
 def figure(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The figure that a cell's row is about: its time, or its rate for raw I/O, whose runs all last as long."""
+    """The figure of a cell's row: its time, or its rate for raw I/O, whose runs all last equally long."""
     return cell.rows_per_s if of_raw_io(findings) else cell.elapsed_s
 
 
@@ -54,8 +54,8 @@ def figure_text(findings: Findings, cell: CellSummary) -> str:
 
 
 def raw_io_text(cell: CellSummary, counter: str) -> str:
-    """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval where there are runs enough."""
-    # Cells are compared by their requests a second, so there the mean is that of the comparison.
+    """The mean of a counter in the unit of its heading (1 MB = 10^6 bytes), with its interval if there are enough runs."""
+    # Cells are compared by their requests a second, so that mean comes from the comparison.
     sample = cell.rows_per_s if counter == "ios_per_s" and counter in cell.raw_io else cell.raw_io.get(counter)
     if sample is None:
         return ""
@@ -68,6 +68,6 @@ def raw_io_text(cell: CellSummary, counter: str) -> str:
 
 
 def ends(findings: Findings) -> tuple[str | None, str | None]:
-    """Ids of the cells with the smallest and the largest time, judged or not; None where there is no such end."""
+    """Ids of the cells with the smallest and the largest time, judged or not; None if there is none."""
     fastest = findings.fastest or next(iter(findings.best), None)
     return fastest, findings.worst if findings.worst != fastest else None

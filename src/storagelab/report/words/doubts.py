@@ -1,4 +1,4 @@
-"""Doubts about the measurement become sentences: what, how much, and what to do about it. Pure."""
+"""Words doubts about the measurement as sentences: what, how much, and what to do about it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storagelab.targets.known import KNOWN
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:
-    """One doubt in a sentence or three: what, how much, and what to do about it."""
+    """One doubt in one to three sentences: what, how much, and what to do about it."""
     return re.sub(r"\s+", " ", sentence(caution, _where(caution, findings), findings)).strip()
 
 
@@ -37,7 +37,7 @@ def _runs(number: int) -> str:
 
 
 def _bare(text: str) -> str:
-    """Without the full stop that a server's message may end in."""
+    """A server's message without its final full stop."""
     return text.strip().rstrip(".")
 
 
@@ -51,20 +51,20 @@ def _capital(text: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Runs that are not there, or not as asked
+# Runs that are missing, or not as asked
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 @sentence.register
 def _failed_runs(doubt: kinds.FailedRuns, where: str, _findings: Findings) -> str:
     what = f"{_runs(doubt.failed)} failed{where}, in a plan of {count(doubt.planned)}; no figure counts failed runs."
-    # Its first line says what; the log that follows it is in the store and in the report's raw data.
+    # The first line says what failed; the log after it is in the store and in the report's raw data.
     reason = _bare(doubt.reason)
     why = f" The commonest reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
     if doubt.unrecovered == 0:
-        return f"{what}{why} All were made again since, so nothing is missing."
+        return f"{what}{why} All have since been made again, so nothing is missing."
     return (
-        f"{what}{why} Mend the cause, then make them once more with `storagelab run --again`. If the cause lies in the "
+        f"{what}{why} Fix the cause, then repeat them with `storagelab run --again`. If the cause lies in the "
         "spec, change it and give it a new name (or delete the results folder if nothing in it is wanted)."
     )
 
@@ -73,7 +73,7 @@ def _failed_runs(doubt: kinds.FailedRuns, where: str, _findings: Findings) -> st
 def _missing_runs(doubt: kinds.MissingRuns, where: str, _findings: Findings) -> str:
     missing = f"{count(doubt.missing)} of {count(doubt.planned)} planned runs {'is' if doubt.missing == 1 else 'are'}"
     return (
-        f"{missing} not made yet{where}, so the findings may still change. `storagelab run` goes on where it stopped."
+        f"{missing} not made yet{where}, so the findings may still change. `storagelab run` continues where it stopped."
     )
 
 
@@ -85,20 +85,20 @@ def _unverified(doubt: kinds.Unverified, where: str, _findings: Findings) -> str
         thing = f"something could not be verified{_in_brackets(what or _bare(doubt.reason))}"
     elif not got:
         thing = (
-            f"{factor_text(what)} was asked to be {_bare(doubt.asked)}, and what it was could not be read back{source}"
+            f"{factor_text(what)} was to be {_bare(doubt.asked)}, but its actual value could not be read back{source}"
         )
     else:
-        thing = f"{factor_text(what)} was asked to be {_bare(doubt.asked)} but was {got}{source}"
+        thing = f"{factor_text(what)} was to be {_bare(doubt.asked)} but was {got}{source}"
     return (
-        f"In {_runs(doubt.runs)}{where} {thing}. These times are counted, but may be of another layout than the one "
-        "named: mend the setting or the volume, and run under a new name."
+        f"In {_runs(doubt.runs)}{where} {thing}. These times are counted, but they may belong to another layout than "
+        "the one named: fix the setting or the volume, and run under a new name."
     )
 
 
 @sentence.register
 def _single_repetition(doubt: kinds.SingleRepetition, where: str, _findings: Findings) -> str:
     return (
-        f"There is 1 run per cell{where}: how much times scatter is unknown, and nothing can be told apart. "
+        f"There is 1 run per cell{where}: the scatter of times is unknown, so no difference can be shown. "
         f"Set repetitions to {count(doubt.sound)} or more."
     )
 
@@ -113,15 +113,15 @@ def _few_repetitions(doubt: kinds.FewRepetitions, where: str, _findings: Finding
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Times that can't be trusted as they stand
+# Times that can't be trusted
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 @sentence.register
 def _short_runs(doubt: kinds.ShortRuns, where: str, _findings: Findings) -> str:
     return (
-        f"Runs{where} are as short as {seconds(doubt.shortest_s)}: starting and stopping weigh in them, and the drive may "
-        "not show what it does in the long run. Raise workload.rows_per_connection until a run takes "
+        f"Runs{where} are as short as {seconds(doubt.shortest_s)}: starting and stopping are a large part of them, and the "
+        "drive may behave differently in the long run. Raise workload.rows_per_connection until a run takes "
         f"{duration(doubt.limit_s)} or more."
     )
 
@@ -138,8 +138,8 @@ def _odd_run(doubt: kinds.OddRun, where: str, _findings: Findings) -> str:
     )
     return (
         f"{_capital(f'{cell}repetition {count(doubt.repetition)}')} took {seconds(doubt.elapsed_s)} where "
-        f"{seconds(doubt.expected_s)} was to be expected{more}. {counted} Look at its time series; if something else was at "
-        "work, run the experiment under a new name."
+        f"{seconds(doubt.expected_s)} was expected{more}. {counted} Look at its time series; if something else was "
+        "at work, run the experiment under a new name."
     )
 
 
@@ -150,8 +150,8 @@ def _run_in_blocks(doubt: kinds.RunInBlocks, _where: str, _findings: Findings) -
     )
     return (
         f"{_capital(changed)} only from block to block: all runs of a level were made in one stretch, so a drift of "
-        "the drive or the machine would look like a difference between levels. No verdict is given between blocks; "
-        "within each, differences are tested. To compare across, take the factor out of costly if the drives allow it."
+        "the drive or the machine would look like a difference between levels. Blocks are not compared; differences "
+        "within each are tested. To compare levels, remove the factor from costly if the drives allow it."
     )
 
 
@@ -168,45 +168,46 @@ def _step(doubt: kinds.Step, _where: str, findings: Findings) -> str:
     moved = f"{percent(abs(doubt.change))} {'longer' if doubt.change > 0 else 'shorter'}"
     return (
         f"Times jumped on the way: from run {count(doubt.run)} of {count(doubt.runs)} on they are {moved}, whatever the "
-        f"{noun(findings.factors)}. Look what happened to the machine then (run.log and the time series have the time "
+        f"{noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have the time "
         f"of each run). {_so(doubt, findings)}"
     )
 
 
 def _so(doubt: kinds.Drift | kinds.Step, findings: Findings) -> str:
-    """What a change along the way means for the verdict, and what to do."""
+    """What a change during the experiment means for the verdict, and what to do."""
     if findings.provenance == "simulated" and doubt.order == "randomised":
-        return "That is what the drives had been through; the order was random, so that on average it hits all alike."
+        return "The drives' history caused it; the order was random, so on average it affects all alike."
     if findings.provenance == "simulated":
         return (
-            "What ran late may owe its time to what the drives had been through as well as to itself: "
-            'order = "randomised" and between_runs.burn_in take that apart.'
+            "Late runs may owe their times to the drives' history as well as to their layouts: "
+            'order = "randomised" and between_runs.burn_in separate the two.'
         )
     rest = "rest the drive between runs (between_runs.pause_s)"
     if doubt.blocks > 1:
-        return f"A block that ran late looks different for that alone, which is why blocks are not compared; {rest}."
+        return f"A late block looks different for that reason alone, so blocks are not compared; {rest}."
     if doubt.order == "randomised":
         return (
             "The order was random and cells are compared within each repetition, so the verdict hardly suffers; for "
             f"steadier times, {rest}."
         )
-    return f'Cells that ran late look different for that alone. Use order = "randomised", and {rest}.'
+    return f'Late cells look different for that reason alone. Use order = "randomised", and {rest}.'
 
 
 @sentence.register
 def _not_randomised(doubt: kinds.NotRandomised, _where: str, findings: Findings) -> str:
     if doubt.order == "as-listed":
         return (
-            f"Each repetition ran the {noun(findings.factors, 2)} in the same order. A steady drift is taken out of "
-            "their times; whatever else changes within a repetition looks like a difference between them. "
+            f"Each repetition ran the {noun(findings.factors, 2)} in the same order. A steady drift is removed from "
+            "their times; any other change within a repetition looks like a difference between them. "
             'order = "randomised" rules that out.'
         )
     stretch = f'All runs of a {noun(findings.factors)} were made one after the other (order = "cell-by-cell")'
     if doubt.provenance == "simulated":
         return (
-            f"{stretch}, and each found the drives as those before had left them: the verdict is one on this order. The "
-            "first runs after a formatting are the fastest of a flash drive's life, and they all went to the layouts listed "
-            'first. To compare layouts whatever came before them, set order = "randomised" and between_runs.burn_in = 1.'
+            f"{stretch}, and each found the drives as those before had left them: the verdict holds for this order "
+            "only. The first runs after a formatting are the fastest of a flash drive's life, and they all went to the "
+            "layouts listed first. To compare layouts regardless of what came before them, set "
+            'order = "randomised" and between_runs.burn_in = 1.'
         )
     return (
         f"{stretch}, so a drift of the machine would look like a difference: times are shown, and nothing is tested. Set "
@@ -222,8 +223,8 @@ def _not_randomised(doubt: kinds.NotRandomised, _where: str, findings: Findings)
 @sentence.register
 def _observer_dear(doubt: kinds.ObserverDear, where: str, _findings: Findings) -> str:
     return (
-        f"Watching the waits{where} took {percent(doubt.core_share)} of one core, above the {percent(doubt.limit)} that pass "
-        "as harmless: it may slow what it watches. Lower measure.sample_hz, or make measure.waits a factor to see what it "
+        f"Watching the waits{where} took {percent(doubt.core_share)} of one core, above the {percent(doubt.limit)} limit "
+        "for harmless: it may slow what it watches. Lower measure.sample_hz, or make measure.waits a factor to see what it "
         "costs."
     )
 
@@ -234,12 +235,12 @@ def _unexplained(doubt: kinds.Unexplained, where: str, _findings: Findings) -> s
     if doubt.lowest < 1 < doubt.highest:
         sense = "Samples found the connections asleep too seldom in some cells and too often in others"
     elif doubt.lowest > 1:
-        sense = "Samples found the connections asleep more often than the kernel leaves room for"
+        sense = "Samples found the connections asleep more often than the kernel's figures allow"
     else:
-        sense = "The rest went by unseen: no sample found a wait for it"
+        sense = "The rest is unseen: no sample found a wait for it"
     return (
         f"Waits + CPU explain {figure} of connections x elapsed{where}, where about 100 % is right. {sense}: "
-        "read the shares in wait tables with that much doubt; completion times are not touched. CPU and queueing are the "
+        "read the shares in wait tables with that much doubt; completion times are not affected. CPU and queueing are the "
         "kernel's exact figures, so the error lies in what was sampled: it shrinks with longer runs only where looks "
         "were few."
     )
@@ -250,7 +251,7 @@ def _no_split(doubt: kinds.NoSplit, where: str, _findings: Findings) -> str:
     return (
         f"Waits are not split into resource and signal time in {_runs(doubt.runs)}{where}"
         f"{_in_brackets(_bare(doubt.reason))}; these columns are empty, not zero. Run storagelab on the server's own "
-        "Linux host, where the kernel tells."
+        "Linux host, where the kernel reports the split."
     )
 
 
@@ -272,8 +273,8 @@ def _few_wait_samples(doubt: kinds.FewWaitSamples, where: str, _findings: Findin
 def _busy_machine(doubt: kinds.BusyMachine, _where: str, _findings: Findings) -> str:
     return (
         f"Other processes and the kernel took up to {percent(doubt.others_share)} of the machine's CPU time in "
-        f"{count(doubt.runs)} of {count(doubt.checked)} runs: that is lost to what is measured, and the disk may be shared "
-        "too. Stop what else runs and use a new name, or raise repetitions so that it averages out."
+        f"{count(doubt.runs)} of {count(doubt.checked)} runs: the measured server lost that time, and may share the disk "
+        "too. Stop the other processes and use a new name, or raise repetitions so that it averages out."
     )
 
 
@@ -282,7 +283,7 @@ def _cpu_saturated(doubt: kinds.CpuSaturated, where: str, _findings: Findings) -
     return (
         f"The connections{where} kept up to {percent(doubt.cpu_share)} of the CPU time busy "
         f"({count(doubt.cpu_count)} CPU{'' if doubt.cpu_count == 1 else 's'}): the CPUs, not the storage, set the pace, and "
-        "differences between layouts can hide behind that. Use more cores or a workload that writes more per row."
+        "that can hide differences between layouts. Use more cores or a workload that writes more per row."
     )
 
 
@@ -292,8 +293,8 @@ def _virtual_disk(doubt: kinds.VirtualDisk, _where: str, _findings: Findings) ->
     what = f"Volumes {names} are" if len(doubt.volumes) > 1 else f"Volume {names} is"
     reason = _in_brackets(_bare(doubt.device_model), _bare(doubt.reason))
     return (
-        f"{what} on a virtual or caching disk{reason}: what lies below it is unknown and may be shared, so times hold "
-        "for this machine now, not for a drive. To judge a drive, use a volume on a real one."
+        f"{what} on a virtual or caching disk{reason}: the storage below it is unknown and may be shared, so times "
+        "hold for this machine now, not for a drive. To judge a drive, use a volume on a real one."
     )
 
 
@@ -311,12 +312,12 @@ _RISKS: dict[Loss, str] = {
     "last second of commits": "commits do not wait for the disk, and a crash can lose the last second of them; the database "
                               "stays sound",
     "commits not in the log": "commits do not wait for the log, and a crash can lose the last of them",
-    "commits not in the binary log": "commits do not wait for the binary log, and a crash can lose the last of them, as the "
-                                     "server drops those that the log lacks",
-    "pages not in the log": "the log holds no whole pages, so that less is written, and a crash in the middle of a page's "
-                            "write can corrupt that page; commits wait for the disk as ever",
-    "pages not written twice": "no page is written twice, so that less is written, and a crash in the middle of a page's "
-                               "write can corrupt that page; commits wait for the disk as ever",
+    "commits not in the binary log": "commits do not wait for the binary log, and a crash can lose the last of them, because "
+                                     "the server drops those that the log lacks",
+    "pages not in the log": "the log holds no whole pages, so less is written, and a crash in the middle of a page's "
+                            "write can corrupt that page; commits wait for the disk as usual",
+    "pages not written twice": "no page is written twice, so less is written, and a crash in the middle of a page's "
+                               "write can corrupt that page; commits wait for the disk as usual",
 }  # fmt: skip
 
 
@@ -340,7 +341,7 @@ def _different_loads(doubt: kinds.DifferentLoads, _where: str, _findings: Findin
     names = [factor_text(name) for name in doubt.factors]
     both = f"{listed(names)} set{'s' * (len(names) == 1)}" if names else "A factor sets"
     return (
-        f"{_capital(both)} layout and load at once, so that what is compared bore {count(doubt.loads)} different loads: the "
-        "fastest may be the one that had the least to do. Let one factor set the load and another the layout; each load then "
+        f"{_capital(both)} layout and load at once, so the compared cells bore {count(doubt.loads)} different loads: the "
+        "fastest may be the one with the least to do. Let one factor set the load and another the layout; each load then "
         "has its own verdict."
     )

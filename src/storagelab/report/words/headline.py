@@ -3,7 +3,7 @@
     headline(findings)                  one sentence: the verdict
     comparison_text / verdict_mark      a cell against the best, in words and in a table
 
-What was not tested is never called tied: it is "not judged", with the reason.
+An untested cell is never called tied: it is "not judged", with the reason.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def per_row(findings: Findings) -> bool:
 
 
 def _figure(findings: Findings, cell: CellSummary) -> str:
-    """What a cell is judged by: its time, or its rows/s where cells insert different numbers of rows."""
+    """The figure that a cell is judged by: its time, or its rows/s if cells insert different numbers of rows."""
     if per_row(findings):
         return (
             rows_per_s_estimate(cell.rows_per_s.mean, compared.rate_unit(findings))
@@ -99,7 +99,7 @@ def _in_blocks(findings: Findings) -> bool:
 
 
 def _untested_verdict(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    """There are runs enough, but each cell's were made in a stretch of time of their own."""
+    """The verdict when there are enough runs, but each cell's were made in a separate stretch of time."""
     layouts = noun(findings.factors)
     where = 'one after the other (order = "cell-by-cell")' if findings.order == "cell-by-cell" else "in one block"
     return (
@@ -114,7 +114,7 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
     if findings.runs_stored < findings.runs_planned:
         why = f"Not judged yet: {findings.runs_stored} of {findings.runs_planned} runs are stored, too few to test"
     elif most == 1:
-        why = "Not judged: with 1 run each, a difference can't be told from chance"
+        why = "Not judged: with 1 run each, differences can't be distinguished from chance"
     else:
         why = f"Not judged: {most} runs each are too few, or too few of them in the same rounds, to test anything"
     if findings.loads:
@@ -123,7 +123,7 @@ def _no_verdict_yet(findings: Findings, measured: Sequence[CellSummary]) -> str:
 
 
 def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
-    """The shortest and the longest mean, where nothing is judged."""
+    """The shortest and the longest mean, if nothing is judged."""
     ends = sorted(measured, key=lambda cell: _slowness(findings, cell))
     first, last = ends[0], ends[-1]
     if len(ends) == 1:
@@ -239,7 +239,7 @@ def was(name: str) -> str:
 
 
 def slower_cells(findings: Findings) -> list[Comparison]:
-    """Cells that are told apart from the best, nearest first."""
+    """Cells that differ from the best for sure, nearest first."""
     told = [comparison for comparison in findings.comparisons if comparison.distinguishable]
     return sorted(told, key=lambda comparison: comparison.ratio.value)
 
@@ -271,7 +271,7 @@ def untested_text(findings: Findings, ratio: Estimate) -> str:
 
 
 def first_factor(findings: Findings) -> str | None:
-    """The factor that tables and charts go by: data files if they vary, else the first listed; None without any."""
+    """The factor that orders tables and charts: data files if they vary, else the first listed, else None."""
     names = [factor.name for factor in findings.factors]
     return DATA_FILES if DATA_FILES in names else names[0] if names else None
 
@@ -307,7 +307,7 @@ def _common_runs(findings: Findings, cell_id: str) -> str:
 
 
 def verdict_mark(findings: Findings, cell_id: str) -> str:
-    """The same for a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell."""
+    """For a narrow column: "best", "best of block", "tied", "slower +22 %", "not judged"; "" for a single cell."""
     judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return ""
@@ -324,7 +324,7 @@ def verdict_mark(findings: Findings, cell_id: str) -> str:
 
 
 def difference_text(findings: Findings, cell_id: str) -> str:
-    """Its ratio to the best and interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
+    """The cell's ratio to the best with its interval, for a table: "+22 % (17 to 27 %)"; "" for the best itself."""
     found = _comparison(findings, cell_id)
     if found is None:
         return ""

@@ -1,7 +1,7 @@
-"""Verdicts in words where the load, or another condition, is varied: which layout is fastest under each, never which load.
+"""Verdicts in words if the load or another condition varies: which layout is fastest under each, never which load.
 Pure.
 
-`say` words the verdict of an experiment. A load's own verdict is that of an experiment of its cells alone.
+`say` words the verdict of an experiment. A load's own verdict reads like that of an experiment with its cells alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Say = Callable[[Findings], str]
 
 
 def of_load(findings: Findings, load: LoadVerdict) -> Findings:
-    """The findings of one load alone. The load's own levels are the same in all of its cells and are not named."""
+    """The findings of one load alone. All of its cells share the load's levels, which are not named."""
     inside = {*load.cells}
     cells = [
         cell.model_copy(update={"levels": _layout(cell, load)}) for cell in findings.cells if cell.cell_id in inside
@@ -44,7 +44,7 @@ def _layout(cell: CellSummary, load: LoadVerdict) -> dict[str, JsonValue]:
 
 
 def lower_first(text: str) -> str:
-    """A sentence as it goes on after others: names of levels keep their capitals."""
+    """A sentence worded to follow others: names of levels keep their capitals."""
     known = ("No", "Not", "None", "Fastest", "The", "Nothing", "One", "With", "Whatever", "As", "Under")
     return text[0].lower() + text[1:] if text.split(" ")[0] in known else text
 
@@ -60,7 +60,7 @@ def load_text(load: Mapping[str, JsonValue]) -> str:
 
 
 def by_load(findings: Findings, say: Say) -> str:
-    """One sentence if the same layout will do under every load, else one for each load."""
+    """One sentence if the same layout will do under every load, else one per load."""
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     without = sum(load.verdict == "too-few-runs" for load in findings.loads)
     missing = (
@@ -72,7 +72,7 @@ def by_load(findings: Findings, say: Say) -> str:
 
 
 def says_each(findings: Findings) -> bool:
-    """Whether the headline has every load's verdict by itself."""
+    """Whether the headline gives every load's verdict."""
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     return not _common(findings, judged)
 
@@ -108,7 +108,7 @@ def _each(findings: Findings, judged: Sequence[LoadVerdict], two: str, many: str
 
 
 def load_noun(findings: Findings, count: int = 1) -> str:
-    """What layouts are run under: a "load", or a "condition" where more than the workload is varied."""
+    """The word for what layouts run under: "load", or "condition" if more than the workload varies."""
     borne = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
     return ("load" if all(map(is_load, borne)) else "condition") + "s" * (count != 1)
 
@@ -130,7 +130,7 @@ def _common(findings: Findings, judged: Sequence[LoadVerdict]) -> list[dict[str,
 
 
 def _leads(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
-    """By how much the fastest leads the slowest that is told apart, under the loads of the least and the largest lead."""
+    """The fastest layout's lead over the slowest told apart from it, under the loads with the smallest and largest lead."""
     found = [(last, load) for load in loads if (last := _slowest_told(findings, load)) is not None]
     if not found:
         return ""
@@ -160,7 +160,7 @@ def _slowest_told(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _each_group(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> list[str]:
-    """A sentence for each set of layouts that is best somewhere, with all loads where it is."""
+    """A sentence for each set of layouts that is best somewhere, with all the loads under which it is."""
     groups: dict[str, list[LoadVerdict]] = {}
     for load in judged:
         layouts = sorted(json.dumps(_layout(findings.cell(cell_id), load)) for cell_id in load.best)
@@ -196,7 +196,7 @@ def _each_load(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> l
 
 
 def one_layout(findings: Findings) -> str:
-    """What each load took, where nothing but loads is varied."""
+    """What each load took, if only loads vary."""
     ends = [findings.cell(cell_id) for cell_id in dict.fromkeys((findings.fastest, findings.worst)) if cell_id]
     verb = "did" if compared.of_raw_io(findings) else "inserted" if compared.by_rate(findings) else "took"
     parts = [f"{_figure(findings, cell)} with {cell_text(cell.levels)}" for cell in ends]
@@ -220,11 +220,13 @@ def _figure(findings: Findings, cell: CellSummary) -> str:
 
 
 def load_sentences(findings: Findings, say: Say) -> list[str]:
-    """How layouts are compared, and each load's verdict where the headline has none."""
+    """How layouts are compared, and each load's verdict if the headline gives none."""
     if findings.verdict != "by-load":
         return []
     which = noun(_choices(findings), 2).capitalize()
     load = load_noun(findings)
-    how = f"{which} are compared with the fastest under the same {load}; what a {load} costs is said of its factor."
+    how = (
+        f"{which} are compared with the fastest under the same {load}; the effects of factors say what a {load} costs."
+    )
     judged = [load for load in findings.loads if load.verdict in _JUDGED]
     return [how] if says_each(findings) else [how, *_each_load(findings, judged, say)]

@@ -1,7 +1,7 @@
 """Factors, levels and cells in plain words. Pure.
 
-A spec path such as `layout.data_files` reads "data files"; a path nobody foresaw reads as its own last part, so that
-any key of the spec can be a factor. A free name is shown as it is, dots and all.
+A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of the
+spec can be a factor. A free name is shown unchanged, with its dots.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def factor_text(name: str) -> str:
 
 
 def is_counted(name: str) -> bool:
-    """Whether its levels read as "4 data files"."""
+    """Whether the factor's levels read as "4 data files"."""
     return name in _COUNTED
 
 
 def factor_noun(name: str) -> str:
-    """A factor as something to speak of: "number of data files", "format of drive ssd"."""
+    """A factor as a noun: "number of data files", "format of drive ssd"."""
     return f"number of {_COUNTED[name][1]}" if name in _COUNTED else factor_text(name)
 
 
@@ -134,7 +134,7 @@ def _joined(names: Sequence[str], phrases: Sequence[str]) -> str:
 
 
 def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:
-    """Several cells in as few words as are true.
+    """Several cells in as few words as possible.
 
     Where the cells are all combinations of some levels, each factor is named once ("4 and 8 data files with log on b")
     and a factor with all its levels there is "any"; otherwise the first `shown` cells are listed and the rest counted.
@@ -156,7 +156,7 @@ def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Facto
 
 
 def are_a_product(cells: Sequence[Mapping[str, JsonValue]]) -> bool:
-    """Whether `group_text` has few words for them, however many they are."""
+    """Whether `group_text` describes the cells in few words, however many they are."""
     return len(cells) == 1 or _product(cells) is not None
 
 
@@ -179,7 +179,7 @@ def is_plural(cell: str) -> bool:
 
 
 def noun(factors: Sequence[Factor], number: int = 1) -> str:
-    """What the cells are: "layout(s)" if all that varies is storage, else "combination(s)"."""
+    """The noun for cells: "layout(s)" if only storage varies, else "combination(s)"."""
     paths = [path for factor in factors for level in factor.levels for path in level.sets]
     word = "layout" if all(path.startswith(_STORAGE) for path in paths) else "combination"
     return word if number == 1 else f"{word}s"
@@ -191,6 +191,6 @@ def repetition_text(repetition: int) -> str:
 
 
 def unmet_text(run: Run) -> str:
-    """What a run was asked for and did not get."""
+    """The checks that a run failed: what was asked and what it got."""
     checks = run.measurement.unverified if run.measurement is not None else ()
     return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)

@@ -1,7 +1,7 @@
 """Numbers as text, with their units. Pure.
 
-Every formatter gives "" for None: what is not known is left empty, never 0. The digits follow
-from the interval where there is one: the runs vouch for every digit that is shown.
+Every formatter gives "" for None: unknown figures stay empty, never 0. An interval, if there is one, decides
+the digits, so that the runs support every digit shown.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
 
 
 def keep_together(text: str) -> str:
-    """`text` with no-break spaces between numbers and their units, for anything that wraps lines."""
+    """`text` with no-break spaces between numbers and their units, for output that wraps lines."""
     return _AFTER_NUMBER.sub("\u00a0", text)
 
 
 def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
-    """Decimals that show a figure honestly: two digits of its uncertainty if that starts with 1, else one.
+    """The decimals of a figure: two digits of its uncertainty if that starts with 1, else one.
 
     Without an interval, `significant` digits of the largest value. Never fewer than two digits of the value itself.
     """
@@ -74,7 +74,7 @@ def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
 
 
 def seconds_range(low_s: float, high_s: float) -> str:
-    """Two ends in one unit: "2.41 to 2.50 s"."""
+    """A range in one unit: "2.41 to 2.50 s"."""
     factor, unit = _second_unit(max(abs(low_s), abs(high_s)))
     decimals = decimals_for([low_s * factor, high_s * factor], None)
     return f"{_number(low_s * factor, decimals)} to {_number(high_s * factor, decimals)} {unit}"
@@ -89,7 +89,7 @@ def seconds_number(value_s: float | None, decimals: int) -> str:
 
 
 def duration(value_s: float | None) -> str:
-    """A length of time to plan by: "45 s", "3 min 20 s", "2 h 10 min", "3 d 4 h"."""
+    """A duration for planning: "45 s", "3 min 20 s", "2 h 10 min", "3 d 4 h"."""
     if value_s is None or not math.isfinite(value_s):
         return ""
     if value_s < 10:
@@ -128,7 +128,7 @@ def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
 
 
 def signed_estimate(ratio: Estimate | None) -> str:
-    """The same with its interval, for a column whose heading says which: "+22 % (17 to 27 %)"."""
+    """The same with its interval, for a column whose heading names the interval: "+22 % (17 to 27 %)"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
@@ -147,7 +147,7 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
 
 
 def slower_by(ratio: Estimate) -> str:
-    """How much slower, to stand after "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
+    """How much slower, worded to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = (
         f"a factor of {significant(ratio.value, 2)}"
@@ -171,11 +171,11 @@ def _change_decimals(half_width: float) -> int:
 
 
 RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s"}
-"""What so much done in a second is counted in."""
+"""The unit of a rate."""
 
 
 def rate(value: float | None, unit: Unit) -> str:
-    """What was done in a second, three digits: "190,000 rows/s"."""
+    """A rate, three digits: "190,000 rows/s"."""
     return rows_per_s(value, RATES[unit])
 
 
@@ -210,7 +210,7 @@ def bytes_(value: float | None) -> str:
 
 
 def capacity(value: float | None) -> str:
-    """Room on a drive, as makers count (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
+    """Room on a drive, in makers' units (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
     if value is None or not math.isfinite(value):
         return ""
     power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
@@ -228,7 +228,7 @@ def _level(estimate: Estimate) -> str:
 
 
 def share_estimate(estimate: Estimate | None) -> str:
-    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone where too few runs allow none.
+    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; the share alone if too few runs allow no interval.
 
     A share whose whole interval is too small to show reads "less than 0.1 % (95 % CI, too)".
     """
@@ -247,7 +247,7 @@ def share_estimate(estimate: Estimate | None) -> str:
 
 
 def seconds_interval(estimate: Estimate | None) -> str:
-    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" where there is none."""
+    """The interval of a time alone: "95 % CI 2.36 to 2.47 s"; "" if there is none."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
     factor, unit = _second_unit(estimate.value)
@@ -257,7 +257,7 @@ def seconds_interval(estimate: Estimate | None) -> str:
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
-    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; says so where too few runs allow no interval."""
+    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; says so if there are too few runs for one."""
     if estimate is None:
         return ""
     interval = seconds_interval(estimate)
@@ -279,7 +279,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
 
     Joint: it holds together with the intervals of all other ratios of its kind. The interval of a mean holds by itself.
 
-    An interval whose ends are a hundred times apart is given by the one end that says something, else as "too wide to say".
+    If the ends are a hundred times apart, only the informative end is given, or else "too wide to say".
     """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
@@ -297,7 +297,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
     if low < 0 < high:
         return f"{_joint(ratio)} {percent(-low, decimals)} less to {percent(high, decimals)} more"
     small, large = sorted((abs(low), abs(high)))
-    # An interval that leaves no difference out must not read as if it began at none.
+    # An interval that excludes no difference must not read as if it began there.
     while decimals < 2 and 0 < small < 0.5 * 10 ** -(decimals + 2):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
@@ -323,7 +323,7 @@ def change_estimate(ratio: Estimate | None, per: str = "") -> str:
 
 
 def inverse(ratio: Estimate) -> Estimate:
-    """The same comparison seen from the other side: of a against b becomes of b against a."""
+    """The inverse comparison: a against b becomes b against a."""
     low = None if not ratio.high else 1 / ratio.high
     high = None if not ratio.low else 1 / ratio.low
     return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})

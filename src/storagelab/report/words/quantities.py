@@ -1,4 +1,4 @@
-"""Figures by the unit at the end of their names. Pure."""
+"""Formats figures by the unit at the end of their names. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Nothing that leaves storagelab holds a password. Pure.
+"""Removes passwords from everything that leaves storagelab. Pure.
 
-A spec may not hold one, so this finds nothing on a good day; it is there for the day a server quotes one in a message.
+A spec may not contain one, so this usually finds nothing; it guards against a server that quotes one in a message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The findings in full, sentence by sentence. Pure.
 
 A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
-with ordinary spaces; `keep_together` puts no-break spaces between numbers and units for whoever wraps lines.
+with ordinary spaces; `keep_together` puts no-break spaces between numbers and units where lines are wrapped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from storagelab.report.words.what_if import what_if_sentences
 
 _EFFECTS_SHOWN = 8
 _LEAST = 1.0011
-"""A bound that is closer to 1 is said to be this, which is true and has a figure: "at most 0.1 % more time"."""
+"""A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % more time"."""
 
 
 def sentences(findings: Findings) -> list[str]:
@@ -55,7 +55,7 @@ def sentences(findings: Findings) -> list[str]:
 
 
 def _on_the_order(findings: Findings) -> list[str]:
-    """The caution on the order, which belongs beside the verdict that it touches."""
+    """The caution on the order, which belongs beside the verdict that it affects."""
     if findings.verdict == "untested":
         return []  # the headline says it
     return [
@@ -94,7 +94,7 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _what_taking_it_costs(findings: Findings) -> list[str]:
-    """How much slower the layout that looks best may be than the one that is."""
+    """How much slower the layout that looks best may be than the truly fastest one."""
     most = findings.at_most_slower
     if most is None:
         return []
@@ -103,7 +103,7 @@ def _what_taking_it_costs(findings: Findings) -> list[str]:
 
 
 def _what_may_hide(findings: Findings) -> list[str]:
-    """The largest difference that may hide among the cells that are not told apart."""
+    """The largest difference that may remain undetected among cells that are not told apart."""
     tied = [row for row in findings.comparisons if row.p_value is not None and not row.distinguishable]
     highs = [(comparison.ratio.high, comparison) for comparison in tied if comparison.ratio.high is not None]
     if not highs:
@@ -171,7 +171,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 
 def _many_effects(findings: Findings, name: str, effects: Sequence[Effect]) -> Iterator[str]:
-    """The ends of very many levels: of those that take less time, and of those that take more."""
+    """The extremes of very many levels: of those that take less time, and of those that take more."""
     untold = sum(not effect.distinguishable and not effect.across_blocks for effect in effects)
     judged = [effect for effect in effects if effect.distinguishable or effect.across_blocks]
     for way, those in (

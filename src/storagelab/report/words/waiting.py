@@ -1,6 +1,6 @@
-"""Waits in words: which of them explain a difference, how they move, what a wait table holds. Pure.
+"""Waits in words: which explain a difference, how they change, what a wait table holds. Pure.
 
-Shares are of connection time, that is of connections x elapsed.
+Shares are of connection time: connections x elapsed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _METHODS = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 def wait_text(wait_type: str, analogue: str, said: set[str] | None = None) -> str:
     """A wait type with its SQL Server name the first time: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's words)".
 
-    `said` remembers, over several sentences, which names were explained.
+    `said` collects the names already explained, over several sentences.
     """
     known = said is not None and wait_type in said
     if said is not None:
@@ -54,7 +54,7 @@ def method_text(method: Method) -> str:
 
 
 def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
-    """What grew between the best cell and the worst, if these can be told apart."""
+    """Which waits grew between the best cell and the worst, if the two can be told apart."""
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
     # With more rows everything grows, which explains nothing.
@@ -78,7 +78,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
 
 
 def wait_names_sentence(findings: Findings) -> list[str]:
-    """Where engines are compared: their own names for each class of waits."""
+    """The engines' own names for each class of waits, if engines are compared."""
     shown = {item.wait_type for item in findings.wait_changes} & findings.wait_names.keys()
     parts = [
         f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
@@ -96,7 +96,7 @@ def _grown(item: WaitChange, said: set[str]) -> str:
 
 
 def wait_trend_sentences(findings: Findings, said: set[str]) -> list[str]:
-    """How waits move along the ordered factor: the largest movements, one per wait type."""
+    """How waits change along the ordered factor: the largest changes, one per wait type."""
     moves = [move for trend in findings.wait_trends if trend.category != "cpu" and (move := _move(trend))]
     moves = sorted((move for move in moves if move.range >= _SHARE_WORTH_SAYING), key=lambda move: -move.range)
     largest = {move.trend.wait_type: move for move in reversed(moves)}
@@ -111,7 +111,7 @@ def wait_trend_sentences(findings: Findings, said: set[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Move:
-    """A trend by its ends and, where it goes beyond them, the level of its peak or trough; each with its share."""
+    """A trend: its ends and, if it goes beyond them, the level of its peak or trough; each with its share."""
 
     trend: WaitTrend
     first: tuple[JsonValue, float]
@@ -121,7 +121,7 @@ class _Move:
 
     @property
     def span(self) -> tuple[object, ...]:
-        """Where it was seen: two moves of the same span can share their words."""
+        """The span of the trend: two moves of the same span can share words."""
         return self.trend.factor, self.first[0], self.last[0], self.trend.at, self.turn
 
     @property
@@ -162,7 +162,7 @@ def _short_trend(move: _Move, said: set[str]) -> str:
 
 
 def _share_at(place: tuple[JsonValue, float], trend: WaitTrend) -> str:
-    """The share at a level, with its interval where the trend knows it."""
+    """The share at a level, with its interval if the trend has one."""
     level, share = place
     estimates = dict(zip(map(repr, trend.levels), trend.estimates, strict=False))
     return share_estimate(estimates.get(repr(level))) or percent(share)
@@ -186,7 +186,7 @@ def _meaning(findings: Findings, move: _Move) -> str:
 
 
 def _what_it_cost(effect: Effect, move: _Move) -> str:
-    """Whether the wait cost time: that it did not is only said where the runs would have shown a cost."""
+    """Whether the wait cost time. It says that it did not only if the runs would have shown a cost."""
     ends = (effect.ratio.low, effect.ratio.high)
     if any(end is None or abs(end - 1) > _COST_THAT_WOULD_SHOW for end in ends):
         return ": more runs are needed to say whether it costs time"
@@ -194,7 +194,7 @@ def _what_it_cost(effect: Effect, move: _Move) -> str:
 
 
 def _effect_between(findings: Findings, move: _Move) -> Effect | None:
-    """The last level against the first; turned round where the factor lists its levels the other way."""
+    """The last level against the first; inverted if the factor lists its levels the other way round."""
     first, last = move.first[0], move.last[0]
     for effect in findings.effects:
         if effect.factor == move.trend.factor and effect.at == move.trend.at:
@@ -227,11 +227,11 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
 
 
 def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> str:
-    """The most crowded moment of a cell, and in how many of the `moments` looked at anyone waited for that kind of thing:
+    """The most crowded moment of a cell, and in how many of the sampled `moments` any session waited for that kind of thing:
     "12 sessions wait for PAGELATCH_UP on 5:1:1520544, a PFS page".
     """
     sessions = f"{count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
-    # What is no page names its file itself.
+    # A resource that is not a page names its file itself.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
@@ -262,7 +262,7 @@ def no_waits_anywhere_sentence(findings: Findings) -> str:
 
 
 def audit_sentences(cell: CellSummary) -> list[str]:
-    """CPU time beside the waits, and how much of connections x elapsed is accounted for."""
+    """CPU time, and how much of connections x elapsed the waits and CPU explain."""
     lines = []
     for row in cell.waits:
         if not row.is_wait:
@@ -284,7 +284,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 
 def wait_footnotes(rows: Sequence[TableRow], *, analogues: bool) -> list[str]:
-    """Where the figures of a table come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
+    """Where a table's figures come from, what its empty columns mean and, if `analogues`, the SQL Server names."""
     lines = []
     methods = {row.method for row in rows}
     notes = []

@@ -1,4 +1,4 @@
-"""What the best level depends on, which effects change, and whether the drive's past may be behind it, in words. Pure.
+"""Says what the best level depends on, which effects change, and whether the drive's past may explain it. Pure.
 
 Every sentence comes from `Findings.dependences` or `Findings.drive_trends`; the largest come first.
 """
@@ -24,7 +24,7 @@ _MOVES_TOGETHER = 0.5
 
 
 def what_if_sentences(findings: Findings) -> list[str]:
-    """At most three: dependences and changes by their size, and the drives' past; [] where the runs show none."""
+    """At most three: dependences and changes by their size, and the drives' past; [] if the runs show none."""
     if findings.verdict == "too-few-runs":
         return []
     sized: list[tuple[float, str]] = []
@@ -42,7 +42,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
 
 
 def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
-    """Whether the verdicts of the loads are the same answer: one factor is the load, the other all that can be chosen."""
+    """Whether the verdicts of the loads already say it: one factor is the load, and the other is the only choice."""
     return findings.verdict == "by-load" and not found.averaged and found.within in findings.loads[0].load
 
 
@@ -71,7 +71,7 @@ def _depends(findings: Findings, found: Dependence) -> str:
 
 
 def _some(rows: Sequence[BestLevels]) -> list[BestLevels]:
-    """All of them, or the ends of very many and a few between."""
+    """All of them, or of very many the ends and a few between."""
     if len(rows) <= _LEVELS_SHOWN:
         return list(rows)
     step = (len(rows) - 1) / (_LEVELS_SHOWN - 1)
@@ -113,7 +113,7 @@ def _averaged(found: Dependence) -> str:
 
 
 def _independent(findings: Findings) -> list[str]:
-    """That one level does everywhere, for the factor of which this holds against most others."""
+    """Says that one level will do everywhere, for the factor of which this holds against the most others."""
     of_factor: dict[str, list[Dependence]] = {}
     for found in findings.dependences:
         if _is_the_verdict(findings, found):
@@ -129,7 +129,7 @@ def _independent(findings: Findings) -> list[str]:
     verb = "follow" if all(_is_number(row.at) for found in rows for row in found.best) else "depend on"
     others = " and ".join(f"the {factor_noun(found.within)}" for found in rows)
     loads = {name for load in findings.loads for name in load.load}
-    # What is best under one load only may not be best over all of them.
+    # The best level under one load may not be the best over all loads.
     over_all = f"Over all {load_noun(findings, 2)} together, whatever"
     whatever = over_all if all(loads & {*row.averaged} for row in rows) else "Whatever"
     return [
@@ -185,7 +185,7 @@ def _drives(findings: Findings) -> list[str]:
         return [f"{start} The order was random, so on average this affects all cells alike."]
     advice = (
         "" if any(_FORMAT_DRIVES in level.sets for factor in findings.factors for level in factor.levels)
-        else f"; {_FORMAT_DRIVES} as a factor tells the two apart"
+        else f"; {_FORMAT_DRIVES} as a factor separates the two"
     )  # fmt: skip
     return [f"{start} Cells that ran late may owe part of their time to the drive's past{advice}."]
 

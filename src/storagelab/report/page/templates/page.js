@@ -1,24 +1,24 @@
 "use strict";
-// Adds to a page that can be read without it: tooltips, links into closed parts, and the raw data as a file.
+// Adds tooltips, links into closed parts, and the raw data as a file. The page is readable without it.
 
 (() => {
   const tip = document.getElementById("tip");
   let shownAt = 0;
 
-  // Each mark of a chart carries what it says as its label, in the wide drawing alone if both say the same: then it has its
-  // number in the other one.
+  // Each mark of a chart has its text as its label. If both drawings have the same text, only the wide one carries it, and
+  // the mark in the other has its number.
   function labelOf(mark) {
     if (!mark.dataset.mark) return mark.getAttribute("aria-label");
     const wide = mark.closest("figure").querySelector("svg.wide");
     return wide.querySelectorAll("[aria-label]")[mark.dataset.mark].getAttribute("aria-label");
   }
 
-  // As many digits as a chart can vouch for: a thousandth of its axis.
+  // As many digits as a chart can support: a thousandth of its axis.
   function rounded(value, end) {
     return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, 2 - Math.floor(Math.log10(end))) });
   }
 
-  // A line over time is one mark: which of its points is meant, the place of the pointer says, and what it is, the axes.
+  // A line over time is one mark: the pointer's place selects the point, and the axes give its value.
   function pointOf(line, event) {
     const { endS, most, unit } = line.closest("figure").dataset;
     const frame = line.closest(".mark-group").querySelector(".background").getAttribute("d");
@@ -70,7 +70,7 @@
   }, { rootMargin: "-15% 0px -75% 0px" });
   document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
 
-  // The raw data, unpacked only when asked for.
+  // The raw data, unpacked only on request.
   const state = document.getElementById("download-state");
   async function unpacked(packed) {
     const bytes = Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
