@@ -297,8 +297,8 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(elsewhere, scratch):
     elsewhere.said("CREATE DATABASE storagelab_other")
     removed = sweep(plan_of(config), site_at(scratch))
     assert removed == [
-        f"dropped database {DATABASE}, left on the server by a run that was killed",
-        f"removed {scratch}/a/storagelab-tested-0badcafe, left behind by a run that was killed",
+        f"dropped database {DATABASE}, left on the server by a killed run",
+        f"removed {scratch}/a/storagelab-tested-0badcafe, left behind by a killed run",
     ]
     assert elsewhere.said("SHOW DATABASES LIKE 'storagelab%'") == [("storagelab_other",)]
     elsewhere.said("DROP DATABASE storagelab_other")

@@ -139,7 +139,7 @@ def test_what_a_killed_run_left_is_swept_and_said(monkeypatch):
         session.close()
         assert PREFIX in running.server.names
         assert sweep(plan_of(config(), config()), site()) == [
-            f"dropped database {PREFIX}, left on the server by a run that was killed"
+            f"dropped database {PREFIX}, left on the server by a killed run"
         ]
         assert running.server.names == {"master", "somebody"}
         assert sweep(plan_of(config()), site()) == []

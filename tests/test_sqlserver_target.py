@@ -182,7 +182,7 @@ def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):
     measured = measure(config())
     (watching,) = [check for check in measured.checks if check.name == "watching"]
     assert (measured.rows, watching.ok) == (1500, False)
-    assert "sampling broke off: Msg 297: The user does not have permission." in watching.got
+    assert "sampling stopped early: Msg 297: The user does not have permission." in watching.got
 
 
 def test_what_a_server_does_not_tell_of_itself_costs_nothing(server):
@@ -209,7 +209,7 @@ def test_a_set_up_that_the_server_refuses_fails_in_its_words_and_leaves_nothing(
     server.refuse[statement] = error
     with pytest.raises(RunFailed) as failed, open_target(config(), site()):
         pass
-    assert f"the layout could not be set up: Msg {error.number}: {error.message}" in str(failed.value)
+    assert f"can't set up the layout: Msg {error.number}: {error.message}" in str(failed.value)
     assert server.names == {"master", "somebody"}
 
 
@@ -243,13 +243,11 @@ def test_what_is_interrupted_ends_its_sessions_and_leaves_nothing(server):
 
 def test_a_database_that_can_not_be_dropped_is_told_and_swept_later(server):
     server.refuse["DROP DATABASE"] = ServerError(3702, "Cannot drop database because it is currently in use.")
-    with pytest.raises(RunFailed, match="could not be dropped: Msg 3702"):
+    with pytest.raises(RunFailed, match="can't drop what was made on the server: Msg 3702"):
         measure(config())
     assert PREFIX in server.names
     server.refuse.clear()
-    assert sweep(plan_of(config()), site()) == [
-        f"dropped database {PREFIX}, left on the server by a run that was killed"
-    ]
+    assert sweep(plan_of(config()), site()) == [f"dropped database {PREFIX}, left on the server by a killed run"]
 
 
 def test_nothing_but_our_own_database_is_ever_named_in_a_statement_that_changes(server):

@@ -1,4 +1,4 @@
-"""What is known of engines without their drivers, by those who read what runs left behind."""
+"""What is known about engines without loading their drivers, for code that reads what runs left behind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storagelab.targets.sqlserver.facts import BENIGN, latch_note
 
 
 class Known(NamedTuple):
-    """`judge` gives the verdict on durability, by the settings that a server shows and its version's text."""
+    """`judge` gives the verdict on durability from the settings that a server shows and the text of its version."""
 
     judge: Callable[[Mapping[str, str], str], Durability]
     benign: BenignList | None = None
     note_on_files: Callable[[int], str] | None = None
-    """What to bear in mind where numbers of data files are compared, by the major version."""
+    """What to bear in mind when comparing numbers of data files, by the server's major version."""
 
 
 KNOWN = {
