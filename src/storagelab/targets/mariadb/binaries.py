@@ -1,4 +1,4 @@
-"""Which MariaDB server is on this machine."""
+"""Finds the MariaDB server on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.errors import PreflightError
 from storagelab.targets.programs import BIN_DIR, Programs, version_said
 
 OLDEST = (10, 11)
-"""Older releases lack RANDOM_BYTES and the place of each data file in the catalogue, and are out of support."""
+"""Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are out of support."""
 
 _SERVERS = ("mariadbd", "mysqld")
 _INSTALLERS = ("mariadb-install-db", "mysql_install_db")
