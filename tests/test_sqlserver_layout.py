@@ -122,9 +122,9 @@ def test_a_database_of_that_name_that_is_not_ours_stops_everything_and_stays(mon
             f"CREATE DATABASE [{PREFIX}]\nON PRIMARY (NAME = N'x', FILENAME = N'/data/{PREFIX}.mdf', FILEGROWTH = 64MB) "
             "FILEGROUP LOG ON"
         )
-        with pytest.raises(PreflightError, match="was not made by it"):
+        with pytest.raises(PreflightError, match="storagelab did not make it"):
             sweep(plan_of(config()), site())
-        with pytest.raises(Exception, match="was not made by it"), open_target(config(), site()):
+        with pytest.raises(Exception, match="storagelab did not make it"), open_target(config(), site()):
             pass
         session.close()
         assert running.server.names == {"master", "somebody", PREFIX}

@@ -109,7 +109,7 @@ def test_a_volume_that_the_server_does_not_see_is_refused(running):
     running.wire._answer = blind
     error = refused(config(volumes={"a": {"path": "D:\\data", "remote": True}}))
     check(plan_of(config()), site())
-    assert (error.key, "no folder that the server sees" in str(error)) == ("volumes.a.path", True)
+    assert (error.key, "not a folder that the server sees" in str(error)) == ("volumes.a.path", True)
 
 
 def test_a_server_that_does_not_tell_of_its_drives_is_believed(server):

@@ -224,7 +224,7 @@ def test_a_connection_that_fails_mid_run_fails_it_in_the_servers_words_and_leave
 
 def test_a_gate_that_can_not_be_closed_or_does_not_hold_fails_the_run_at_once(server):
     server.gate_answer = -1
-    with pytest.raises(RunFailed, match="could not be closed: sp_getapplock answers -1"):
+    with pytest.raises(RunFailed, match="can't close the start gate: sp_getapplock answers -1"):
         measure(config())
     server.gate_answer, server.holds_at_gate = 0, False
     with pytest.raises(RunFailed, match="did not wait at the start gate"):

@@ -185,7 +185,9 @@ def _conservation(_: Outcome, measurement: Measurement) -> str | None:
         return None
     if EXPLAINED_LEAST <= explained <= EXPLAINED_MOST:
         return ""
-    return f"they explain {explained:.0%} of it; {EXPLAINED_LEAST:.0%} to {EXPLAINED_MOST:.0%} are expected of such short runs"
+    return (
+        f"they explain {explained:.0%} of it; {EXPLAINED_LEAST:.0%} to {EXPLAINED_MOST:.0%} are expected of short runs"
+    )
 
 
 # --- what was seen, where a promise is kept --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from storagelab.targets.mariadb.events import event_of
 
 
 class Sighting(NamedTuple):
-    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one; and whether
+    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one; whether
     the kernel saw it asleep."""
 
     wait_type: str
