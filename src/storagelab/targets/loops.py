@@ -14,7 +14,7 @@ POLL_S = 0.2
 GATE_TIMEOUT_S = 60.0
 """How long it may take until all connections stand at the start gate."""
 REPORT_ROWS = 200
-"""About how often a connection publishes its progress: often enough, and cheap beside small transactions."""
+"""A connection publishes its progress about this often, so that publishing costs nothing next to small transactions."""
 
 
 class Loop(Frozen):

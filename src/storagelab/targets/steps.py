@@ -39,7 +39,7 @@ def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list
     """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a standstill for
     work.
 
-    `error` is empty unless watching broke off.
+    `error` is empty unless watching stopped early.
     """
     got = error
     if not got and observer.blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):

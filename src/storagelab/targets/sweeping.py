@@ -1,4 +1,4 @@
-"""Finds and removes what a killed run of an experiment left behind, whichever its engine."""
+"""Finds and removes what a killed run of an experiment left behind, on any engine."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _check_usable(path: Path, key: str) -> None:
     if os.statvfs(path).f_blocks == 0:
         filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
         raise PreflightError(
-            f"{path} is no place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
+            f"{path} is not a place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
         )
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(

@@ -78,7 +78,7 @@ def _version(server: Path) -> tuple[int, ...]:
     if match is None or not match[2]:
         mysql = "MySQL" in said
         raise PreflightError(
-            f"{server} is {'MySQL' if mysql else 'no MariaDB'}: it says {said.strip()!r}",
+            f"{server} is {'MySQL' if mysql else 'not MariaDB'}: it says {said.strip()!r}",
             key=BIN_DIR,
             hint="storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
             if mysql

@@ -27,9 +27,9 @@ _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
 """Settings that are fixed when a database is made, so that the program that makes it needs them as well."""
 _UNSYNCED = "--debug-no-sync"
-"""The program that makes a database writes each system table to the disk at once, a thousand times: that takes seconds,
-for data that may be lost in a crash. Measured runs don't have this option, and the new database is written out before
-them (between_runs.checkpoint)."""
+"""Without this option, making a database writes each system table to the disk at once, a thousand times: that takes
+seconds, for data that a crash may take anyway. Measured runs don't have the option, and the new database is written out
+before them (between_runs.checkpoint)."""
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]

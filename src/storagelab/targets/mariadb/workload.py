@@ -38,7 +38,7 @@ class _Worker:
     def call(self, statement: str, done: threading.Semaphore) -> None:
         try:
             self.answer = ask(self.connection, statement)[0]
-        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: closed meanwhile
+        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: it was closed
             self.error = error
         finally:
             done.release()

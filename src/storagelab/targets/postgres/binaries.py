@@ -91,7 +91,7 @@ def _inspect(folder: Path, origin: str) -> Binaries:
     match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", said)
     if match is None:
         raise PreflightError(
-            f"{folder / 'postgres'} is no PostgreSQL: it says {said.strip()!r}",
+            f"{folder / 'postgres'} is not PostgreSQL: it says {said.strip()!r}",
             key=BIN_DIR,
             hint="name the folder of a PostgreSQL installation that holds postgres and initdb",
         )
