@@ -151,7 +151,7 @@ def test_volumes_that_the_server_does_not_tell_of_leave_the_run_unverified(serve
     server.mount_points = None
     status, reason = _judge(measure(config()), "")
     assert status == "unverified"
-    assert "volume a: asked /data/a, got the server does not tell" in reason
+    assert "volume a: asked /data/a, got the server does not report its volume" in reason
 
 
 def test_a_file_that_grew_leaves_the_run_unverified(server):

@@ -45,7 +45,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
             from storagelab.targets.engines import engine_of
 
             dropped = engine_of(config).drop_leftovers(config, site)
-            removed += [f"dropped {name}, left on the server by a run that was killed" for name in dropped]
+            removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]
         try:
             folders.remove()
         except RunFailed as error:
