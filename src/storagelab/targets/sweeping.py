@@ -50,5 +50,5 @@ def sweep(plan: Plan, site: Site) -> list[str]:
             folders.remove()
         except RunFailed as error:
             raise PreflightError(f"what an earlier run left is still there: {error}") from error
-        removed += [f"removed {folder}, left behind by a run that was killed" for folder in left]
+        removed += [f"removed {folder}, left behind by a killed run" for folder in left]
     return removed
