@@ -48,7 +48,7 @@ def test_a_session_that_ended_leaves_no_totals_and_a_reason():
         session.kill()
     accounts.end()
     assert accounts.totals() is None
-    assert accounts.reason == "a session ended before the kernel's totals of it could be read"
+    assert accounts.reason == "a session ended before its totals could be read from the kernel"
     accounts.close()
 
 

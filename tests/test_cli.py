@@ -84,7 +84,7 @@ def test_a_failing_run_gives_exit_code_1_and_can_be_made_again(typed, home):
     file = write_spec(home, setting='statement_timeout = "1ms"')
     code, _, err = typed("run", file)
     assert code == 1
-    assert err.count("FAILED: the layout could not be set up: canceling statement") == 2
+    assert err.count("FAILED: can't set up the layout: canceling statement") == 2
     assert typed("run", file)[0] == 1, "some runs are still failed ones"
     assert typed("run", file, "--again")[0] == 1
     with Store.reading(home / "results" / "files") as store:
@@ -125,7 +125,7 @@ def test_debris_of_a_killed_run_is_removed_and_said(typed, home):
     (left / "server").mkdir()
     code, _, err = typed("run", file)
     assert code == 0
-    assert f"removed {left}, left behind by a run that was killed" in err
+    assert f"removed {left}, left behind by a killed run" in err
     assert os.listdir(home / "a") == []
 
 

@@ -74,18 +74,18 @@ def test_a_run_whose_servers_clock_was_set_is_unverified_and_says_by_how_much(sc
     run = run_of(scratch, engine, lambda: set_clock(step_s))
     assert run.status == "unverified"
     assert run.reason.startswith("the server's clock: asked the ")
-    said = re.search(r"it was set (forward|back) by ([\d.]+) s meanwhile", run.reason)
+    said = re.search(r"it was set (forward|back) by ([\d.]+) s in the run", run.reason)
     assert said is not None
     assert said[1] == ("forward" if step_s > 0 else "back")
-    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.1)  # as certain as the server's answers on a busy machine
-    assert "the elapsed time is not to be believed" in run.reason
+    assert float(said[2]) == pytest.approx(abs(step_s), abs=0.1)  # as sure as the server answers on a busy machine
+    assert "the elapsed time can't be trusted" in run.reason
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch, set_clock, engine):
     run = run_of(scratch, engine, lambda: set_clock(-100.0))
     assert (run.status, run.measurement) == ("failed", None)
-    assert run.reason.startswith("the server's clock was set back amid the run: by it work ended 9")
+    assert run.reason.startswith("the server's clock was set back during the run: by it, work ended 9")
     assert "passed by storagelab's own clock" in run.reason
     assert "log says" not in run.reason
 
@@ -122,7 +122,7 @@ def test_a_slow_way_to_the_server_is_no_step_of_its_clock():
 
 def test_a_clock_that_was_set_and_set_back_gives_itself_away_by_moments_outside_of_the_run():
     (check,) = clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0), loop(1000.0, 1900.0)])
-    assert "moments outside of these: it was set meanwhile, and set again" in check.got
+    assert "moments outside these: it was set during the run, and then again" in check.got
 
 
 def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clocks_agree():

@@ -105,7 +105,7 @@ def test_a_folder_of_that_name_that_is_not_ours_is_refused_and_stays(folders, ma
     (folders["a"] / "thesis.txt").write_text("years of work")
     if marker is not None:
         (folders["a"] / ".storagelab.json").write_text(marker)
-    with pytest.raises(PreflightError, match="is in the way and was not made by this experiment"):
+    with pytest.raises(PreflightError, match="is in the way, and this experiment did not make it"):
         folders.leftovers()
     folders.remove()
     assert (folders["a"] / "thesis.txt").read_text() == "years of work"

@@ -207,7 +207,7 @@ def test_after_kill_9_no_server_runs_on_and_the_next_run_sweeps_and_goes_on(star
     os.kill(following.process.pid, signal.SIGINT)
     code, err = following.ended()
     assert code == 130, err
-    assert f"removed {scratch}/a/{debris[0]}, left behind by a run that was killed" in err
+    assert f"removed {scratch}/a/{debris[0]}, left behind by a killed run" in err
     nothing_is_left(scratch)
 
 

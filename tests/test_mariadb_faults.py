@@ -125,7 +125,7 @@ def test_after_kill_9_the_next_run_stops_the_server_that_was_left(scratch, monke
     folder = scratch / "a" / "storagelab-tested-0badcafe"
     assert removed == [
         f"stopped the server left running in {folder}",
-        f"removed {folder}, left behind by a run that was killed",
+        f"removed {folder}, left behind by a killed run",
     ]
     own = temporary.path("socket").parent  # of this process, which lives: nobody else's to sweep
     assert [place for place in left_behind(scratch) if place != str(own)] == []
@@ -151,7 +151,7 @@ def test_a_folder_that_the_server_can_not_write_fails_the_set_up_in_its_words(sc
                 folder.chmod(0o500)
 
         target.layout.make_folders = made_for_another
-        with pytest.raises(RunFailed, match=r"the layout could not be set up: .*(denied|[Cc]an't create)"):
+        with pytest.raises(RunFailed, match=r"can't set up the layout: .*(denied|[Cc]an't create)"):
             target.__enter__()
     assert left_behind(scratch) == []
 

@@ -131,7 +131,7 @@ def test_random_keys_are_spread_evenly_over_the_data_files(scratch):
 
 def test_a_mixed_workload_reads_rows_that_are_there(scratch):
     measured = measure(mariadb(scratch, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
-    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of rows that are there", True)
+    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of existing rows", True)
     assert measured.counters["workload"] == {"reads": 3 * ROWS}
     assert measured.rows == ROWS
 
@@ -173,6 +173,6 @@ def test_a_setting_that_the_server_does_not_have_in_the_end_makes_the_run_unveri
 
 def test_the_first_reason_is_said_when_the_set_up_fails(scratch, monkeypatch):
     monkeypatch.setattr("storagelab.targets.mariadb.layout.procedure", lambda *_: "CREATE nonsense")
-    with pytest.raises(RunFailed, match="the layout could not be set up: You have an error in your SQL syntax"):
+    with pytest.raises(RunFailed, match="can't set up the layout: You have an error in your SQL syntax"):
         measure(mariadb(scratch), site_at(scratch))
     assert left_behind(scratch) == []

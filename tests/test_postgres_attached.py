@@ -250,7 +250,7 @@ def test_a_server_without_room_for_all_connections_says_how_many_are_free(attach
             "it can't be set for a session (its context is sighup)",
             "",
         ),
-        ({"wrok_mem": "4MB"}, "wrok_mem", "the server knows no such setting", "did you mean work_mem?"),
+        ({"wrok_mem": "4MB"}, "wrok_mem", "the server has no such setting", "did you mean work_mem?"),
         (
             {"jit": True, "work_mem": "lots"},
             "work_mem",
@@ -288,12 +288,12 @@ def test_a_schema_of_the_same_name_stops_everything_before_it_is_touched(attache
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         connection.execute(f"CREATE TABLE {SCHEMA}.my_big_table AS SELECT 42 AS answer")
         try:
-            assert "was not made by it" in str(refused(config, scratch))
-            with pytest.raises(PreflightError, match="was not made by it"):
+            assert "storagelab did not make it" in str(refused(config, scratch))
+            with pytest.raises(PreflightError, match="storagelab did not make it"):
                 sweep(plan_of(config), site_at(scratch))
             run = run_of(config, scratch)
             assert run.status == "failed"
-            assert "was not made by it" in run.reason
+            assert "storagelab did not make it" in run.reason
             assert ask(connection, f"SELECT answer FROM {SCHEMA}.my_big_table") == 42
         finally:
             connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
@@ -423,7 +423,7 @@ def test_folders_stay_while_an_unreachable_server_may_still_use_them_and_go_late
         during(shut_out)
         run = run_of(config, scratch)
         assert run.status == "failed"
-        assert "what was made on the server could not be dropped" in run.reason.splitlines()[-1]
+        assert "can't drop what was made on the server" in run.reason.splitlines()[-1]
         assert os.listdir(scratch / "a") == ["storagelab-tested-0badcafe"]
         during(lambda: None)
         shut = run_of(config, scratch)

@@ -128,7 +128,7 @@ def test_versions_are_read_as_servers_write_them(tmp_path, said, version, major)
 @pytest.mark.parametrize("said", ["mysqld  Ver 8.0.36 for Linux", "", "psql (PostgreSQL) 18.4"])
 def test_a_program_that_is_no_postgresql_is_refused(tmp_path, said):
     folder = script(tmp_path / "bin", said)
-    with pytest.raises(PreflightError, match=r"^target\.bin_dir: .* is no PostgreSQL"):
+    with pytest.raises(PreflightError, match=r"^target\.bin_dir: .* is not PostgreSQL"):
         find_binaries(str(folder))
 
 

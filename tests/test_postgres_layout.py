@@ -205,7 +205,7 @@ def test_a_schema_of_that_name_that_is_not_ours_is_left_alone(scratch, connectio
     layout = Layout(small(scratch, dsn="-"), SCHEMA, None)
     for do in (layout.drop, layout.check_nothing_in_the_way):
         with pytest.raises(
-            PreflightError, match=f"schema {SCHEMA} has a name that storagelab needs, and was not made by it"
+            PreflightError, match=f"schema {SCHEMA} has a name that storagelab needs, but storagelab did not make it"
         ):
             do(connection)
     with pytest.raises(psycopg.errors.DuplicateSchema):

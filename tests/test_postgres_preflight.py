@@ -234,4 +234,4 @@ def test_a_file_system_that_holds_no_files_is_no_volume(scratch):
     (scratch / "a").rmdir()
     (scratch / "a").symlink_to("/proc")
     error = refused(scratch, config)
-    assert (error.key, error.problem) == ("volumes.a.path", "/proc is no place for files: proc there holds none")
+    assert (error.key, error.problem) == ("volumes.a.path", "/proc is not a place for files: proc there holds none")

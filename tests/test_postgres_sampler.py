@@ -367,7 +367,7 @@ def test_a_server_that_dies_or_freezes_neither_hangs_nor_breaks_the_sampler(
                 os.kill(pid, signal.SIGKILL)
         struck.close()
     assert took_s < 8
-    assert "sampling broke off" in sampled.error
+    assert "sampling stopped early" in sampled.error
     assert sampled.passes > 0, "what was seen before is kept"
     assert {event.wait_type for event in sampled.events} - {NO_EVENT}
     assert set(backends) <= set(victims)

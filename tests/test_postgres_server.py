@@ -237,7 +237,7 @@ def test_a_wrong_setting_is_refused_by_key_with_the_servers_words(name, value, w
 
 @pytest.mark.parametrize("name", ["listen_addresses", "unix_socket_directories", "data_directory", "Listen_Addresses"])
 def test_what_keeps_a_server_private_can_not_be_set(name):
-    with pytest.raises(PreflightError, match="storagelab sets it itself") as caught:
+    with pytest.raises(PreflightError, match="storagelab itself sets it") as caught:
         check_settings(find_binaries(None), {name: "*"})
     assert caught.value.key == f"target.settings.{name}"
 

@@ -102,7 +102,7 @@ def test_sequential_insert_writes_one_row_a_page(scratch):
 
 def test_a_mixed_workload_reads_rows_that_are_there(scratch):
     measured = measure(small(scratch, kind="mixed", read_fraction=0.75, data_files=2), site_at(scratch))
-    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of rows that are there", True)
+    assert got(measured)["point reads"] == (f"{3 * ROWS} reads, {3 * ROWS} of existing rows", True)
     assert measured.counters["workload"] == {"reads": 3 * ROWS}
     assert measured.rows == ROWS
 
@@ -212,13 +212,13 @@ def test_watching_that_broke_off_makes_the_run_unverified(scratch, monkeypatch):
     monkeypatch.setattr(PostgresTarget, "_on_poll", end_the_sampler)
     run = run_of(small(scratch, rows_per_connection=20_000), scratch)
     assert run.status == "unverified"
-    assert run.reason.startswith("watching: asked the whole run, got sampling broke off: ")
+    assert run.reason.startswith("watching: asked the whole run, got sampling stopped early: ")
 
 
 def test_rows_that_are_missing_fail_the_run(scratch, meddle):
     meddle("CREATE RULE lost AS ON INSERT TO storagelab_0badcafe.my_big_table DO INSTEAD NOTHING")
     run = run_of(small(scratch), scratch)
-    assert (run.status, run.reason) == ("failed", f"the table holds 0 rows, {ROWS} were to be inserted")
+    assert (run.status, run.reason) == ("failed", f"the table holds 0 rows instead of {ROWS}")
 
 
 # --- set-up and teardown that go wrong -------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_a_setting_that_gives_a_server_more_to_do_is_refused_by_key(scratch, eng
         preflight(None, plan_of(config), site_at(scratch))
     (name,) = settings
     assert caught.value.key == f"target.settings.{name}"
-    assert "has the server" in caught.value.problem
+    assert "makes the server" in caught.value.problem
     assert "--allow-commands" in caught.value.hint
 
 
@@ -73,13 +73,13 @@ def test_what_storagelab_sets_itself_stays_refused_with_its_own_reason(scratch, 
     name = {"postgres": "data_directory", "mariadb": "plugin_dir"}[engine]
     config = small(scratch, engine=engine, settings={name: "/tmp/x"})
     for allowed in (False, True):
-        with pytest.raises(PreflightError, match="storagelab sets it itself"):
+        with pytest.raises(PreflightError, match="storagelab itself sets it"):
             preflight(None, plan_of(config), site_at(scratch), allow_commands=allowed)
 
 
 def test_levels_of_factors_are_looked_at_as_well(scratch):
     configs = [small(scratch), small(scratch, settings={"archive_command": "true"})]
-    with pytest.raises(PreflightError, match="has the server run a program"):
+    with pytest.raises(PreflightError, match="makes the server run a program"):
         preflight(None, plan_of(*configs), site_at(scratch))
 
 
@@ -92,8 +92,8 @@ def test_the_verbs_refuse_them_naming_file_and_key_and_list_them_all(typed, home
     file = write_spec(home, setting=SETTINGS.format(told=told))
     code, out, err = typed(verb, file)
     assert (code, out) == (2, "")
-    assert f'{file}: target.settings.archive_command: "touch {told}" has the server run a program' in err
-    assert f'target.settings.log_directory = "{told}" has the server use files outside of its own folders' in err
+    assert f'{file}: target.settings.archive_command: "touch {told}" makes the server run a program' in err
+    assert f'target.settings.log_directory = "{told}" makes the server use files outside its own folders' in err
     assert "--allow-commands" in err
     assert not (home / "results").exists()
     assert not told.exists()
@@ -107,7 +107,7 @@ def test_allowed_they_are_listed_by_plan_and_done_by_run(typed, home):
     code, out, _ = typed("plan", file, "--allow-commands")
     assert code == 0
     assert "target.settings.log_directory" in out
-    assert "has the server use files outside of its own folders" in " ".join(out.split())
+    assert "makes the server use files outside its own folders" in " ".join(out.split())
     assert list(elsewhere.iterdir()) == []
     code, _, _ = typed("run", file, "--allow-commands")
     assert code == 0

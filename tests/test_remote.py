@@ -89,7 +89,7 @@ def test_a_server_that_does_not_tell_of_its_drives_leaves_the_run_unverified(scr
         make_folder(Path(name) / "storagelab-data-file-0001")
         measured = measure(elsewhere(small(scratch, dsn=server.conninfo), name, data_files=1), site_at(scratch))
     check = checks_of(measured)["volume far"]
-    assert (check.ok, check.got) == (None, "the server does not tell on which drive it is")
+    assert (check.ok, check.got) == (None, "the server does not report its drive")
 
 
 def test_what_a_killed_run_left_in_an_operators_folders_is_swept(scratch):
@@ -127,7 +127,7 @@ def test_mariadb_makes_its_folder_itself_and_leaves_it_empty(scratch, far):
 def test_a_folder_that_mariadb_can_not_write_fails_the_run_in_its_words(scratch):
     with real_mariadb.running(scratch / "server") as server:
         config = elsewhere(small(scratch, engine="mariadb", dsn=server.socket_dsn), "/proc/nowhere")
-        with pytest.raises(Exception, match="the layout could not be set up: Can't create table"):
+        with pytest.raises(Exception, match="can't set up the layout: Can't create table"):
             measure(config, site_at(scratch))
         assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
 

@@ -46,9 +46,9 @@ def test_a_password_may_stand_where_the_servers_own_tool_looks(monkeypatch):
         ("postgresql://me@host", "does not begin with mssql://"),
         ("mssql://host/database", "names no host or no user"),
         ("mssql://me:secret@", "names no host or no user"),
-        ("mssql://me:secret@host:port", "not a connection string that can be read"),
-        ("mssql://me:secret@[host", "not a connection string that can be read"),
-        ("mssql://me:secret@host?timeout=3", "option that is not known"),
+        ("mssql://me:secret@host:port", "not a readable connection string"),
+        ("mssql://me:secret@[host", "not a readable connection string"),
+        ("mssql://me:secret@host?timeout=3", "unknown option"),
         ("mssql://me:secret@host?encrypt=yes", "must be one of off, request, require"),
     ],
 )

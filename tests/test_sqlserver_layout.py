@@ -122,9 +122,9 @@ def test_a_database_of_that_name_that_is_not_ours_stops_everything_and_stays(mon
             f"CREATE DATABASE [{PREFIX}]\nON PRIMARY (NAME = N'x', FILENAME = N'/data/{PREFIX}.mdf', FILEGROWTH = 64MB) "
             "FILEGROUP LOG ON"
         )
-        with pytest.raises(PreflightError, match="was not made by it"):
+        with pytest.raises(PreflightError, match="storagelab did not make it"):
             sweep(plan_of(config()), site())
-        with pytest.raises(Exception, match="was not made by it"), open_target(config(), site()):
+        with pytest.raises(Exception, match="storagelab did not make it"), open_target(config(), site()):
             pass
         session.close()
         assert running.server.names == {"master", "somebody", PREFIX}
@@ -139,7 +139,7 @@ def test_what_a_killed_run_left_is_swept_and_said(monkeypatch):
         session.close()
         assert PREFIX in running.server.names
         assert sweep(plan_of(config(), config()), site()) == [
-            f"dropped database {PREFIX}, left on the server by a run that was killed"
+            f"dropped database {PREFIX}, left on the server by a killed run"
         ]
         assert running.server.names == {"master", "somebody"}
         assert sweep(plan_of(config()), site()) == []

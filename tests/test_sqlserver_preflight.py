@@ -47,7 +47,7 @@ def test_it_says_plainly_that_no_live_server_was_met_yet(server):
 
 
 def test_volumes_are_as_the_operator_says(server):
-    assert any("volumes are as you describe them" in note for note in check(plan_of(config()), site()).notes)
+    assert any("volumes are taken as you describe them" in note for note in check(plan_of(config()), site()).notes)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_volume_that_the_server_does_not_see_is_refused(running):
     running.wire._answer = blind
     error = refused(config(volumes={"a": {"path": "D:\\data", "remote": True}}))
     check(plan_of(config()), site())
-    assert (error.key, "no folder that the server sees" in str(error)) == ("volumes.a.path", True)
+    assert (error.key, "not a folder that the server sees" in str(error)) == ("volumes.a.path", True)
 
 
 def test_a_server_that_does_not_tell_of_its_drives_is_believed(server):
@@ -155,7 +155,7 @@ def test_where_numbers_of_files_are_compared_the_versions_latches_are_told(serve
     assert not [note for note in check(plan_of(config()), site()).notes if "PFS" in note]
     assert "does neither" in latch_note(14)
     assert "may gain less here" in latch_note(15)
-    assert "little may be left" in latch_note(16)
+    assert "may gain little here" in latch_note(16)
     assert all("2022-07-21" in latch_note(major) for major in (13, 14, 15, 16, 17, 18))
 
 

@@ -37,7 +37,7 @@ def test_what_the_server_has_and_what_a_database_can_take_is_let_through():
         ({"recvoery": "full"}, "did you mean recovery?"),
         ({"max server memory": 4096}, "did you mean max server memory (mb)?"),
         ({"trace_flags": "1117"}, "trace flag 1117 is off"),
-        ({"trace_flags": "all"}, "no list of trace flags"),
+        ({"trace_flags": "all"}, "not a list of trace flags"),
         ({"instant_file_initialization": False}, "instant file initialisation is on"),
         ({"max degree of parallelism": 1}, "it is 8"),
     ],
@@ -63,7 +63,7 @@ def test_options_of_a_later_version_are_refused_on_an_earlier_one():
 
 def test_a_server_that_does_not_tell_of_file_initialisation_can_not_promise_it():
     error = refused({"instant_file_initialization": True}, state=STATE._replace(file_initialisation=None))
-    assert "not told by this server" in str(error)
+    assert "not reported by this server" in str(error)
 
 
 def test_a_database_does_not_depend_on_the_servers_model_database():

@@ -151,7 +151,7 @@ def test_volumes_that_the_server_does_not_tell_of_leave_the_run_unverified(serve
     server.mount_points = None
     status, reason = _judge(measure(config()), "")
     assert status == "unverified"
-    assert "volume a: asked /data/a, got the server does not tell" in reason
+    assert "volume a: asked /data/a, got the server does not report its volume" in reason
 
 
 def test_a_file_that_grew_leaves_the_run_unverified(server):
@@ -182,7 +182,7 @@ def test_sampling_that_breaks_off_does_not_cost_the_run_and_is_told(server):
     measured = measure(config())
     (watching,) = [check for check in measured.checks if check.name == "watching"]
     assert (measured.rows, watching.ok) == (1500, False)
-    assert "sampling broke off: Msg 297: The user does not have permission." in watching.got
+    assert "sampling stopped early: Msg 297: The user does not have permission." in watching.got
 
 
 def test_what_a_server_does_not_tell_of_itself_costs_nothing(server):
@@ -209,7 +209,7 @@ def test_a_set_up_that_the_server_refuses_fails_in_its_words_and_leaves_nothing(
     server.refuse[statement] = error
     with pytest.raises(RunFailed) as failed, open_target(config(), site()):
         pass
-    assert f"the layout could not be set up: Msg {error.number}: {error.message}" in str(failed.value)
+    assert f"can't set up the layout: Msg {error.number}: {error.message}" in str(failed.value)
     assert server.names == {"master", "somebody"}
 
 
@@ -224,7 +224,7 @@ def test_a_connection_that_fails_mid_run_fails_it_in_the_servers_words_and_leave
 
 def test_a_gate_that_can_not_be_closed_or_does_not_hold_fails_the_run_at_once(server):
     server.gate_answer = -1
-    with pytest.raises(RunFailed, match="could not be closed: sp_getapplock answers -1"):
+    with pytest.raises(RunFailed, match="can't close the start gate: sp_getapplock answers -1"):
         measure(config())
     server.gate_answer, server.holds_at_gate = 0, False
     with pytest.raises(RunFailed, match="did not wait at the start gate"):
@@ -243,13 +243,11 @@ def test_what_is_interrupted_ends_its_sessions_and_leaves_nothing(server):
 
 def test_a_database_that_can_not_be_dropped_is_told_and_swept_later(server):
     server.refuse["DROP DATABASE"] = ServerError(3702, "Cannot drop database because it is currently in use.")
-    with pytest.raises(RunFailed, match="could not be dropped: Msg 3702"):
+    with pytest.raises(RunFailed, match="can't drop what was made on the server: Msg 3702"):
         measure(config())
     assert PREFIX in server.names
     server.refuse.clear()
-    assert sweep(plan_of(config()), site()) == [
-        f"dropped database {PREFIX}, left on the server by a run that was killed"
-    ]
+    assert sweep(plan_of(config()), site()) == [f"dropped database {PREFIX}, left on the server by a killed run"]
 
 
 def test_nothing_but_our_own_database_is_ever_named_in_a_statement_that_changes(server):

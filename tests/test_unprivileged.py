@@ -167,7 +167,7 @@ def test_a_program_that_only_root_may_read_is_refused_with_the_way_out(closed):
         (programs / name).chmod(0o700)
     with pytest.raises(PreflightError, match=r"postgres does not run as nobody: .*Permission denied") as caught:
         find_binaries(str(programs))
-    assert caught.value.hint == f"have others read it, and what it needs: chmod -R o+rX {programs}"
+    assert caught.value.hint == f"let others read it and what it needs: chmod -R o+rX {programs}"
     for name in ("postgres", "initdb"):
         (programs / name).chmod(0o755)
     assert find_binaries(str(programs)).version == "18.1"

@@ -41,7 +41,7 @@ def test_what_breaks_is_told_in_the_servers_words_and_raised_nowhere():
     watch.start()
     assert broken.wait(10)
     watch.end(10)
-    assert watch.error == "sampling broke off: the server says: it went away"
+    assert watch.error == "sampling stopped early: the server says: it went away"
 
 
 def test_a_look_that_never_ends_is_given_up_and_what_it_uses_left_to_it():
@@ -55,7 +55,7 @@ def test_a_look_that_never_ends_is_given_up_and_what_it_uses_left_to_it():
     watch.start()
     assert stands.wait(10)
     watch.end(0.05)
-    assert (watch.error, watch.stuck) == ("sampling broke off: the server did not answer", True)
+    assert (watch.error, watch.stuck) == ("sampling stopped early: the server did not answer", True)
     free.set()
     watch.end(10)
     assert not watch.stuck

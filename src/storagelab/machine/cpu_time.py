@@ -1,6 +1,6 @@
 """Where the machine's CPU time goes during a run: to the server, to storagelab, to others, or stolen by the hypervisor.
 
-A load average can't tell others from ourselves; these counters can. Linux only: elsewhere every reading is empty.
+A load average can't distinguish others from ourselves; these counters can. Linux only: elsewhere readings are empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
     """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `storagelab_s` of this
-    process, and `server_s` of `server_parent_pid` and its children that still live. Empty where /proc can't tell."""
+    process, and `server_s` of `server_parent_pid` and its living children. Empty where /proc does not give them."""
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
         machine = {name: int(text) / _TICKS_PER_S for name, text in zip(_FIELDS, first[1:], strict=False)}

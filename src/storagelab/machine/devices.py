@@ -1,4 +1,4 @@
-"""What the kernel counts of the disks under each volume, and the arithmetic of such counters."""
+"""The kernel's counters of the disks under each volume, and their arithmetic."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DeviceCounters:
     """What the disks under each volume have done since they came up; cheap enough to read once a second.
 
     Keys of `read()`: `volume.NAME.` + reads, read_bytes, read_time_s, writes, write_bytes, write_time_s, busy_s,
-    discards, discard_bytes, flushes, flush_time_s. They are of the *whole disks*, as the kernel counts flushes only
+    discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, as the kernel counts flushes only
     there, and summed over them where a volume has several (busy_s too: up to the number of disks x elapsed). Times are
     summed over requests in flight, so they may exceed the time that passed. Where the file system sits on a part or a
     pile of disks (a partition, md, device-mapper, loop) also file_system_ + reads, read_bytes, writes, write_bytes: its
@@ -77,7 +77,7 @@ class DeviceCounters:
             return
 
     def read(self) -> dict[str, float]:
-        """Counters of this moment; a device that went away has none."""
+        """Counters at this moment; a device that went away has none."""
         by_device = {name: self._read_device(fd) for name, fd in self._fds.items()}
         counters: dict[str, float] = {}
         for volume, disks in self._disks.items():
@@ -108,17 +108,17 @@ class DeviceCounters:
 
 
 def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Sum of the counters that every part has; a sum that misses a disk would be a wrong figure, not a smaller one."""
+    """Sum of the counters that every part has; a sum that misses a disk would be wrong, not just smaller."""
     if not parts:
         return {}
     return {name: sum(part[name] for part in parts) for name in parts[0] if all(name in part for part in parts)}
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """What was counted between two reads of `DeviceCounters`; only keys that both have.
+    """The difference between two reads of `DeviceCounters`; only keys that both have.
 
     Counts wrap at 2**32 on 32-bit kernels, and times in milliseconds do so on every kernel. A counter that fell from
-    the lower half of its range was reset (the device came anew): nothing can be said of it, so it is left out.
+    the lower half of its range was reset (the device came back): its difference is unknown, so it is left out.
     """
     changes: dict[str, float] = {}
     for name in after:

@@ -2,7 +2,7 @@
 
     folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
-Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. What can't
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Whatever can't
 be read (no Linux, no /sys, a container) is empty, never an exception.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class Kernel(NamedTuple):
-    """Where the kernel shows itself."""
+    """The roots of /proc and /sys."""
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
@@ -26,7 +26,7 @@ HERE = Kernel()
 
 
 def read_text(path: Path) -> str:
-    """The file's text without the blanks around it; "" where it can't be read."""
+    """The file's text without surrounding blanks; "" if it can't be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -59,7 +59,7 @@ class Mount(NamedTuple):
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """Mounts in the text of a mountinfo file, in its order. Lines of another form are left out."""
+    """Mounts in the text of a mountinfo file, in its order, without lines of another form."""
     mounts = []
     for line in text.splitlines():
         head, dash, tail = line.partition(" - ")
@@ -79,10 +79,10 @@ def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
 
 
 def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that `path` (or the nearest folder above it that exists) lies on; None where no mount is known.
+    """The mount that holds `path` (or the nearest existing folder above it); None if no mount is known.
 
     The device number decides first, as a longer prefix may be hidden under a later mount; the prefix alone decides
-    where numbers don't match, as with btrfs, which gives every subvolume a number of its own.
+    if numbers don't match, as with btrfs, which gives every subvolume a number of its own.
     """
     real = os.path.realpath(path)
     above = [mount for mount in mounts if _is_under(real, mount.mount_point)]
@@ -93,7 +93,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
 
 
 def device_numbers_of(path: str | Path) -> str:
-    """ "major:minor" of the file system that holds `path` or the nearest folder above it; "" where it can't be told."""
+    """ "major:minor" of the file system that holds `path` or the nearest existing folder above it; "" if unknown."""
     try:
         device = os.stat(nearest_existing(path)).st_dev
     except OSError:
@@ -102,7 +102,7 @@ def device_numbers_of(path: str | Path) -> str:
 
 
 def nearest_existing(path: str | Path) -> Path:
-    """`path` itself, or the nearest folder above it that exists."""
+    """`path` itself, or the nearest existing folder above it."""
     real = Path(os.path.realpath(path))
     return next((folder for folder in (real, *real.parents) if os.path.lexists(folder)), Path(real.anchor))
 
@@ -150,7 +150,7 @@ def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]
 
 
 def whole_disks(stack: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
-    """Those of `stack` with nothing below them: the disks themselves."""
+    """The devices in `stack` with nothing below them: the disks themselves."""
     return tuple(name for name in stack if not _below(name, kernel))
 
 
@@ -179,7 +179,7 @@ def _names_in(folder: Path) -> tuple[str, ...]:
 
 
 def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """What the kernel says of one block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and `queue`."""
+    """The kernel's description of a block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and `queue`."""
     node = node_of(name, kernel)
     # An NVMe disk's own device is its controller, which has the driver one step further on.
     drivers = (node / "device" / "driver", node / "device" / "device" / "driver")
@@ -193,9 +193,9 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The device's request queue; a key that can't be read is None, and all of it is empty without a queue.
+    """The device's request queue; empty without a queue, and None for a key that can't be read.
 
-    `rotational` is what the kernel was told, and says nothing of the medium behind a virtual disk.
+    `rotational` is what the device told the kernel, and says nothing about the medium behind a virtual disk.
     """
     queue = node_of(name, kernel) / "queue"
     if not queue.is_dir():
@@ -236,7 +236,7 @@ def is_in_memory(mount: Mount | None, stack: tuple[str, ...]) -> bool:
     return any(re.fullmatch(r"(zram|ram|pmem-mem)\d+", name) for name in stack)
 
 
-_CACHE = "its cache may acknowledge writes before they are durable, and `rotational` says nothing of the medium"
+_CACHE = "its cache may acknowledge writes before they are durable, and `rotational` says nothing about the medium"
 _MEMORY = "memory posing as a disk: nothing in it is durable"
 _FILE_SYSTEMS = {
     r"tmpfs|ramfs|devtmpfs": _MEMORY,
@@ -269,9 +269,9 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Is the disk something other than a drive of this machine, and by which sign? None = no sign either way."""
+    """Is the disk something other than a drive of this machine, and what shows it? None = nothing shows either."""
     if mount is None:
-        return None, "what lies under it can't be told on this system"
+        return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():
         if re.fullmatch(pattern, mount.filesystem):
             return True, reason

@@ -1,7 +1,7 @@
-"""What this machine can and can't measure, and how to mend it.
+"""What this machine can and can't measure, and how to fix that.
 
-Each ability is asked by one small probe that really tries where trying leaves nothing behind. A probe that breaks says
-so in its own row and never costs the others theirs.
+One small probe checks each ability, by really trying where that leaves nothing behind. A probe that fails says so in its
+own row and does not affect the others.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ ROOMY_BYTES = 4 * 2**30
 LEAST_BYTES = 1 * 2**30
 SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
 OLDEST_SQLITE = (3, 37, 0)
-"""The first with STRICT tables, which the schema uses."""
+"""The first version with STRICT tables, which the schema uses."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Load of others, per CPU, from which a run's times are no longer its own (measured: a load of 1 on 2 CPUs cost 15 %)."""
+"""Load per CPU above which others affect a run's times (measured: a load of 1 on 2 CPUs cost 15 %)."""
 FILES_PER_CONNECTION = 4
-"""Descriptors that watching one connection takes: its socket, two files of /proc, and one to spare."""
+"""File descriptors to watch one connection: its socket, two files of /proc, and a spare one."""
 _PROBE_LIMIT_S = 5.0
 
 
 class Ability(Frozen):
-    """One thing this machine can do, can't, or can in part. `mend` says how it could; "" where nothing is wrong."""
+    """One thing this machine can do, can't do, or can do in part. `mend` says how to fix it; "" if nothing is wrong."""
 
     name: str
     state: State
@@ -50,7 +50,7 @@ Probe = Callable[[], Ability | Iterable[Ability]]
 
 
 def abilities(volumes: Mapping[str, Path] | None, results_dir: Path, kernel: Kernel = HERE) -> tuple[Ability, ...]:
-    """All abilities, in the order to read them: waits, server, counters, places, quiet, limits, tools.
+    """All abilities, in reading order: waits, server, counters, places, quiet, limits, tools.
 
     `volumes` maps names to folders; None or empty = the private server's own place, beside the results.
     """
@@ -75,11 +75,11 @@ def abilities(volumes: Mapping[str, Path] | None, results_dir: Path, kernel: Ker
 
 
 def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
-    """What the probe found; a row that says why, if it broke."""
+    """The probe's rows; if it failed, one row that says why."""
     try:
         found = probe()
         return (found,) if isinstance(found, Ability) else tuple(found)
-    except Exception as error:  # noqa: BLE001 - whatever breaks here is news about this machine, and the rest still counts
+    except Exception as error:  # noqa: BLE001 - any failure says something about this machine, and the rest still counts
         return (_partly(name, f"could not be checked: {type(error).__name__}: {error}"),)
 
 
@@ -89,7 +89,7 @@ def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
 
 
 def wait_split(kernel: Kernel = HERE) -> Ability:
-    """Can the CPU and run-queue time of *other* processes of ours be read? A child that runs for a moment tells."""
+    """Can the CPU and run-queue time of our *other* processes be read? Tried on a child that runs for a moment."""
     name = "waits: resource and signal"
     if not (kernel.proc / "self").exists():
         return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
@@ -115,7 +115,7 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
 
 
 def hidden_processes(kernel: Kernel = HERE) -> Ability:
-    """Is /proc mounted so that processes of other users are hidden? It matters for a server run by another user."""
+    """Does /proc hide other users' processes? It matters for a server that another user runs."""
     name = "waits: other users' processes"
     mounts = [mount for mount in mounts_here(kernel) if mount.mount_point == "/proc"]
     options = [option for mount in mounts[-1:] for option in mount.all_options]
@@ -133,7 +133,7 @@ def hidden_processes(kernel: Kernel = HERE) -> Ability:
 
 
 def page_cache(kernel: Kernel = HERE) -> Ability:
-    """May the page cache be dropped between runs? Asked by rights only: a doctor doesn't slow the machine down."""
+    """May the page cache be dropped between runs? Checks rights only, so as not to slow the machine down."""
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
     return _no(
@@ -165,18 +165,18 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
 
 
 def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
-    """File system and free space of one folder; a results folder yet to be made is judged by the one above it."""
+    """File system and free space of one folder; for a results folder that does not exist yet, of the one above it."""
     found = host.describe_volume(path, kernel)
     folder = path if path.exists() or name != RESULTS else nearest_existing(path)
     free = host.free_bytes(path)
     detail = f"{found['filesystem'] or 'unknown file system'}, {_gib(free)} free, at {found['path']}"
     if reason := host.why_not_writable(folder, kernel):
-        mend = f"mkdir -p {path}" if not path.exists() else "mend its rights, or name another folder"
+        mend = f"mkdir -p {path}" if not path.exists() else "fix its permissions, or name another folder"
         return _no(name, f"{found['path']} {reason}", mend)
     if free < LEAST_BYTES:
         return _no(name, detail, "free some space, or name a folder on another disk")
     if free < ROOMY_BYTES:
-        return _partly(name, detail, "enough for small experiments; `plan` says what one needs")
+        return _partly(name, detail, "enough for small experiments; `plan` shows what an experiment needs")
     return _yes(name, detail)
 
 
@@ -213,7 +213,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
 
 
 def quiet(load: float | None, cpus: int) -> Ability:
-    """Is the machine doing something else? `load` is the one-minute average."""
+    """Is the machine busy with something else? `load` is the one-minute average."""
     if load is None:
         return _partly("quiet", f"{_count(cpus, 'CPU')}; the load can't be read")
     detail = f"load {load:.1f} on {_count(cpus, 'CPU')}"
@@ -224,9 +224,9 @@ def quiet(load: float | None, cpus: int) -> Ability:
 
 
 def clock(kernel: Kernel = HERE) -> Ability:
-    """Is the clock cheap to read? A slow one (a system call each time) costs the server time when it times its I/O."""
+    """Is the clock cheap to read? A slow one (a system call for each reading) costs the server time when it times its I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
-    each_ns = min(_clock_reading_ns() for _ in range(5))  # the least, as a shared machine only ever adds
+    each_ns = min(_clock_reading_ns() for _ in range(5))  # the least, since other load only adds time
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
     if not slow:
@@ -250,7 +250,7 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
     cpus = kernel.sys / "devices" / "system" / "cpu"
     governors = {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := read_text(path))}
     if not governors:
-        return _yes("CPU frequency", "fixed, or not this system's to govern (a virtual machine)")
+        return _yes("CPU frequency", "fixed, or not under this system's control (a virtual machine)")
     if governors == {"performance"}:
         return _yes("CPU frequency", "governor performance")
     return _partly(
@@ -261,7 +261,7 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
 
 
 def open_files() -> Ability:
-    """How many connections do the limits of open files allow to watch?"""
+    """How many connections can be watched within the limit on open files?"""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _yes("open files", "no limit")
@@ -279,15 +279,15 @@ def processes() -> Ability:
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     memory = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked / 2**20:,.0f} MB"
     if soft == resource.RLIM_INFINITY:
-        return _yes("processes", f"no limit of processes; locked memory {memory}")
-    detail = f"limit of processes {soft:,}; locked memory {memory}"
+        return _yes("processes", f"no limit on processes; locked memory {memory}")
+    detail = f"limit on processes {soft:,}; locked memory {memory}"
     if soft >= 1_024:
         return _yes("processes", detail)
     return _partly("processes", detail, "ulimit -u 4096")
 
 
 def shared_memory(folder: Path) -> Ability:
-    """Is there room for the server's dynamic shared memory? Containers often have 64 MB only."""
+    """Is there room for the server's dynamic shared memory? Containers often have only 64 MB."""
     if not folder.is_dir():
         return _yes("shared memory", f"no {folder} here; the server uses another way")
     free = host.free_bytes(folder)
@@ -309,7 +309,7 @@ def sqlite(version: tuple[int, ...]) -> Ability:
 
 
 def optional_tools() -> Ability:
-    """Tools that storagelab doesn't need, but that a doubter may want beside it."""
+    """Tools that storagelab doesn't need, but that help to check its figures."""
     tools = {"fio": "drive figures", "perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
     found = [name for name in tools if shutil.which(name)]
     absent = [f"{name} ({use})" for name, use in tools.items() if name not in found]

@@ -1,7 +1,7 @@
-"""This machine and the volumes on it: what a run's manifest says of them, and what may be done to them.
+"""This machine and its volumes: what a run's manifest says about them, and what may be done to them.
 
-Everything that describes is tolerant: what can't be told is None or absent (macOS, a container without /sys), never an
-exception. Only what acts (`drop_page_cache`, `try_writing`) says no, with the way out.
+Functions that describe are tolerant: what is unknown is None or absent (macOS, a container without /sys), never an
+exception. Only functions that act (`drop_page_cache`, `try_writing`) raise errors, with the way out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from storagelab.machine.disks import (
 
 
 def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
-    """This machine, ready for JSON. Sizes in bytes; a key is None where it can't be told.
+    """This machine, ready for JSON. Sizes are in bytes; an unknown value is None.
 
     `cpu_count` is what this process may use: its affinity, cut by the control group's quota (`cpu_quota`, in CPUs;
     None = unlimited). `memory_limit_bytes` is the control group's; None = unlimited.
@@ -76,7 +76,7 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
 
 def usable_cpus(kernel: Kernel = HERE) -> int:
     """CPUs that this process may use at once: its affinity, cut by the control group's quota (rounded up)."""
-    # getattr, as macOS has no affinity and mypy knows it there only.
+    # getattr, since macOS has no affinity and mypy knows that only there.
     affinity = getattr(os, "sched_getaffinity", None)
     allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = cpu_quota(kernel)
@@ -92,7 +92,7 @@ def load_1min() -> float | None:
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
-    """CPUs' worth of time that control groups (either version) allow this process; None = unlimited or unknown."""
+    """CPU time, in CPUs, that control groups (either version) allow this process; None = unlimited or unknown."""
     quotas = []
     for folder in control_groups("cpu", kernel):
         limit, _, period = read_text(folder / "cpu.max").partition(" ")
@@ -135,13 +135,13 @@ def control_groups(controller: str, kernel: Kernel = HERE) -> tuple[Path, ...]:
 
 
 def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
-    """Is this a virtual machine, and of which hypervisor ("" where it doesn't say)."""
+    """Is this a virtual machine, and on which hypervisor ("" if unknown)?"""
     dmi = kernel.sys / "class" / "dmi" / "id"
     maker = f"{read_text(dmi / 'sys_vendor')} {read_text(dmi / 'product_name')}"
     clock = read_text(kernel.sys / "devices/system/clocksource/clocksource0/available_clocksource")
     name = hypervisor_of(maker, clock, read_text(kernel.sys / "hypervisor" / "type"))
     flags = re.search(r"^flags\s*:(.*)$", read_text(kernel.proc / "cpuinfo"), re.MULTILINE)
-    if flags is None:  # not x86: the CPU doesn't say, so only a name proves anything
+    if flags is None:  # not x86: the CPU doesn't say, so only a name is proof
         return (True, name) if name else (None, "")
     return ("hypervisor" in flags[1].split(), name if "hypervisor" in flags[1].split() else "")
 
@@ -155,7 +155,7 @@ _HYPERVISORS = {
 
 
 def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
-    """The hypervisor that the firmware's maker, /sys/hypervisor or the clocks on offer name, in this order of trust."""
+    """The hypervisor named by the firmware's maker, /sys/hypervisor or the available clocks, in this order of trust."""
     for text in (maker, sys_hypervisor, clocksources):
         for mark, name in _HYPERVISORS.items():
             if mark in text.lower() and ".metal" not in text:
@@ -164,7 +164,7 @@ def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
 
 
 def container(kernel: Kernel = HERE) -> str:
-    """A hint at the container around this process ("docker", "podman", "kubernetes", "lxc" ...); "" = none seen."""
+    """A hint at the container of this process ("docker", "podman", "kubernetes", "lxc" ...); "" = none seen."""
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return "kubernetes"
     root = kernel.proc.parent
@@ -178,7 +178,7 @@ def container(kernel: Kernel = HERE) -> str:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model's name in the text of /proc/cpuinfo; "" where it names none (many ARM machines)."""
+    """The model's name in the text of /proc/cpuinfo; "" if it names none (many ARM machines)."""
     match = re.search(r"^(?:model name|Model|cpu model|machine)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return match[1].strip() if match else ""
 
@@ -189,7 +189,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def operating_system() -> str:
-    """The distribution as it names itself, or the system and its release."""
+    """The distribution's own name, or the system and its release."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -208,7 +208,7 @@ def _swap_used_bytes(memory: dict[str, int]) -> int | None:
 
 
 def _writeback(kernel: Kernel) -> dict[str, int]:
-    """When the kernel writes dirty pages out: its settings as they stand (a ratio counts if its `_bytes` is 0)."""
+    """The kernel's current settings for writing out dirty pages (a ratio counts if its `_bytes` is 0)."""
     names = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
     texts = {name: read_text(kernel.proc / "sys" / "vm" / name) for name in names}
     return {name: int(text) for name, text in texts.items() if text.isdigit()}
@@ -220,10 +220,10 @@ def _writeback(kernel: Kernel) -> dict[str, int]:
 
 
 def describe_volume(path: str | Path, kernel: Kernel = HERE) -> dict[str, object]:
-    """What lies under `path`, ready for JSON: from the file system down to the disk. None = can't be told.
+    """What lies under `path`, ready for JSON: from the file system down to the disk. None = unknown.
 
-    `device` is the kernel's name of the whole disk; where there are several, of the device that gathers them (`disks`
-    has them all); "" where there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file system
+    `device` is the kernel's name of the whole disk; if there are several, of the device that combines them (`disks`
+    has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file system
     down. `queue` is the `device`'s; `file_system_queue` that of the device the file system sits on, where that has one
     of its own (loop, md, device-mapper). Never infer the medium from `rotational`.
     """
@@ -260,7 +260,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE) -> dict[str, object
 
 
 def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
-    """Size of the file system, and what is free in it for people other than root."""
+    """Size of the file system, and its free space for users other than root."""
     try:
         found = os.statvfs(nearest_existing(path))
     except OSError:
@@ -274,15 +274,15 @@ def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
 
 
 def free_bytes(path: str | Path) -> int:
-    """Bytes free at `path`, or where it would be made, for people other than root."""
+    """Free bytes at `path`, or where it would be made, for users other than root."""
     free = _space_bytes(path)[1]
     if free is None:
-        raise PreflightError(f"{path}: its free space can't be read", hint="check the path and the rights on it")
+        raise PreflightError(f"{path}: its free space can't be read", hint="check the path and its permissions")
     return free
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """Why nothing can be written in the folder `path`; "" where it can be. Checks rights only: touches nothing."""
+    """Why nothing can be written in the folder `path`; "" if it can. Checks permissions only: touches nothing."""
     folder = Path(path)
     if not folder.exists():
         return "does not exist"
@@ -302,22 +302,22 @@ def writable(path: str | Path, kernel: Kernel = HERE) -> bool:
 
 
 def try_writing(path: str | Path) -> None:
-    """Really makes and removes a file in the folder `path`; PreflightError says why that can't be."""
+    """Really makes and removes a file in the folder `path`; PreflightError says why that fails."""
     reason = why_not_writable(path)
     if not reason:
         try:
-            with tempfile.TemporaryFile(dir=path, prefix=".storagelab-") as file:  # on Linux one without a name
+            with tempfile.TemporaryFile(dir=path, prefix=".storagelab-") as file:  # on Linux a file without a name
                 file.write(b"storagelab")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             reason = f"refuses a new file: {error.strerror or error}"
     if reason:
-        raise PreflightError(f"{path} {reason}", hint="make the folder, mend its rights, or name another one")
+        raise PreflightError(f"{path} {reason}", hint="make the folder, fix its permissions, or name another one")
 
 
 def sync_filesystem(path: str | Path) -> None:
-    """Writes out all dirty data of the file system that holds `path` (of all, where one can't be named), or OSError."""
+    """Writes out all dirty data of the file system of `path` (of all, if one can't be chosen). Raises OSError."""
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         os.sync()
@@ -337,7 +337,7 @@ def can_drop_page_cache(kernel: Kernel = HERE) -> bool:
 
 
 def drop_page_cache(kernel: Kernel = HERE) -> None:
-    """Writes all dirty pages out and drops the clean ones, so that what comes next reads from the disk. Needs root."""
+    """Writes out all dirty pages and drops the clean ones, so that later reads come from the disk. Needs root."""
     os.sync()
     try:
         (kernel.proc / "sys" / "vm" / "drop_caches").write_text("1\n")

@@ -1,7 +1,7 @@
-"""How the Linux kernel sees one task: what state it is in, how long it ran and queued, how often it was switched.
+"""The Linux kernel's view of one task: its state, how long it ran and queued, how often it was switched.
 
-A task is a process or one thread of it. Everything here works on the same machine and in the same PID namespace only.
-The meaning of the files is the kernel's: proc_pid_stat(5), and scheduler/sched-stats.rst for `schedstat`.
+A task is a process or one of its threads. Everything here works only on the same machine and in the same PID namespace.
+For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst in the kernel for `schedstat`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _STATES_OF_THE_DEAD = frozenset("ZXx")
 _READ_BYTES = 4096
 _ENOUGH_FOR_STATE_BYTES = 96
 FILES_LEFT_TO_OTHERS = 128
-"""So many of the process's open files are never taken for views: sockets and the store need some too."""
+"""The number of the process's open files that views never use: sockets and the store need some too."""
 
 
 class SchedStat(NamedTuple):
-    """Totals since the task began. A task that is on a CPU right now has its current turn not yet counted."""
+    """Totals since the task began, without the current turn of a task that is on a CPU right now."""
 
     cpu_ns: int
     runqueue_ns: int
@@ -38,7 +38,7 @@ class Switches(NamedTuple):
 class TaskView:
     """The kernel's files of one task, kept open, so that looking costs a few microseconds.
 
-    Where the limit of open files comes near, files are opened anew at each look instead: slower, never an error. A task
+    Near the limit on open files, files are opened anew at each look instead: slower, never an error. A task
     that has ended reads as None, or as `GONE`.
     """
 
@@ -51,7 +51,7 @@ class TaskView:
         self._schedstat = _open_to_keep(f"{self._folder}/schedstat")
 
     def state(self) -> str:
-        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, those of `STOPPED`
+        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, those in `STOPPED`
         were stopped by a signal or a debugger; `GONE` once it has ended."""
         fields = self._stat_fields(_ENOUGH_FOR_STATE_BYTES)
         state = chr(fields[0]) if fields else GONE
@@ -63,12 +63,12 @@ class TaskView:
         return int(fields[1]) if len(fields) > 1 else None
 
     def _stat_fields(self, size_bytes: int) -> bytes:
-        """`stat` from its third field on. The second is the task's name in brackets, and may itself hold brackets."""
+        """`stat` from its third field on. The second is the task's name in brackets, and may contain brackets itself."""
         content = self._read("stat", self._stat, size_bytes)
         return content[content.rfind(b")") + 2 :]
 
     def sched(self) -> SchedStat | None:
-        """Totals of CPU, run queue and turns; None once the task has ended or where the kernel doesn't keep them."""
+        """Totals of CPU, run queue and turns; None once the task has ended, or if the kernel doesn't keep them."""
         fields = self._read("schedstat", self._schedstat, 128).split()
         if len(fields) != 3:
             return None
@@ -85,7 +85,7 @@ class TaskView:
         return None if voluntary is None or involuntary is None else Switches(voluntary, involuntary)
 
     def name(self) -> str:
-        """The task's name as the kernel has it, at most 15 characters; empty once it has ended."""
+        """The task's name in the kernel, at most 15 characters; empty once it has ended."""
         return self._read("comm", None, 64).decode(errors="replace").rstrip("\n")
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ def _open_to_keep(path: str) -> int | None:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-    # The kernel gives the lowest number that is free, so the number tells how many files are open.
+    # The kernel assigns the lowest free number, so the number shows how many files are open.
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and file >= limit - FILES_LEFT_TO_OTHERS:
         os.close(file)

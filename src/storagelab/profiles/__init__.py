@@ -1,6 +1,6 @@
 """Profiles of drives and of the simulated server: every figure with its label and its source.
 
-Ready-made ones lie beside this file, the server's in `servers`. For a drive, any file will do.
+Ready-made ones are in this folder, the server's in `servers`. A drive's profile may be any file.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ P = TypeVar("P", bound="_Profile")
 
 
 class Figure(Frozen):
-    """A figure and where it comes from; its unit is the end of its name."""
+    """A figure and its source; its name ends with its unit."""
 
     value: Scalar
     label: Label
     source: str = Field(min_length=1)
     bounds: tuple[int | float, int | float] | None = Field(
-        None, description="the least and the most a fit may make of it"
+        None, description="the least and the most that a fit may choose"
     )
-    fitted_on: tuple[str, ...] = Field((), description="the published figures it was fitted on, by their number")
+    fitted_on: tuple[str, ...] = Field((), description="the numbers of the published figures it was fitted on")
 
 
 class Geometry(Frozen):
@@ -118,18 +118,16 @@ class _Profile(Frozen):
 
 
 class _Drive(_Profile):
-    price_usd: Figure | None = Field(None, description="what one costs; for sizing, no simulation depends on it")
+    price_usd: Figure | None = Field(None, description="the price of one; for sizing only, no simulation depends on it")
 
 
 class FlashProfile(_Drive):
-    """A flash drive; crates/sim/src/flash/profile.rs says what each figure means, and refuses values that can't be."""
+    """A flash drive; crates/sim/src/flash/profile.rs defines each figure, and refuses impossible values."""
 
     kind: Literal["flash"]
     geometry: Geometry
     formats: dict[str, Figure] = Field(min_length=1)
-    factory_format: Figure | None = Field(
-        None, description="the format in which it is made; needed if there are several"
-    )
+    factory_format: Figure | None = Field(None, description="its format when new; required if there are several")
     timing: Timing
     cleaning: Cleaning
     trim: Figure
@@ -138,19 +136,19 @@ class FlashProfile(_Drive):
 
     @property
     def made_in(self) -> str | None:
-        """The format in which it is made; None if that is not known."""
+        """Its format when new; None if unknown."""
         if self.factory_format is not None:
             return str(self.factory_format.value)
         return next(iter(self.formats)) if len(self.formats) == 1 else None
 
     @property
     def sectors(self) -> tuple[int, ...]:
-        """Sizes of sector that it can have, in bytes."""
+        """Its possible sector sizes, in bytes."""
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
     def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
-        """Host memory that the map of so much data takes. `extent_bytes` lie together, by default as a database writes
-        them; one sector is the worst case. As crates/sim/src/flash/mapping_ram.rs has it."""
+        """Host memory for the map of this much data. `extent_bytes` lie together, by default as a database writes them; one
+        sector is the worst case. The same as in crates/sim/src/flash/mapping_ram.rs."""
         extent = max(extent_bytes or int(self.mapping.extent_bytes.value), sector_bytes)
         worst = float(self.mapping.worst_case_bytes[str(sector_bytes)].value)
         of_entries = data_bytes / float(self.mapping.per_data_bytes.value) * sector_bytes / extent
@@ -158,7 +156,7 @@ class FlashProfile(_Drive):
 
 
 class DiskProfile(_Drive):
-    """A disk; crates/sim/src/disk/profile.rs says what each figure means, and refuses values that can't be."""
+    """A disk; crates/sim/src/disk/profile.rs defines each figure, and refuses impossible values."""
 
     kind: Literal["disk"]
     platters: Platters
@@ -167,7 +165,7 @@ class DiskProfile(_Drive):
 
     @property
     def formats(self) -> dict[str, Figure]:
-        """None: a disk has one way to be used."""
+        """None: a disk can be used in one way only."""
         return {}
 
     @property
@@ -177,16 +175,16 @@ class DiskProfile(_Drive):
 
     @property
     def sectors(self) -> tuple[int, ...]:
-        """The size of its sectors, in bytes."""
+        """Its sector size, in bytes."""
         return (int(self.platters.sector_bytes.value),)
 
 
 class ServerProfile(_Profile):
-    """A database server; crates/sim/src/scenario/server.rs says what each figure means, and refuses values that can't be."""
+    """A database server; crates/sim/src/scenario/server.rs defines each figure, and refuses impossible values."""
 
     kind: Literal["server"]
-    costs: dict[str, Figure] = Field(description="what things cost, in time, bytes or number")
-    switches: dict[str, Figure] = Field(description="how things are done; what a spec leaves out is as here")
+    costs: dict[str, Figure] = Field(description="what operations cost, in time, bytes or number")
+    switches: dict[str, Figure] = Field(description="how operations are done; a spec's omissions default to these")
 
 
 Profile = FlashProfile | DiskProfile
@@ -226,7 +224,7 @@ def text_of(name: str, folder: Path, key: str | None = None) -> str:
     """The file of the profile, unchecked. Raises PreflightError naming `key` if there is none."""
     is_file = name.endswith(".toml") or "/" in name
     if not is_file and name not in ready_made():
-        hint = choices(name, ready_made(), "There are") + " A file of your own is named with its ending: drives/my.toml"
+        hint = choices(name, ready_made(), "There are") + " Name a file of your own with its ending: drives/my.toml"
         raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
     try:
         if is_file:
@@ -237,7 +235,7 @@ def text_of(name: str, folder: Path, key: str | None = None) -> str:
 
 
 def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
-    hint = "`storagelab profiles show iodrive-320 --toml` prints a whole one, to begin with"
+    hint = "`storagelab profiles show iodrive-320 --toml` prints a complete one to start from"
     return PreflightError(f"the profile {name} can't be used: {reason}", key=key, hint=hint)
 
 
@@ -266,12 +264,12 @@ def _checked_drive(content: dict[str, object]) -> Profile:
         return profile
     if OPERATING_SYSTEM in profile.formats:
         raise ValueError(
-            f"formats.{OPERATING_SYSTEM}: is what specs call a drive that its maker's utility never formatted"
+            f"formats.{OPERATING_SYSTEM}: is the name in specs for a drive that its maker's utility never formatted"
         )
     if profile.factory_format is not None and profile.made_in not in profile.formats:
-        raise ValueError(f"factory_format: {profile.made_in!r} is none of its formats: {', '.join(profile.formats)}")
+        raise ValueError(f"factory_format: {profile.made_in!r} is not one of its formats: {', '.join(profile.formats)}")
     if wrong := [size for size in profile.mapping.worst_case_bytes if not size.isdigit()]:
-        raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is no size of a sector in bytes")
+        raise ValueError(f"mapping.worst_case_bytes.{wrong[0]}: is not a sector size in bytes")
     return profile
 
 
@@ -284,8 +282,7 @@ _LARGE = ("_ns", "_per_s", "raw_bytes", "per_data_bytes", "advised_bytes", "usab
 
 
 def _not_of_its_kind(name: str, value: Scalar) -> str:
-    """What a figure must be if it is something else; nothing if it is of its kind. What can't be for other reasons, the
-    core says."""
+    """What a figure must be if it is of the wrong kind; empty if its kind is right. The core checks everything else."""
     if name.startswith("switches."):
         return ""
     if name == "trim":
@@ -304,7 +301,7 @@ def _not_of_its_kind(name: str, value: Scalar) -> str:
 
 
 def _wrong_bounds(figure: Figure) -> str:
-    """What can't be about the bounds of a figure; nothing where all is well."""
+    """What is wrong with the bounds of a figure; empty if nothing is."""
     if figure.bounds is None:
         return ""
     low, high = figure.bounds
@@ -319,8 +316,8 @@ def _wrong_bounds(figure: Figure) -> str:
 
 _PLAIN = {
     "missing": "is missing",
-    "extra_forbidden": "is not a figure that a profile has",
+    "extra_forbidden": "is not a figure of a profile",
     "literal_error": "must be derived, published or fitted",
-    "string_too_short": "is empty: every figure says where it comes from",
+    "string_too_short": "is empty: every figure needs a source",
     "model_type": "must be a table with value, label and source",
 }

@@ -1,6 +1,6 @@
-"""The one seam of storagelab: what stands behind it is a real server, or simulated drives; nobody above can tell.
+"""The one seam of storagelab. Behind it stands a real server or simulated drives; no code above it can tell which.
 
-preflight(...)                          looks, touches nothing, says no by name
+preflight(...)                          looks only, and names what stands in the way
 with open_block(...) as block:          brings drives or servers into the state that its first run needs
     with block.open(planned) as target: sets up one run's layout, and removes it at the end, whatever happens
         target.run(...)                 one Measurement
@@ -21,11 +21,11 @@ from storagelab.model.values import Frozen
 from storagelab.targets.folders import Site
 
 Progress = Callable[[int], None]
-"""Hears a few times a second how much of the run's work is done, in the unit of its workload."""
+"""Is called a few times a second with the amount of work done so far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
-    """Disk space on one volume: what the hungriest cell needs at once, and what is free. None = can't be told."""
+    """Disk space on one volume: what the hungriest cell needs at once, and what is free. None = unknown."""
 
     name: str
     path: str
@@ -35,8 +35,8 @@ class VolumeNeed(Frozen):
 
 
 class Preflight(Frozen):
-    """What was found. `notes` are things worth knowing that stop nothing; `durability` says, where engines are compared,
-    what of each survives a crash; `blocks_at_once` how many blocks of simulated runs this machine has memory for."""
+    """What the checks found. `notes` are worth knowing and stop nothing. `durability` says what survives a crash of each
+    engine where engines are compared. `blocks_at_once` is how many simulated blocks fit into this machine's memory."""
 
     server: str
     volumes: tuple[VolumeNeed, ...]
@@ -61,11 +61,11 @@ class Block(Protocol):
     """The runs of one block, by their positions in it."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """The runs to make, in order, so that the `wanted` ones can be: also those whose traces on the drives are lost."""
+        """The runs to make, in order, to get the `wanted` ones. They include runs whose traces on the drives are lost."""
         ...
 
     def open(self, planned: PlannedRun) -> AbstractContextManager[Target]:
-        """The target of the next run that is needed. Entering sets up, raising RunFailed if it can't; leaving tears down."""
+        """The target of the next needed run. Entering sets it up, or raises RunFailed; leaving tears it down."""
         ...
 
 
@@ -76,9 +76,9 @@ def preflight(
     *,
     allow_commands: bool = False,
 ) -> Preflight:
-    """Every check that can be made before anything is touched, over all cells. Raises PreflightError.
+    """Make every check that touches nothing, over all cells. Raises PreflightError.
 
-    `allow_commands`: settings may have a server run programs, load code, and use other folders; they are noted.
+    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted.
     """
     from storagelab.targets.engines import check
 
@@ -97,10 +97,10 @@ def try_starting(plan: Plan, site: Site) -> None:
 
 
 def open_block(block: PlannedBlock, site: Site, state: Path) -> AbstractContextManager[Block]:
-    """Bring the world of a block into a state in which its runs can be made; leaving it leaves nothing behind.
+    """Prepare drives or servers for a block's runs; leaving removes everything.
 
-    `state` is the file in which a block may keep what its drives remember, so that it can be taken up again later, here or in
-    another process. The caller removes it.
+    In the file `state` a block may keep what its drives remember, so that it can be resumed later, here or in another
+    process. The caller removes the file.
     """
     from storagelab.targets.engines import engine_of
 
@@ -108,7 +108,7 @@ def open_block(block: PlannedBlock, site: Site, state: Path) -> AbstractContextM
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    """The target of one independent run. Entering sets up, raising RunFailed if it can't; leaving tears down."""
+    """The target of one independent run. Entering sets it up, or raises RunFailed; leaving tears it down."""
     from storagelab.targets.engines import engine_of
 
     opening = engine_of(config).open
@@ -117,9 +117,9 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove what a killed run of this experiment left behind, and in the temporary folder any; says what was removed.
+    """Remove what a killed run of this experiment, and in the temporary folder of any, left behind; says what was removed.
 
-    Raises PreflightError when something of that name is not ours.
+    Raises PreflightError when something of that name is not storagelab's.
     """
     from storagelab.targets import sweeping
 

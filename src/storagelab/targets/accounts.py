@@ -1,4 +1,4 @@
-"""What this machine's kernel says of a server's sessions: the state of each now, and what all of them spent in a run."""
+"""The kernel's accounts of a server's sessions: each session's state now, and what all of them spent in a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Reading = tuple[SchedStat, Switches]
 class Accounts:
     """In order: `open`, `begin` while the sessions sleep at the gate, `end` when the last one is done, `totals`, `close`.
 
-    Where they are not opened there are no states and no totals, and `reason` says why.
+    Unless they are opened there are no states and no totals, and `reason` says why.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -34,7 +34,7 @@ class Accounts:
         self._ended: list[_Reading | None] = []
 
     def open(self, views: Mapping[int, TaskView], own: TaskView | None) -> None:
-        """`views` of the sessions, by what the server calls them; `own` of the sampler's."""
+        """`views` are the sessions' by the server's ids; `own` is the sampler's."""
         self._views, self._own = dict(views), own
 
     def states(self) -> dict[int, str]:
@@ -62,13 +62,13 @@ class Accounts:
         return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
 
     def totals(self) -> Totals | None:
-        """None, with the reason noted, when those of one session are missing."""
+        """None, with the reason noted, when one session's totals are missing."""
         if not self._views:
             return None
         cpu_ns = runqueue_ns = voluntary = involuntary = 0
         for began, ended in zip(self._began or [None], self._ended, strict=False):
             if began is None or ended is None:
-                self.reason = "a session ended before the kernel's totals of it could be read"
+                self.reason = "a session ended before its totals could be read from the kernel"
                 return None
             cpu_ns += ended[0].cpu_ns - began[0].cpu_ns
             runqueue_ns += ended[0].runqueue_ns - began[0].runqueue_ns

@@ -1,4 +1,4 @@
-"""Servers that already run, whichever engine: where their DSN stands, what a login needs, whose processes they are."""
+"""Servers of any engine that already run: where their DSN is, what a login needs, which processes are theirs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from storagelab.model.config import TargetConfig
 from storagelab.targets.hiding import hidden
 
 SPARE_CONNECTIONS = 4
-"""Connections that storagelab itself needs beside the workload's."""
+"""Connections that storagelab needs in addition to the workload's."""
 OWNERSHIP = "made by storagelab, which removes it again"
-"""The mark on what storagelab makes on a server; what lacks it belongs to somebody else, whatever its name."""
+"""The mark on what storagelab makes on a server; anything without it belongs to others, whatever its name."""
 
 Need = tuple[bool, str, str]
-"""Is it there; what to say if it is not; the way out."""
+"""(is it met, the problem if it is not, the way out)"""
 
 
 def key_of(target: TargetConfig) -> str:
-    """The spec's key that says which server."""
+    """The spec's key that names the server."""
     return "target.dsn" if target.dsn is not None else "target.dsn_env"
 
 
 def dsn_of(target: TargetConfig, example: str) -> str:
-    """The DSN, or what the variable holds that is named instead. Raises PreflightError when that is not set."""
+    """The DSN, or the value of the variable named instead. Raises PreflightError when that variable is not set."""
     if target.dsn is not None:
         return target.dsn
     assert target.dsn_env is not None
@@ -59,7 +59,7 @@ def where(*, on_this_machine: bool) -> str:
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
-    """How long a process runs, by its folder in /proc; None where it is gone, or is not called by one of the names."""
+    """How long a process has run, by its folder in /proc; None if it is gone or has none of the names."""
     try:
         if (process / "comm").read_text(encoding="utf-8").strip() not in names:
             return None
@@ -83,12 +83,12 @@ def owner_of(process: Path) -> tuple[int, int] | None:
 def dropping_leftovers(
     target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
 ) -> Iterator[None]:
-    """Says in the server's words why what a killed run left there can't be dropped. Raises PreflightError."""
+    """Turns an error while dropping leftovers into a PreflightError that quotes the server."""
     try:
         yield
     except errors as error:
         raise PreflightError(
-            f"what an earlier run left on the server can't be dropped: {hidden(words(error), target)}",
+            f"can't drop what an earlier run left on the server: {hidden(words(error), target)}",
             key=key_of(target),
             hint=f"drop {thing} by hand, as its owner",
         ) from error

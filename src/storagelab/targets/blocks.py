@@ -1,4 +1,4 @@
-"""Blocks whose runs are independent, and what is said of a block that lost its drives."""
+"""Blocks of independent runs, and the reason given for runs of a block that lost its drives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.targets import Block, Site, Target, open_target
 
 
 class Independent:
-    """A block whose runs leave nothing to each other: each has a server or a schema of its own."""
+    """A block of independent runs: each has a server or a schema of its own."""
 
     def __init__(self, block: PlannedBlock, site: Site) -> None:
         self._block, self._site = block, site
@@ -25,10 +25,10 @@ class Independent:
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, _state: Path) -> Iterator[Block]:
-    """Opens a block for which nothing is prepared, and of which nothing is kept."""
+    """Opens a block that prepares nothing and keeps nothing."""
     yield Independent(block, site)
 
 
 def drives_lost(defect: str) -> str:
-    """Why a run fails that comes after a failed one on drives that remember."""
+    """Why a run fails that follows a failed one on drives that remember."""
     return f"its drives were lost in an earlier run of its block: {defect}"

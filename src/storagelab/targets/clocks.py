@@ -1,7 +1,7 @@
-"""Is a run's elapsed time to be believed? It is the server's word, and a server's clock can be set while a run lasts.
+"""Can a run's elapsed time be trusted? The server's clock measures it, and that clock can be set during a run.
 
-So the server is asked for its time before the gate opens and after the last loop has ended, and what passed by it is held
-against a clock of this machine that nobody can set. An answer is as sure as the question and its answer took on their way.
+So the server is asked for its time before the gate opens and after the last loop has ended, and the difference is compared
+with a clock of this machine that nobody can set. An answer is uncertain by the time that the round trip takes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from storagelab.targets.loops import Loop
 
 TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
-"""Two honest clocks differ by so much at most: both are steered by a time service, at half a thousandth each."""
+"""The most that two honest clocks differ by: a time service steers each by half a thousandth at most."""
 _SUSPENDED_S = 0.1
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while the machine is suspended, as the clock of a server does, whether it is on this machine or another."""
+"""Keeps running while the machine is suspended, like a server's clock on this machine or another."""
 
 
 class _Reading(NamedTuple):
@@ -32,7 +32,7 @@ class _Reading(NamedTuple):
 
 
 class Clocks:
-    """In order: `begin` before the gate opens, `end` when the last loop has ended, `checks`.
+    """Call in order: `begin` before the gate opens, `end` when the last loop has ended, `checks`.
 
     `ask_server` gives the server's time in seconds since the epoch, as its loops tell it.
     """
@@ -54,13 +54,13 @@ class Clocks:
         return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
 
     def checks(self, loops: Sequence[Loop]) -> list[Check]:
-        """Those that the run does not pass. Raises RunFailed if by the server's clock it ended before it began."""
+        """The checks that the run fails. Raises RunFailed if, by the server's clock, it ended before it began."""
         self._refuse_negative(loops)
         return [*self._check_agreement(loops), *self._check_suspension()]
 
     @property
     def _passed_s(self) -> float:
-        """Between the two readings, by our clock."""
+        """Seconds between the two readings, by our clock."""
         begun, ended = self._begun, self._ended
         return (ended.asked_s + ended.answered_s - begun.asked_s - begun.answered_s) / 2
 
@@ -69,7 +69,7 @@ class Clocks:
         elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
         if shortest_s < 0 or elapsed_s <= 0:
             raise RunFailed(
-                f"the server's clock was set back amid the run: by it work ended {abs(shortest_s):.2f} s before it began, "
+                f"the server's clock was set back during the run: by it, work ended {abs(shortest_s):.2f} s before it began, "
                 f"while {self._passed_s:.2f} s passed by storagelab's own clock"
             )
 
@@ -80,18 +80,18 @@ class Clocks:
         tolerance_s = unsure_s + TOLERANCE_S + TOLERANCE_SHARE * self._passed_s
         step_s = by_server_s - self._passed_s
         if abs(step_s) > tolerance_s:
-            got = f"{by_server_s:.2f} s: it was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.2f} s meanwhile"
+            got = f"{by_server_s:.2f} s: it was set {'forward' if step_s > 0 else 'back'} by {abs(step_s):.2f} s in the run"
         elif any(
             not begun.server_s - tolerance_s <= moment_s <= ended.server_s + tolerance_s
             for loop in loops for moment_s in (loop.started_s, loop.finished_s)
         ):  # fmt: skip
-            got = "moments outside of these: it was set meanwhile, and set again"
+            got = "moments outside these: it was set during the run, and then again"
         else:
             return []
         return [
             Check(
                 name="the server's clock", asked=f"the {self._passed_s:.2f} s that passed by storagelab's own clock",
-                got=f"{got}, so that the elapsed time is not to be believed", ok=False, read_from="both clocks",
+                got=f"{got}: the elapsed time can't be trusted", ok=False, read_from="both clocks",
             )
         ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What survives a crash: engines may only be compared where it is the same, and a plan says what it is."""
+"""What survives a crash. Engines may only be compared where it is the same, and a plan states it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.targets.known import KNOWN
 
 
 def judged(environment: Mapping[str, object]) -> Durability | None:
-    """The engine's verdict on the server that a run's environment tells of; None where it tells of no settings."""
+    """The engine's verdict on the server in a run's environment; None if the environment has no settings."""
     server = environment.get("server")
     if not isinstance(server, Mapping):
         return None
@@ -26,10 +26,10 @@ def judged(environment: Mapping[str, object]) -> Durability | None:
 def compared(
     plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a plan that compares engines promises, a line each, and a warning where the promises differ."""
+    """What a plan that compares engines promises, one line each, and a warning where the promises differ."""
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
-    # A server that runs already is asked, so each target once.
+    # A server that already runs has to be asked, so each target is asked only once.
     targets = {cell.config.target.model_dump_json(): cell.config for cell in plan.cells}
     found = _once(judge(config) for config in targets.values() if (judge := of_engine(config)) is not None)
     lines = tuple(one.text for one in found)

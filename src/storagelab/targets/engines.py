@@ -1,4 +1,4 @@
-"""What the seam asks of an engine, and how it is found: in the room `engine` of the engine's folder."""
+"""What the seam asks of an engine. An engine is found in the module `engine` of its folder."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _no_power(_name: str, _value: Scalar) -> str | None:
 
 
 class Engine(NamedTuple):
-    """`check` looks at the engine's own cells of a plan. An engine whose runs are independent says how to `open` the target
-    of one; any other opens whole blocks. The rest is for engines with servers."""
+    """`check` looks at the engine's own cells of a plan. An engine with independent runs says how to `open` one run's target;
+    any other opens whole blocks. The rest is for engines with servers."""
 
     check: Callable[[Plan, Site], Preflight]
     open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
@@ -53,14 +53,14 @@ class Engine(NamedTuple):
     kinds: Callable[[Plan, Site], Iterable[Kind]] = _no_kinds
     """The private servers that a plan needs."""
     stop_orphan: Callable[[Path], bool] = _no_orphan
-    """Stops the server that still runs on a data folder; says whether there was one."""
+    """Stops the server that still runs on a data folder; true if there was one."""
     drop_leftovers: Callable[[Config, Site], list[str]] = _no_leftovers
-    """Drops what is left on the running server of a cell, and says what."""
+    """Drops what is left on a cell's running server; says what was dropped."""
     abilities: Callable[[], tuple[Ability, ...]] = _no_abilities
     durability: Callable[[Config], Durability] | None = None
     """What survives a crash of the server or of its machine."""
     power: Callable[[str, Scalar], str | None] = _no_power
-    """What a setting of this name and value has the server do beside keeping a database; None = nothing."""
+    """What a setting of this name and value makes the server do besides keeping a database; None = nothing."""
 
 
 @cache
@@ -80,7 +80,7 @@ def every_engine() -> tuple[Engine, ...]:
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
-    """Each engine of the plan with what is its own of it."""
+    """Each engine of the plan with its own part of the plan."""
     for name in dict.fromkeys(cell.config.target.engine for cell in plan.cells):
         cells = {cell.cell_id: cell for cell in plan.cells if cell.config.target.engine == name}
         runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
@@ -88,9 +88,9 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
 
 
 def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
-    """Each engine's checks of its own cells, put together. Raises PreflightError for the first that says no."""
+    """All engines' checks of their own cells together. Raises PreflightError for the first that fails."""
     if len({cell.config.target.kind.provenance for cell in plan.cells}) > 1:
-        hint = "Write two specs: what is measured and what is simulated are never in one series."
+        hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
     beyond = powers(plan, lambda config: engine_of(config).power)
     if not allow_commands:
@@ -112,7 +112,7 @@ def kinds(plan: Plan, site: Site) -> Iterator[Kind]:
 
 
 def _most_needed(needs: list[VolumeNeed]) -> tuple[VolumeNeed, ...]:
-    """Each volume once: cells follow one another, so the hungriest of any engine counts."""
+    """Each volume once: cells run one after the other, so the hungriest cell of any engine counts."""
     hungriest: dict[tuple[str, str], VolumeNeed] = {}
     for need in needs:
         known = hungriest.get((need.name, need.path))

@@ -1,4 +1,4 @@
-"""storagelab's own folders on the user's volumes: made, recognised and removed; nothing else is ever touched."""
+"""storagelab's own folders on the user's volumes: makes, recognises and removes them, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _PATIENCE_S = 2.0
 class Site(Frozen):
     """Where one experiment lives on this machine.
 
-    `identity` tells apart two experiments of one name that keep their results in different folders. `spec_folder` is
-    what relative volume paths are relative to.
+    `identity` distinguishes two experiments of the same name that keep their results in different folders. Relative volume
+    paths start at `spec_folder`.
     """
 
     experiment: str
@@ -33,11 +33,11 @@ class Site(Frozen):
 
     @property
     def prefix(self) -> str:
-        """What the name of everything that storagelab makes begins with."""
+        """The prefix of every name that storagelab makes."""
         return f"storagelab_{self.identity}"
 
     def volume_paths(self, config: Config) -> dict[str, Path]:
-        """The volumes' own folders, absolute; volumes of simulated drives have none, remote ones not here."""
+        """The volumes' own folders, absolute; simulated drives have none, and remote volumes have none on this machine."""
         return {
             name: self.place(volume.path, f"volumes.{name}.path")
             for name, volume in config.volumes.items()
@@ -49,7 +49,7 @@ class Site(Frozen):
         try:
             place = (self.spec_folder / Path(path).expanduser()).resolve()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-                place.stat()  # a name that is too long is one that no folder can have
+                place.stat()  # raises for a name that is too long for a folder
         except (RuntimeError, OSError) as error:
             problem = f"{shown(path)}: {getattr(error, 'strerror', None) or error}"
             raise PreflightError(problem, key=key, hint="write the folder's whole path") from error
@@ -71,7 +71,7 @@ class Folders:
         return tuple(sorted(set(self._folders.values())))
 
     def make(self) -> None:
-        """Raises RunFailed if a folder can't be made; two volumes on one path share their folder."""
+        """Raises RunFailed if a folder can't be made; two volumes with one path share their folder."""
         for folder in set(self._folders.values()):
             try:
                 folder.mkdir()
@@ -92,25 +92,25 @@ class Folders:
                 continue
             if not _is_ours(folder, self.site):
                 raise PreflightError(
-                    f"{folder} is in the way and was not made by this experiment",
+                    f"{folder} is in the way, and this experiment did not make it",
                     hint="move it away; storagelab removes only what it made itself",
                 )
             found.append(folder)
         return found
 
     def leftover_bytes(self) -> dict[int, int]:
-        """Disk space that `leftovers` hold, by the number of the file system (st_dev). Raises as `leftovers` does."""
+        """Disk space that `leftovers` take, by file system (st_dev). Raises as `leftovers` does."""
         held: dict[int, int] = {}
         for folder in self.leftovers():
-            for root, _, names in os.walk(folder):  # what it may not enter it leaves out
+            for root, _, names in os.walk(folder):  # skips folders that it may not enter
                 for name in names:
-                    with contextlib.suppress(OSError):  # a server that still runs removes files of its own
+                    with contextlib.suppress(OSError):  # a server that still runs removes its own files
                         facts = os.lstat(os.path.join(root, name))
                         held[facts.st_dev] = held.get(facts.st_dev, 0) + facts.st_blocks * 512
         return held
 
     def remove(self) -> None:
-        """Remove what `make` made, on every volume; then raises RunFailed if some of it could not be removed."""
+        """Remove what `make` made, on every volume. Raises RunFailed at the end if some of it could not be removed."""
         problems = []
         for folder in sorted(set(self._folders.values())):
             try:
@@ -123,7 +123,7 @@ class Folders:
 
 
 def _remove_patiently(folder: Path) -> None:
-    """Once more if a program that was just stopped wrote its last file while others were being removed."""
+    """Tries once more, since a program that was just stopped may write its last file during the removal."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -147,7 +147,7 @@ def _remove(folder: Path) -> None:
 
 
 def _is_ours(folder: Path, site: Site) -> bool:
-    """Made by this experiment; also one that holds nothing yet, or nothing more, because making or removing was killed."""
+    """Made by this experiment. An empty folder counts too: making or removing it was killed."""
     try:
         marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

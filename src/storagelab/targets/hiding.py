@@ -1,10 +1,10 @@
-"""Nothing that tells how to reach a server is shown: a password may stand anywhere in a DSN, also where none belongs.
+"""Hides whatever tells how to reach a server: a password may stand anywhere in a DSN, even where none belongs.
 
-    postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it where it does not find it
+    postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
     postgresql://me:password/           "password" is the port
 
-So of what drivers and servers say, every piece is hidden that stands in the DSN too: in its authority as a rule, and in
-all of it where the DSN is not of the plain form.
+So in messages of drivers and servers, every piece of the DSN is hidden: of its authority as a rule, and of the whole DSN
+where it is not of the plain form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN_URI = re.compile(
 _SETTING = re.compile(r"(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)\s*")
 _SHOWN_OPTIONS = ("application_name", "client_encoding", "connect_timeout", "dbname", "encrypt", "instance", "options",
                   "ssl", "ssl_ca", "sslmode", "target_session_attrs", "unix_socket")  # fmt: skip
-# Words of the drivers' own. One of them in quotes, or beside a sign of a DSN, is something that was given.
+# The drivers' own words. One of them in quotes, or beside a character of a DSN's syntax, was given by the user.
 _DRIVERS_WORDS = frozenset({
     "access", "adaptive", "address", "authentication", "available", "connect", "connection", "could", "database",
     "denied", "does", "error", "exist", "failed", "fatal", "file", "from", "host", "known", "login", "lost",
@@ -40,7 +40,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words` without any piece, of four characters or more, of what tells how to reach the server."""
+    """`words` without any piece, of four characters or more, of the text that tells how to reach the server."""
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
@@ -62,14 +62,14 @@ def _secrets(dsn: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it is written, as it is meant, and as a message of Python's would quote it."""
+    """As written, as decoded, and as Python would quote it in a message."""
     for form in dict.fromkeys([secret, unquote(secret), secret.replace("\\", "")]):
         yield form
         yield repr(form)[1:-1]
 
 
 def _small(text: str) -> str:
-    """In small letters, as drivers write hosts; of the same length."""
+    """In lower case, as drivers write hosts; of the same length."""
     return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
 
 
@@ -97,7 +97,7 @@ def _without(words: str, secrets: Iterable[str]) -> str:
 
 
 def _drivers_words(small: str) -> list[tuple[int, int]]:
-    """Where in a message words stand that the driver would use whatever the DSN."""
+    """Where a message has words that the driver would use whatever the DSN."""
     return [
         (begin, end) for begin, end in (found.span() for found in _WORD.finditer(small))
         if small[begin:end] in _DRIVERS_WORDS

@@ -17,7 +17,7 @@ class Lifetime(ABC):
     """A context manager for one run. Entering raises RunFailed; `setup_s` is how long it took."""
 
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
-    """What one run may break with, so that it is stored as failed and the next ones go on; anything else is a bug."""
+    """Errors that fail one run: it is stored as failed and the next runs go on. Any other error is a bug."""
 
     def __init__(self, config: Config) -> None:
         self.config, self.setup_s = config, 0.0
@@ -27,7 +27,7 @@ class Lifetime(ABC):
 
     @abstractmethod
     def _tear_down(self) -> None:
-        """Also of a set-up that broke off. Raises RunFailed if not all could be removed."""
+        """Tears down, even after an incomplete set-up. Raises RunFailed if something could not be removed."""
 
     @abstractmethod
     def _words(self, error: BaseException) -> str:
@@ -38,7 +38,7 @@ class Lifetime(ABC):
         try:
             self._set_up()
         except self.foreign_errors as error:
-            reason = f"the layout could not be set up: {hidden(self._words(error), self.config.target)}"
+            reason = f"can't set up the layout: {hidden(self._words(error), self.config.target)}"
             self.__exit__(type(error), error, None)
             raise RunFailed(reason) from error
         except BaseException as error:
@@ -50,7 +50,7 @@ class Lifetime(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raises RunFailed if not all could be removed, unless there is an error already: the first reason wins."""
+        """Raises RunFailed if something could not be removed, unless an error is already under way: the first reason wins."""
         with uninterrupted():
             try:
                 self._tear_down()

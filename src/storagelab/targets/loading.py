@@ -1,6 +1,6 @@
 """One run on a server of storagelab's own, or on one that already runs: set up, loaded, measured, removed.
 
-What is the same on every real engine stands here, in the order of a run; what each must add are the methods without a body.
+This is what all real engines share, in the order of a run. The methods without a body are what each engine adds.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
-"""What a run may break with beside the driver's own errors."""
+"""Errors that fail a run, in addition to the driver's own."""
 _RECOVERY_S = 20.0
-"""How long an attached server that comes up again after a crash is waited for."""
+"""How long to wait for an attached server that restarts after a crash."""
 _DIES_WITHIN_S = 1.0
 
 C = TypeVar("C")
@@ -49,17 +49,17 @@ class LoadingTarget(Lifetime, Generic[C]):
     engine: ClassVar[str]
     starter: ClassVar[Starter[Any]]
     counts_this_machine: ClassVar[bool] = True
-    """Do this machine's drives and CPUs say something of a run?"""
+    """Do this machine's drives and CPUs say something about a run?"""
     mounts_from: ClassVar[str]
-    """Where the server's own word on its file systems comes from."""
+    """Where the server reports its file systems."""
     log_tells_of_sessions: ClassVar[bool]
-    """Does the server's log say why a session was lost, also where the server lives on?"""
+    """Does the server's log say why a session was lost, even if the server lives on?"""
 
     layout: Table[C]
     server: PrivateServer[Any] | None
-    """A private server, once it is made; None where one is attached."""
+    """The private server, once it is made; None for an attached one."""
     facts: Facts | None
-    """What is known of an attached server, once it was asked."""
+    """Facts about an attached server, once it has been asked."""
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config)
@@ -68,7 +68,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         self.folders = Folders(site, self.volumes)
         self.server = self.facts = None
         self.expected: dict[str, str] = {}
-        """What a private server's own parser makes of its settings."""
+        """The settings as a private server's own parser reads them."""
         self._connection: C | None = None
 
     # --- what each engine adds ---------------------------------------------------------------------------------------
@@ -88,10 +88,10 @@ class LoadingTarget(Lifetime, Generic[C]):
 
     @abstractmethod
     def _drop(self) -> None:
-        """Drop what was made on the attached server, on a connection of its own, as the run's may be lost."""
+        """Drop what was made on the attached server. Uses a connection of its own, since the run's may be lost."""
 
     def _is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
-        """Is it worth asking again soon, as the server may be coming up?"""
+        """Is it worth trying again soon because the server may be coming up?"""
         return False
 
     @abstractmethod
@@ -101,13 +101,13 @@ class LoadingTarget(Lifetime, Generic[C]):
         """Where an attached server of this machine keeps its files, if it tells and this user may see them."""
         return None
 
-    def _mounts(self, connection: C) -> list[remote.Mount]:  # noqa: ARG002 - the same
-        """The file systems of the server's machine, as far as it tells of them."""
+    def _mounts(self, connection: C) -> list[remote.Mount]:  # noqa: ARG002 - not every server tells
+        """The file systems of the server's machine, as far as it reports them."""
         return []
 
     @abstractmethod
     def _server_time_s(self) -> float:
-        """The server's clock as its loops tell it, in seconds since the epoch."""
+        """The server's clock, as its loops read it, in seconds since the epoch."""
 
     @abstractmethod
     def _workers(self, seed: int) -> Workers[C]: ...
@@ -117,10 +117,10 @@ class LoadingTarget(Lifetime, Generic[C]):
 
     @abstractmethod
     def _count(self, workers: Workers[C]) -> Callable[[], Counters]:
-        """Read the server's counters; what it gives reads them again, and says what was counted in between."""
+        """Read the server's counters; the function returned reads them again and gives the difference."""
 
     def _server_process(self) -> int | None:
-        """The process that all of the server's are, or are children of, where this machine's kernel can be asked."""
+        """The server's process, the parent of all its others, where this machine's kernel can be asked."""
         return None
 
     @abstractmethod
@@ -168,7 +168,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _attach(self) -> None:
         self._meet_server()
         assert self.facts is not None
-        self.folders.remove()  # if the run before this one could not remove them, as the server was away
+        self.folders.remove()  # the run before may have left them because the server was away
         self.folders.make()
         self.layout.make_folders(self.facts.process_owner)
 
@@ -178,14 +178,13 @@ class LoadingTarget(Lifetime, Generic[C]):
         if self.server is not None:
             self.server.stop()
         elif self.config.target.attached:
-            if self.facts is None:  # never got there: an earlier run's folders may still be in the server's use
+            if self.facts is None:  # never connected: the server may still use an earlier run's folders
                 return
             self._drop_from_server()
         self.folders.remove()
 
     def _drop_from_server(self) -> None:
-        """Raises RunFailed if that can't be done; the folders then stay, because a server whose files vanish under it
-        may stop for good."""
+        """Raises RunFailed if that fails. The folders then stay, because a server whose files vanish may stop for good."""
         deadline = time.monotonic() + _RECOVERY_S
         while True:
             try:
@@ -195,7 +194,7 @@ class LoadingTarget(Lifetime, Generic[C]):
                 if not self._is_away(error) or time.monotonic() > deadline:
                     words = hidden(next(iter(self._said(error).splitlines()), ""), self.config.target)
                     raise RunFailed(
-                        f"what was made on the server could not be dropped: {words}; that is tried again before the next run"
+                        f"can't drop what was made on the server: {words}; storagelab tries again before the next run"
                     ) from error
             time.sleep(0.2)
 
@@ -208,13 +207,13 @@ class LoadingTarget(Lifetime, Generic[C]):
 
     @abstractmethod
     def _said(self, error: BaseException) -> str:
-        """What the server said, as the driver's error has it."""
+        """The server's message in the driver's error."""
 
     def _words(self, error: BaseException) -> str:
         return self._with_log(self._said(error))
 
     def _with_log(self, words: str) -> str:
-        """The server's words, and those of its log if a connection was lost with it: it says why."""
+        """The server's message, and its log's if a connection was lost with it, since the log says why."""
         if self.server is None or "connection" not in words.lower():
             return words
         deadline = time.monotonic() + _DIES_WITHIN_S
@@ -228,7 +227,7 @@ class LoadingTarget(Lifetime, Generic[C]):
     # --- what a run needs --------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, object]:
-        """The environment of a run. Passwords and connection strings are never part of it."""
+        """The run's environment, which never includes passwords and connection strings."""
         connection = self._connect_worker()
         try:
             return self._environment(connection)
@@ -236,7 +235,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             self._close(connection)
 
     def _environment(self, connection: C) -> dict[str, object]:
-        """As one of the workload's sessions sees it: on an attached server only those have the settings asked for."""
+        """As a session of the workload sees it: on an attached server only those have the settings asked for."""
         how, origin = ("private", self.server.programs.origin) if self.server is not None else ("attached", "")
         here = host.describe_host()
         elsewhere = self.facts is not None and not self.facts.on_this_machine
@@ -259,7 +258,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         return self._mounts(connection) if remote.remote_paths(self.config) else ()
 
     def _watched_volumes(self) -> Mapping[str, Path]:
-        """The spec's volumes; without any, where an attached server of this machine keeps its files, if it tells."""
+        """The spec's volumes; if it has none, where an attached server of this machine keeps its files, if known."""
         if self.config.volumes or self.facts is None or not self.facts.on_this_machine:
             return self.volumes
         folder = self._data_folder()
@@ -308,13 +307,13 @@ class LoadingTarget(Lifetime, Generic[C]):
         return self._measurement(loops, sampled, counters, checkpoint_s, environment, checks)
 
     def _on_poll(self, progress: Progress, rows: int) -> None:
-        # Sessions of a server that was killed may go on to their end, and only then notice.
+        # Sessions of a killed server may run to their end before they notice.
         if self.server is not None and self.server.died():
             raise RunFailed("all connections lost their server")
         progress(rows)
 
     def _checkpoint(self) -> float | None:
-        """Seconds that writing out the table takes after the load; None where the login may not ask for it."""
+        """Seconds to write out the table after the load; None if the login lacks the right to ask for it."""
         if not self._may_write_out():
             return None
         began = time.perf_counter()
@@ -334,7 +333,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
         rows, wanted = self.layout.count_rows(self._own), self.config.database_load.rows
         if rows != wanted:
-            raise RunFailed(f"the table holds {rows} rows, {wanted} were to be inserted")
+            raise RunFailed(f"the table holds {rows} rows instead of {wanted}")
         waits = sampled.waits(elapsed_s, sum(connection_s), len(loops)) if self.config.measure.waits else None
         return Measurement(
             provenance="measured",
@@ -354,7 +353,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         )
 
     def _layout_checks(self, rows: int) -> list[Check]:
-        """What was really made, and where it really lies."""
+        """What the server really made, and where."""
         return [
             *self.layout.read_back(self._own),
             *self._check_remote_volumes(),

@@ -1,4 +1,4 @@
-"""One connection's loop, whatever the engine: the start gate, when the loop began and ended, how often it reports."""
+"""One connection's loop on any engine: the start gate, its start and end times, how often it reports."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from storagelab.model.values import Frozen
 from storagelab.model.workload import DatabaseLoad
 
 POLL_S = 0.2
-"""How often the run looks whether its connections are done."""
+"""How often the run checks whether its connections are done."""
 GATE_TIMEOUT_S = 60.0
-"""How long all connections together may take to reach the start gate."""
+"""How long it may take until all connections stand at the start gate."""
 REPORT_ROWS = 200
-"""A connection publishes its progress about this often, so that publishing costs nothing beside small transactions."""
+"""A connection publishes its progress about this often, so that publishing costs nothing next to small transactions."""
 
 
 class Loop(Frozen):
@@ -27,14 +27,14 @@ class Loop(Frozen):
 
 
 def rows_per_report(workload: DatabaseLoad) -> int:
-    """Every how many rows a connection publishes its progress: whole transactions, at least REPORT_ROWS rows."""
+    """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS rows."""
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))
 
 
 def await_gate(all_stand: Callable[[], bool], refuse: Callable[[], None], pause_s: float) -> None:
     """Wait until all connections stand at the start gate. Raises RunFailed when that takes too long; `refuse` raises it when
-    one never will stand there."""
+    one of them never will."""
     deadline = time.monotonic() + GATE_TIMEOUT_S
     while time.monotonic() < deadline:
         if all_stand():

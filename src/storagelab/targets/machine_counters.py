@@ -1,4 +1,4 @@
-"""What this machine counts while a run lasts: the I/O of the drives below the volumes, and where its CPU time goes."""
+"""This machine's counters during a run: the I/O of the drives below the volumes, and where CPU time goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from storagelab.targets.steps import Counters
 
 
 class MachineCounters:
-    """Counts from when it is made to `end`. `server_process` is None where the server's CPU time is not known."""
+    """Counts from its creation to `end`. `server_process` is None where the server's CPU time is unknown."""
 
     def __init__(self, devices: DeviceCounters, server_process: int | None) -> None:
         self._devices, self._server_process = devices, server_process
@@ -21,7 +21,7 @@ class MachineCounters:
         self._ended = self._read()
 
     def counted(self, *, with_checkpoint: bool) -> Counters:
-        """The counters of the run by group, and those since: of the final checkpoint, if there was one."""
+        """The run's counters by group, and those of the final checkpoint, if there was one."""
         (devices_before, cpu_before), (devices_after, cpu_after) = self._began, self._ended
         groups = {
             "volumes": difference(devices_before, devices_after), "cpu": cpu_time.difference(cpu_before, cpu_after)

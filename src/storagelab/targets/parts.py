@@ -1,4 +1,4 @@
-"""What a target is made of on an engine whose sessions are sampled: what `loading` asks of each part."""
+"""The parts of a target whose sessions are sampled, and what `loading` asks of each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from storagelab.targets.recording import Seen
 
 Taken = TypeVar("Taken", contravariant=True)
 Given = TypeVar("Given", covariant=True)
-"""A connection of the engine's driver, as what a part takes and as what it gives."""
+"""A connection of the engine's driver, as a part's argument and as its result."""
 
 
 class Facts(Protocol):
-    """What is known of an attached server."""
+    """The facts about an attached server."""
 
     @property
     def on_this_machine(self) -> bool: ...
@@ -39,7 +39,7 @@ class Workers(Protocol[Given]):
     def first(self) -> Given: ...
     @property
     def ids(self) -> list[int]:
-        """What the server calls the sessions by: process ids, or numbers of its own."""
+        """The server's ids of the sessions: process ids, or numbers of its own."""
         ...
 
     def open(self) -> None: ...

@@ -1,8 +1,8 @@
-"""The way of a server without root's rights through folders that are root's alone, such as a checkout below /root.
+"""Lets a server without root's rights through folders that only root may enter, such as a checkout below /root.
 
-Nothing on the disk is changed for it. The server gets a view of the file system of its own (a mount namespace), in which
-each closed folder on its way is covered by an empty one, open to pass, that holds nothing but the next step of the way. So
-every path is what it was, and the rest of the closed folder stays out of sight.
+Nothing on the disk changes. The server gets its own view of the file system (a mount namespace), in which an empty
+folder, open to all, covers each closed folder on its way and holds only the next step of the way. So all paths stay
+the same, and the rest of the closed folder stays out of sight.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Cover(Frozen):
-    """A closed folder, and what of it stays in sight."""
+    """A closed folder, and the children that stay in sight."""
 
     folder: Path
     children: tuple[Path, ...]
 
 
 def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
-    """What must be covered for a user to come to the folders `reach`, from the root downward; nothing as a rule.
+    """The folders to cover so that a user reaches the folders `reach`, from the root downward; as a rule none.
 
-    A path with links in it has two ways: as it is written, and as it is.
+    A path with links has two ways: as written, and with its links resolved.
     """
     steps: dict[Path, dict[Path, None]] = {}
     for path in dict.fromkeys(way for folder in reach for way in (folder.absolute(), folder.resolve())):
@@ -44,7 +44,7 @@ def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
 
 
 def shut_to(folders: Iterable[Path], uid: int, gid: int) -> list[Path]:
-    """Those that a user may not pass through. Of lists of access rights only what shows in the mode counts."""
+    """The folders that a user may not pass. Of access control lists only what shows in the mode counts."""
     return [folder for folder in folders if folder.exists() and not _may_pass(folder, uid, gid)]
 
 
@@ -56,7 +56,7 @@ def _may_pass(folder: Path, uid: int, gid: int) -> bool:
 
 @cache
 def may_lay() -> bool:
-    """May this process give a child a view of its own? In a container as a rule not."""
+    """May this process give a child its own view? In a container usually not."""
     try:
         subprocess.run(["true"], check=True, preexec_fn=partial(_unshare))
     except (OSError, subprocess.SubprocessError):
@@ -82,7 +82,7 @@ def lay(ways: Sequence[Cover]) -> None:
 
 
 def _unshare() -> None:
-    """A view of its own. What is unmounted outside goes from it, too; what is done in it stays in it."""
+    """Gives this process its own view: unmounts outside reach it, but its own mounts stay inside."""
     if _LIBC.unshare(_CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "no view of its own")
     _mount(None, Path("/"), None, _MS_REC | _MS_SLAVE, None)

@@ -1,4 +1,4 @@
-"""Where data files lie, round robin over volumes: in folders that storagelab makes, or in those of the server's machine."""
+"""Where data files lie, round robin over volumes: in folders that storagelab makes, or on the server's machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from storagelab.targets.unprivileged import make_folder
 
 
 class Places:
-    """The places of one cell's data files, which are numbered from 1.
+    """The places of one cell's data files, numbered from 1.
 
-    `folders` is None where the server keeps its files wherever it likes. `folder_each` = on a volume of another machine
-    each data file has a folder of its own below the volume's, which its operator makes; else they share the volume's.
+    `folders` is None where the server chooses the place of its files. `folder_each`: on a volume of another machine each
+    data file has a folder of its own below the volume's, made by the operator; otherwise they share the volume's.
     """
 
     def __init__(self, config: Config, folders: Folders | None, *, folder_each: bool = False) -> None:
@@ -36,7 +36,7 @@ class Places:
         return bool(self.config.data_volumes) and self.config.volumes[self.volume_of(number)].remote
 
     def folder_of(self, number: int) -> Path:
-        """The folder that a data file is to be put into, as the server names it."""
+        """The folder for a data file, as the server names it."""
         volume = self.volume_of(number)
         if self.config.volumes[volume].remote:
             folder = Path(self.config.volumes[volume].path or "")
@@ -45,16 +45,16 @@ class Places:
         return self._folders[volume] / f"data-file-{number:04d}"
 
     def asked(self, number: int) -> str:
-        """As `steps.check_places` takes it."""
+        """The folders in the form that `steps.check_places` takes."""
         return str(self.folder_of(number)) if self.on_volumes else "default"
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """One folder a data file on this machine; `owner` (uid, gid) is the account of an attached server."""
+        """One folder per data file on this machine; `owner` (uid, gid) is an attached server's account."""
         for number in self.data_files if self.on_volumes else ():
             if not self.is_remote(number):
                 make_folder(self.folder_of(number), owner)
 
 
 def remote_name(number: int) -> str:
-    """What a data file's folder is called where its operator makes it: by this name it is known to be storagelab's."""
+    """The name of a data file's folder that the operator makes; it marks the folder as storagelab's."""
     return f"storagelab-data-file-{number:04d}"

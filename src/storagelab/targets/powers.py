@@ -1,6 +1,6 @@
-"""Settings by which a server does more than keep its database: it runs programs, loads code, or goes to other folders.
+"""Settings that make a server do more than keep its database: run programs, load code, or use other folders.
 
-A spec may come from anywhere, so such settings take effect only where the user says so.
+A spec may come from anywhere, so such settings take effect only if the user allows them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from storagelab.model.values import Frozen, Scalar
 from storagelab.spec.keys import shown
 from storagelab.targets.unprivileged import unprivileged
 
-RUNS_PROGRAM = "has the server run a program"
-LOADS_CODE = "has the server load code"
-GOES_ELSEWHERE = "has the server use files outside of its own folders"
+RUNS_PROGRAM = "makes the server run a program"
+LOADS_CODE = "makes the server load code"
+GOES_ELSEWHERE = "makes the server use files outside its own folders"
 FLAG = "--allow-commands"
 
-# An absolute path, or one that climbs out; also as a part of a list.
+# An absolute path, or one that climbs out; also inside a list.
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PowerOf = Callable[[str, Scalar], str | None]
-"""What a setting of this name and value has its server do, by the engine's own knowledge; None = nothing of the kind."""
+"""What a setting of this name and value makes its server do, by the engine's own knowledge; None = nothing special."""
 
 
 class Power(Frozen):
@@ -42,12 +42,12 @@ class Power(Frozen):
 
 
 def by_value(value: Scalar) -> str | None:
-    """What any setting does with such a value."""
+    """What such a value does in any setting."""
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
 def powers(plan: Plan, of_engine: Callable[[Config], PowerOf]) -> tuple[Power, ...]:
-    """Every such setting of any cell, once."""
+    """Every such setting of all cells, once."""
     found: dict[Power, None] = {}
     for config in (cell.config for cell in plan.cells):
         for name, value in config.target.settings.items():
@@ -58,7 +58,7 @@ def powers(plan: Plan, of_engine: Callable[[Config], PowerOf]) -> tuple[Power, .
 
 
 def refuse(found: tuple[Power, ...]) -> None:
-    """Raises PreflightError that lists all, if there is any."""
+    """Raises a PreflightError that lists all such settings, if there are any."""
     if not found:
         return
     first, *others = found

@@ -1,4 +1,4 @@
-"""Private servers of any engine: made, started and stopped; each has a socket in a short folder and a process of its own."""
+"""Private servers of any engine: makes, starts and stops them. Each has a socket in a short folder and its own process."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ P = TypeVar("P", bound=Programs)
 
 
 class StartFailed(RunFailed):
-    """A database was made, or nearly, and the server did not come up on it with the settings asked for."""
+    """The server did not start on the (perhaps half-made) new database with the settings asked for."""
 
 
 class Refusal(NamedTuple):
-    """Why the server refused a connection, in the driver's words. `by_server` = the server is up and said so itself, so that
-    waiting does not help."""
+    """Why a connection was refused, in the driver's words. `by_server` = the server is up and refused it itself, so waiting
+    does not help."""
 
     words: str
     by_server: bool
 
 
 def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
-    """Raises PreflightError for the first setting that keeps a private server private, and its files in their places."""
+    """Raises PreflightError for the first setting that storagelab needs to keep a private server and its files private."""
     for name in filter(is_own, settings):
         raise PreflightError(
-            "storagelab sets it itself on a private server",
+            "storagelab itself sets it on a private server",
             key=f"target.settings.{name}",
             hint="leave it out, or attach to a server of your own with target.dsn",
         )
 
 
 class PrivateServer(ABC, Generic[P]):
-    """One private server. `start` makes the database from nothing; `stop` leaves its folders to whoever made them."""
+    """One private server. `start` makes the database from nothing; `stop` leaves its folders to their maker."""
 
     trouble: ClassVar[re.Pattern[str]]
-    """What lines of its log that tell of trouble look like."""
+    """Matches the lines of its log that report trouble."""
     telling_lines: ClassVar[int]
-    """So many of them say why it did not start."""
+    """How many of these lines explain why it did not start."""
     variables: ClassVar[tuple[str, ...]]
-    """How the names begin of what its programs read from the environment."""
+    """Prefixes of the environment variables that its programs read."""
     stop_signal: ClassVar[signal.Signals]
-    """What ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
+    """The signal that ends it at once: the data is about to be removed, so a clean shutdown would only cost time."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PrivateServer(ABC, Generic[P]):
         waits: bool = True,
     ) -> None:
         """`data_folder` and `log_folder` (the write-ahead log's) must not exist yet; their parents must. `volumes` are
-        further folders in which it makes files; `waits` = it times its waits, if that must be switched on."""
+        further folders in which it makes files; `waits` = it times its waits, if that has to be switched on."""
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
         self.server_log = data_folder.with_name(data_folder.name + ".log")
@@ -81,25 +81,25 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _make_database(self) -> None:
-        """In the folders, which are there. Raises StartFailed or RunFailed."""
+        """Make the database in the existing folders. Raises StartFailed or RunFailed."""
 
     def _write_settings(self) -> None:
-        """Into the database's own file, for an engine that doesn't take them all on its command line."""
+        """Write the settings into the database's own file, for an engine that doesn't take them all on its command line."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """What starts the server."""
+        """The command that starts the server."""
 
     @abstractmethod
     def _refusal(self) -> Refusal | None:
-        """Why the server takes no connections yet; None once it takes them."""
+        """Why the server refuses connections; None once it takes them."""
 
     @abstractmethod
     def _own_words(self, log: str) -> str:
         """The messages in a server log, without time stamps."""
 
     def start(self) -> None:
-        """Raises StartFailed with the last lines of the server's log when it does not come up, else RunFailed."""
+        """Raises StartFailed with the last lines of the server's log if it does not come up, otherwise RunFailed."""
         for folder in self._folders():
             make_folder(folder)
         self._make_socket_folder()
@@ -108,7 +108,7 @@ class PrivateServer(ABC, Generic[P]):
         self._launch()
 
     def _folders(self) -> tuple[Path, ...]:
-        """Those that it begins with."""
+        """The settings that it starts with."""
         return (self.data_folder, self.log_folder)
 
     def stop(self) -> None:
@@ -126,7 +126,7 @@ class PrivateServer(ABC, Generic[P]):
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
-        """Stop what outlives a server that was killed."""
+        """Stop the processes that outlive a killed server."""
 
     @property
     def pid(self) -> int | None:
@@ -147,7 +147,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _reach(self) -> tuple[Path, ...]:
-        """The folders that its programs must come to, beside those of every private server."""
+        """The folders that its programs must reach, in addition to those of every private server."""
 
     def _in_child(self) -> Callable[[], None] | None:
         """For `preexec_fn` of its programs."""
@@ -160,7 +160,7 @@ class PrivateServer(ABC, Generic[P]):
 
     def _launch(self) -> None:
         """Start the server's process and wait until it answers."""
-        with self.server_log.open("ab") as log, uninterrupted():  # or it would run, and not be known
+        with self.server_log.open("ab") as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
                 env=environment(*self.variables), start_new_session=True, preexec_fn=self._in_child(),
@@ -188,14 +188,14 @@ class PrivateServer(ABC, Generic[P]):
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that tell of trouble, since what comes after is its consequence; else the last ones."""
+        """The first lines of the log that report trouble, since the rest follows from them; without any, the last lines."""
         wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
 
 def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
-    """Stop the server that a killed storagelab left, by its own note of its process, if that was started with `argument`.
-    True if there was one."""
+    """Stop the server that a killed storagelab left, by the server's own PID file, if its process was started with
+    `argument`. True if there was one."""
     try:
         pid = int(pid_file.read_text(encoding="utf-8").split(maxsplit=1)[0])
     except (OSError, ValueError, IndexError):
@@ -211,7 +211,7 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 
 
 def _runs_with(pid: int, argument: str) -> bool:
-    """Was this process started with this very argument? Its number may have been given to another one since."""
+    """Was this process started with exactly this argument? Its number may have been given to another one since."""
     try:
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""Programs of servers on this machine: where a cell wants them from, and what they say they are."""
+"""Server programs on this machine: where a cell wants them from, and what version they report."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts"
 
 
 class Programs(Frozen):
-    """The programs of one server: `version` as the server says, e.g. "18.4"; `origin` says whose they are."""
+    """The programs of one server: `version` as the server reports it, e.g. "18.4"; `origin` is where they come from."""
 
     version: str
     origin: str
 
 
 def asked_folder(config: Config, site: Site) -> str | None:
-    """The folder that a cell names; a relative one starts at the spec's. None if it names none."""
+    """The folder that a cell names, a relative one from the spec's folder; None if it names none."""
     asked = config.target.bin_dir
     return None if asked is None else str(site.place(asked, BIN_DIR))
 
 
 def installation(program: Path) -> tuple[Path, ...]:
-    """The folder of a server's program, and those beside it that hold what it needs."""
+    """The folder of a server's program, and the folders beside it that hold what it needs."""
     beside = [program.parent.parent / name for name in _BESIDE_PROGRAMS]
     return tuple(dict.fromkeys([program.parent, *filter(Path.is_dir, beside)]))
 
 
 def environment(*read_by_programs: str) -> dict[str, str]:
-    """The caller's environment without variables, by how their names begin, that would quietly change what is measured."""
+    """The caller's environment without variables that would quietly change what is measured, by their prefixes."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(read_by_programs)}
     return kept | {"LC_ALL": "C"}
 
@@ -54,13 +54,14 @@ def run(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, in a session of its own: a Ctrl-C is for storagelab to act upon.
+    """Run a program to its end, in a session of its own so that Ctrl-C reaches only storagelab.
 
-    If that is broken off, whatever the program started ends with it. Raises OSError, or SubprocessError as subprocess does.
+    If the run is interrupted, everything that the program started ends with it. Raises OSError, or SubprocessError as
+    subprocess does.
     """
     process = None
     try:
-        # What a signal raises while Python forks would be lost, or come before the process is known.
+        # An exception raised by a signal while Python forks would be lost, or come before the process is known.
         with uninterrupted():
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -78,7 +79,7 @@ def run(
 
 
 def version_said(program: Path, *options: str) -> str:
-    """What `program --version` says, run as it will be run later: a program that only root may run is no use to a server
+    """The output of `program --version`, run as it will be run later: a program that only root may run is no use to a server
     without root's rights. Raises PreflightError if it does not run."""
     command = [str(program), *options, "--version"]
     try:
@@ -93,7 +94,7 @@ def version_said(program: Path, *options: str) -> str:
         raise PreflightError(
             f"{program} does not run {unprivileged().how}: {words.strip()}",
             key=BIN_DIR,
-            hint=f"have others read it, and what it needs: chmod -R o+rX {shlex.quote(str(program.parent))}"
+            hint=f"let others read it and what it needs: chmod -R o+rX {shlex.quote(str(program.parent))}"
             if shut
             else "try it by hand with --version",
         ) from error

@@ -1,4 +1,4 @@
-"""What a sampler writes down of one run: a series once a second, a few moments, and how often each wait was seen."""
+"""A sampler's record of one run: a series once a second, a few moments, and how often each wait was seen."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MOST_TASKS = 400
 
 
 RawWaitsOf = Callable[["Seen", float, float, int], SampledWaits | CountedWaits]
-"""An engine's raw waits, of what was seen, `elapsed_s`, `busy_s` and connections."""
+"""An engine's raw waits, from what was seen, `elapsed_s`, `busy_s` and the number of connections."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of one run. `totals` are the kernel's; `error` is empty unless watching broke off before the end."""
+    """What was seen of one run. `totals` are the kernel's; `error` is empty unless sampling stopped before the end."""
 
     events: tuple[EventTicks, ...]
     passes: int
@@ -38,20 +38,20 @@ class Seen:
     error: str = ""
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
-        """The raw waits, given the times by the server's clock; None where they were not watched. `busy_s` is the sum over
+        """The raw waits, given times by the server's clock; None if waits were not watched. `busy_s` is the sum over
         connections of start to finish."""
         return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
 
     @property
     def cpus(self) -> int | None:
-        """CPUs of the server's machine, where the sampler shares them."""
+        """CPUs of the server's machine, if the sampler runs on it."""
         return usable_cpus() if self.totals is not None else None
 
 
 class Recording:
     """In order: `start`, and in the sampler's thread `tick` at each moment of the pace, then `last`; `end`.
 
-    `columns` reads cumulative counters, units last in their names, among them `rows`; `words` makes them of an exception.
+    `columns` reads cumulative counters, among them `rows`, with units last in their names; `words` describes an exception.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Recording:
 
     @property
     def stuck(self) -> bool:
-        """The thread still uses what it should have left: nobody else may."""
+        """The thread still uses its resources after it should have ended: nothing else may use them."""
         return self._watch.stuck
 
     @property
@@ -90,7 +90,7 @@ class Recording:
         return bool(self._watch.error)
 
     def note(self, error: str) -> None:
-        """What was not seen, besides."""
+        """Note something else that was not seen."""
         self._watch.error = self._watch.error or error
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class Recording:
         self.series.add(at_s, dict(self._columns()), last=last)
 
     def count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
-        """One session at one look; gives the kernel's state of it."""
+        """Records one session at one look; returns its state by the kernel."""
         state = states.get(session, GONE)
         self._tallies.count(wait_type, state, timeslices)
         return state

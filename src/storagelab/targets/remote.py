@@ -1,4 +1,4 @@
-"""Volumes of the server's machine, described by its operator: what the server itself can say of each."""
+"""Volumes of the server's machine, described by its operator, and what the server itself reports of each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets import VolumeNeed
 
-NOTE = "volumes are as you describe them; runs are marked unverified where the server can't confirm it"
+NOTE = "volumes are taken as you describe them; runs that the server can't confirm are marked unverified"
 
 
 class Mount(NamedTuple):
-    """A file system of the server's machine, by the server's own word; what it does not tell is ""."""
+    """A file system of the server's machine, as the server reports it; "" for what it does not report."""
 
     point: str
     device: str
@@ -33,7 +33,7 @@ def remote_paths(config: Config) -> dict[str, str]:
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds a folder: by its longest path, of equal ones the last, which is on top."""
+    """The mount that holds a folder: the one with the longest path; of equal ones the last, which is on top."""
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
     return max(reversed(above), key=lambda mount: len(mount.point), default=None)
@@ -52,17 +52,17 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Each remote volume against what the server reports of the file system it is on; unverified where it doesn't."""
+    """Checks each remote volume against the server's report of its file system; unverified without such a report."""
     found = []
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
-        got = mount.text if mount else "the server does not tell on which drive it is"
+        got = mount.text if mount else "the server does not report its drive"
         found.append(Check(name=f"volume {name}", asked=path, got=got, ok=True if mount else None, read_from=read_from))
     return found
 
 
 def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> tuple[VolumeNeed, ...]:
-    """Each remote volume once, with the most that any cell needs on it; what is free there can't be seen from here."""
+    """Each remote volume once, with the most that any cell needs on it; its free space can't be seen from here."""
     needed: dict[tuple[str, str], int] = {}
     for config in configs:
         for name, path in remote_paths(config).items():

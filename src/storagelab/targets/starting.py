@@ -1,4 +1,4 @@
-"""Private servers of one engine: found, checked, tried and made, the same way for every engine that storagelab starts."""
+"""Finds, checks, tries and makes private servers of one engine, the same way for every engine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from storagelab.targets.volumes import check_server_may_enter
 
 @dataclass(frozen=True)
 class Starter(Generic[P]):
-    """What an engine knows of its private servers: `find` its programs in a folder or on this machine, `settings` a cell's
-    server gets, `text` of a setting's value, `check` what the programs make of settings; `server` is started with them."""
+    """What an engine knows about its private servers: `find` its programs in a folder or on this machine, the `settings` of a
+    cell's server, the `text` of a setting's value, `check` what the programs make of settings, and how `server` makes one."""
 
     title: str
     find: Callable[[str | None], P]
@@ -35,7 +35,7 @@ class Starter(Generic[P]):
     server: type[PrivateServer[P]]
 
     def programs(self, config: Config, site: Site) -> P:
-        """Those that a cell asks for. Raises PreflightError."""
+        """The programs that a cell asks for. Raises PreflightError."""
         return self.find(asked_folder(config, site))
 
     def ability(self) -> Ability:
@@ -48,7 +48,7 @@ class Starter(Generic[P]):
         return Ability(name=name, state="yes", detail=f"{self.title} {found.version} from {found.origin}")
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
-        """What each cell's server is. Raises PreflightError for the first that would not run."""
+        """Describes each cell's server. Raises PreflightError for the first that would not run."""
         found = []
         for config in configs:
             programs = self.programs(config, site)
@@ -60,7 +60,7 @@ class Starter(Generic[P]):
         return found
 
     def kinds(self, plan: Plan, site: Site) -> Iterator[Kind]:
-        """Every kind of private server that a plan needs, to be started for a moment: one for each cell, in its order."""
+        """Every kind of private server that a plan needs, for a trial start: one for each cell, in the plan's order."""
         for config in (cell.config for cell in plan.cells if not cell.config.target.attached):
             programs, settings = self.programs(config, site), self.settings(config)
             yield Kind(

@@ -1,4 +1,4 @@
-"""Small steps of a run that are the same on every real server."""
+"""Small steps of a run that all real servers share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from storagelab.targets.loops import Loop
 Counters = dict[str, dict[str, float]]
 """A server's counters, `group -> name -> value`, units last in names."""
 SPARE_CONNECTIONS = 8
-"""What a private server has room for beside the workload's: storagelab's own, and those kept for superusers."""
+"""Connections that a private server has room for besides the workload's: storagelab's own, and those for superusers."""
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""A run of which less was not seen is as good as watched."""
+"""A run that was unseen for less than this counts as watched."""
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
-    """So that no run inherits from the one before. `checkpoint` has the server write out what it holds."""
+    """Bring the machine to the same state before each run. `checkpoint` makes the server write out what it holds."""
     if between.checkpoint:
         checkpoint()
         for path in volumes.values():
@@ -36,9 +36,10 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
 
 
 def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list[Check]:
-    """Waits of a part of a run must not pass for those of all of it, nor time in which all stood still for work.
+    """A check that fails if only part of a run was watched: its waits must not pass for the whole run's, nor a standstill for
+    work.
 
-    `error` is empty unless watching broke off.
+    `error` is empty unless watching stopped early.
     """
     got = error
     if not got and observer.blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
@@ -50,23 +51,23 @@ def check_watching(error: str, observer: ObserverCost, elapsed_s: float) -> list
 
 
 def reads_made(loops: Sequence[Loop]) -> Counters:
-    """The point reads of all connections as a group of counters; none where there were none."""
+    """The point reads of all connections as a group of counters; empty if there were none."""
     made = sum(loop.reads_done for loop in loops)
     return {"workload": {"reads": float(made)}} if made else {}
 
 
 def check_reads(workload: DatabaseLoad, loops: Sequence[Loop]) -> list[Check]:
-    """The mixed workload promises its reads, each of a row that is there."""
+    """Checks that the mixed workload made its reads, each of an existing row."""
     if workload.kind != "mixed":
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
     wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # What is due is added up row by row, so that a connection may be one read short of its share, or ahead of it.
+    # The reads due are added up row by row, so a connection may be one read short of its share, or one ahead.
     ok = found == made and abs(made - wanted) <= len(loops)
     return [
         Check(
-            name="point reads", asked=f"{wanted} reads of rows that are there",
-            got=f"{made} reads, {found} of rows that are there", ok=ok, read_from="the loops",
+            name="point reads", asked=f"{wanted} reads of existing rows",
+            got=f"{made} reads, {found} of existing rows", ok=ok, read_from="the loops",
         )
     ]  # fmt: skip
 
@@ -76,9 +77,9 @@ def check_same(name: str, asked: str, got: str, read_from: str) -> Check:
 
 
 def check_places(name: str, asked: Sequence[str], got: Sequence[str], read_from: str) -> Check:
-    """One check over all data files: the folders they lie in, or the first that lies elsewhere.
+    """One check over all data files: the folders they lie in, or the first one that lies elsewhere.
 
-    Each is the folder of one data file, or "default" where the server chooses.
+    Each item is the folder of one data file, or "default" where the server chooses.
     """
     wrong = [
         f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there
@@ -92,13 +93,13 @@ def _folders(places: Sequence[str]) -> list[str]:
 
 
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
-    """What tells apart two cells that may leave something in different places."""
+    """Distinguishes two cells that may leave something in different places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
 
 
 def by_server(configs: Iterable[Config]) -> list[list[Config]]:
-    """Cells that attach to one server together, however many there are."""
+    """Groups cells by the server that they attach to."""
     sharing: dict[tuple[str | None, str | None], list[Config]] = {}
     for config in configs:
         sharing.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
@@ -106,7 +107,7 @@ def by_server(configs: Iterable[Config]) -> list[list[Config]]:
 
 
 def check_connections(config: Config, asked: int) -> None:
-    """Raises PreflightError where a private server is to have fewer than the workload needs and storagelab itself."""
+    """Raises PreflightError if a private server is to have fewer connections than the workload and storagelab need."""
     connections = config.database_load.connections
     needed = connections + SPARE_CONNECTIONS
     if asked < needed:
@@ -130,6 +131,6 @@ def difference(before: Counters, after: Counters) -> Counters:
 
 
 def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
-    """Read counters now; what it gives reads them again, and says what was counted in between."""
+    """Read counters now; the function returned reads them again and gives the difference."""
     before = read()
     return lambda: difference(before, read())

@@ -1,4 +1,4 @@
-"""What a killed run of an experiment left behind is found and removed, whichever engine it was of."""
+"""Finds and removes what a killed run of an experiment left behind, on any engine."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from storagelab.targets.steps import places_of
 
 
 def _stop_orphan(data_folder: Path) -> bool:
-    """Stop the server, of whichever engine, that still runs on a data folder; says whether there was one."""
+    """Stop the server of any engine that still runs on a data folder; true if there was one."""
     from storagelab.targets.engines import every_engine  # loaded only where something was left
 
     return any(engine.stop_orphan(data_folder) for engine in every_engine())
 
 
 def sweep_temporary() -> list[str]:
-    """Remove what killed runs, of whichever experiment, left in the temporary folder; says what was removed."""
+    """Remove what killed runs of any experiment left in the temporary folder; says what was removed."""
     removed = []
     for owned in temporary.left_behind():
         stopped = [place for place in owned.iterdir() if _stop_orphan(place / "server")]
         removed += [f"stopped the server left running in {place}" for place in stopped]
         if temporary.remove_left_behind(owned):
-            removed.append(f"removed {owned}, left behind by a run that was killed")
+            removed.append(f"removed {owned}, left behind by a killed run")
     return removed
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
     """Remove servers still running, folders, and objects on attached servers; says what was removed.
 
-    A folder is named after the experiment only, so every engine is asked whether a server of its own runs in it.
-    Raises PreflightError when that can't be done, or something of such a name is not storagelab's.
+    A folder's name tells only the experiment, so every engine is asked whether a server of its own runs in it.
+    Raises PreflightError if that fails, or if something of such a name is not storagelab's.
     """
     removed = []
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
@@ -45,10 +45,10 @@ def sweep(plan: Plan, site: Site) -> list[str]:
             from storagelab.targets.engines import engine_of
 
             dropped = engine_of(config).drop_leftovers(config, site)
-            removed += [f"dropped {name}, left on the server by a run that was killed" for name in dropped]
+            removed += [f"dropped {name}, left on the server by a killed run" for name in dropped]
         try:
             folders.remove()
         except RunFailed as error:
             raise PreflightError(f"what an earlier run left is still there: {error}") from error
-        removed += [f"removed {folder}, left behind by a run that was killed" for folder in left]
+        removed += [f"removed {folder}, left behind by a killed run" for folder in left]
     return removed

@@ -1,7 +1,7 @@
-"""What stands in the system's temporary folder for a while: sockets, servers that are tried, results that nobody keeps.
+"""Short-lived things in the system's temporary folder: sockets, servers on trial, results that nobody keeps.
 
-All of a process stands in one folder, whose name says which process of which machine made it. So nothing has to be noted
-for whoever cleans up after a kill: a folder whose process is gone is nobody's, and the next run of any experiment removes it.
+Each process keeps all of its own in one folder, named after the process and the machine. So cleaning up after a kill needs
+no notes: a folder whose process is gone has no owner, and the next run of any experiment removes it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 
 _LONGEST_SOCKET = 107
 _IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
-"""The longest name that a server gives its socket."""
+"""The longest name that a server gives to its socket."""
 _SHORT = Path("/tmp")  # noqa: S108
 _OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
 _PATIENCE_S = 2.0
 
 
 def path(kind: str) -> Path:
-    """Where something of this kind may be made; `prepare` comes first, `remove` last, whatever happened in between."""
+    """A place for something of this kind. Call `prepare` first and `remove` last, whatever happened in between."""
     return Path(tempfile.gettempdir()) / _name(os.getpid()) / f"{kind}-{secrets.token_hex(4)}"
 
 
 def short_path(kind: str) -> Path:
-    """The same for the folder of a socket, whose path may be short only, however long that of the temporary folder is."""
+    """The same for the folder of a socket, whose path must be short however long the temporary folder's path is."""
     place = path(kind)
     fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
     return place if fits else _SHORT / place.parent.name / place.name
@@ -43,11 +43,11 @@ def prepare(place: Path) -> None:
         place.parent.mkdir(mode=0o711)
         place.parent.chmod(0o711)  # whatever the umask: servers pass through it, as another user
     if not _is_own(place.parent):
-        raise PermissionError(f"{place.parent} is in the way, and was not made by this user")
+        raise PermissionError(f"{place.parent} is in the way, and another user made it")
 
 
 def remove(place: Path) -> None:
-    """`place`, and the folder around it unless something else stands there. Never raises."""
+    """Remove `place`, and the folder around it if nothing else is in it. Never raises."""
     shutil.rmtree(place, ignore_errors=True)
     with contextlib.suppress(OSError):
         place.parent.rmdir()
@@ -55,7 +55,7 @@ def remove(place: Path) -> None:
 
 @contextlib.contextmanager
 def folder(kind: str) -> Iterator[Path]:
-    """An empty one, which others may pass through, for as long as it is needed. Raises OSError."""
+    """An empty folder that others may pass through, for as long as it is needed. Raises OSError."""
     place = path(kind)
     try:
         prepare(place)
@@ -80,7 +80,7 @@ def left_behind() -> list[Path]:
 
 
 def remove_left_behind(place: Path) -> bool:
-    """One of these; with patience, as a server that is about to end may still write there. False if it can't be removed."""
+    """Remove such a folder, patiently: a server that is about to end may still write there. False if that fails."""
     deadline = time.monotonic() + _PATIENCE_S
     while place.exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -99,19 +99,19 @@ def _is_own(place: Path) -> bool:
 
 
 def _is_nobodys(name: str) -> bool:
-    """The process that this folder is named after is gone, as far as can be known from here."""
+    """Is the process gone that this folder is named after, as far as can be known from here?"""
     owner = _OWNED.fullmatch(name)
     if owner is None:
         return False
     if owner["boot"] != _boot():
         return True
     if owner["world"] != _world():
-        return False  # of a container, say, whose processes have other numbers here
+        return False  # e.g. a container's, whose processes have other numbers here
     return _name(int(owner["pid"], 16)) != name
 
 
 def _name(pid: int) -> str:
-    """By its number, when it started, and where such numbers mean something. 0 as its start if there is no such process."""
+    """A process by its number, its start and its PID namespace. The start is 0 if there is no such process."""
     return f"storagelab-{pid:x}-{_started(pid):x}-{_boot()}-{_world()}"
 
 
@@ -131,7 +131,7 @@ def _boot() -> str:
 
 
 def _world() -> str:
-    """Of process numbers: a container has one of its own."""
+    """The PID namespace: a container has one of its own."""
     with contextlib.suppress(OSError):
         return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
     return "0"

@@ -1,4 +1,4 @@
-"""Does a server start with these settings? Its parser takes each for itself; only a start shows that they go together."""
+"""Does a server start with these settings? Its parser checks each by itself; only a start shows that they work together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storagelab.targets.private import StartFailed
 from storagelab.targets.unprivileged import check_may_enter
 
 MOST_TRIALS = 8
-"""A start takes about half a second; of more kinds of server the first ones are tried."""
+"""A start takes about half a second; if there are more kinds of server, only the first ones are tried."""
 
 
 class Startable(Protocol):
@@ -23,8 +23,8 @@ class Startable(Protocol):
 
 
 class Kind(NamedTuple):
-    """One kind of server: `name` with version and origin, `settings` as the spec asks for them, `key` tells kinds apart,
-    `make` gives one whose files will stand in a folder."""
+    """One kind of server: `name` with version and origin, `settings` as in the spec, `key` to distinguish kinds, and `make`
+    to make one whose files stand in a folder."""
 
     name: str
     settings: tuple[str, ...]
@@ -35,13 +35,13 @@ class Kind(NamedTuple):
 def try_kinds(kinds: Iterable[Kind]) -> None:
     """Start each kind of private server for a moment, in the system's temporary folder, and remove it.
 
-    Raises PreflightError with the server's own words and the end of its log for the first that does not come up.
+    Raises PreflightError with the server's own words and the end of its log for the first that does not start.
     """
     for kind in list({kind.key: kind for kind in reversed(list(kinds))}.values())[::-1][:MOST_TRIALS]:
         try:
             _start_and_remove(kind)
         except StartFailed as error:
-            if "No space left on device" in str(error):  # of the temporary folder, which is not where it will run
+            if "No space left on device" in str(error):  # in the temporary folder, where it won't run
                 continue
             raise PreflightError(
                 str(error),
@@ -50,11 +50,11 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
                 "nothing was stored",
             ) from error
         except (RunFailed, PreflightError, OSError):
-            continue  # the temporary folder is full or barred, which says nothing about the settings
+            continue  # a full or closed temporary folder says nothing about the settings
 
 
 def _start_and_remove(kind: Kind) -> None:
-    """Nothing is left of it, also when it is interrupted."""
+    """Try one kind. Leaves nothing behind, even when interrupted."""
     place = temporary.path("trial")
     server = kind.make(place)
     try:

@@ -1,7 +1,7 @@
-"""How the programs of a database server are run: without root's rights, in folders of theirs, never outliving storagelab.
+"""Runs the programs of a database server without root's rights, in folders of theirs, never outliving storagelab.
 
-As root they run as another user, `nobody`. The accounts `postgres` and `mysql` would do as well, and own the databases of
-whoever has a server on this machine: what a spec has a server do must not reach those.
+Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` would work as well, but they may own
+other servers' databases on this machine, which a spec's settings must not reach.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 class Unprivileged(Frozen):
-    """Who runs a server program. `owner` is the (uid, gid) that its folders are given to; None where we run it as we are."""
+    """Who runs a server program. `owner` is the (uid, gid) that gets its folders; None if it runs as the current user."""
 
     owner: tuple[int, int] | None = None
     how: str = "as the current user"
@@ -50,10 +50,10 @@ def unprivileged() -> Unprivileged:
 
 
 def as_server(*reach: Path) -> Callable[[], None] | None:
-    """For `preexec_fn` of a server program, which must come to the folders `reach`.
+    """For `preexec_fn` of a server program that must reach the folders `reach`.
 
-    Where a folder above one of them is root's alone, such as /root, the program sees it empty but for the way through it.
-    Raises PreflightError that names the folder where that can't be done.
+    If only root may enter a folder above one of them, such as /root, the program sees it empty except for the way through it.
+    Raises PreflightError that names the folder if that is impossible.
     """
     if sys.platform != "linux":
         return None
@@ -67,15 +67,15 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
 
 
 def check_may_enter(folder: Path) -> None:
-    """May a server come to what will be made in this folder? It is tried. Raises PreflightError that names the folder that
-    is in the way."""
+    """Tries whether a server can reach what will be made in this folder. Raises PreflightError that names the folder in the
+    way."""
     tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
     if tried.returncode != 0:
         raise _closed(shut_out_at(folder) or folder)
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the way to `path`, itself included, that a server may not pass; None where it may pass all."""
+    """The first folder on the way to `path`, itself included, that a server may not pass; None if it may pass all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -95,7 +95,7 @@ def give_to_server(*paths: Path) -> None:
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """An empty folder of the server's, mode 0700 as PostgreSQL demands; of `owner` (uid, gid) where one is named."""
+    """Make an empty folder for the server, mode 0700 as PostgreSQL demands; `owner` (uid, gid) gets it if given."""
     folder.mkdir(mode=0o700, parents=True)
     if owner is not None:
         os.chown(folder, *owner)
@@ -107,17 +107,17 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
 
 
 def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
-    """Give root away for good: also a program that gives root's rights to whoever starts it, as sudo, gives none."""
+    """Give up root for good: even a setuid program such as sudo can't give it back."""
     lay(ways)
     uid, gid = owner
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError("root's rights could be had again")
+        raise OSError("the process can regain root's rights")
     _die_with_parent()
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to stop the server at once if storagelab is killed, so that nothing is left running."""
+    """Ask Linux to stop the server at once if storagelab is killed, so that nothing keeps running."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)

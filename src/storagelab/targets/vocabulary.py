@@ -1,6 +1,6 @@
-"""What the waits of a server mean: the class that they are joined by, and the name that a DBA of SQL Server knows.
+"""What a server's waits mean: the class that groups them across engines, and the name that a SQL Server DBA knows.
 
-Each engine lists its waits in its room `events`, a line each: the line says all there is to say of a wait.
+Each engine lists its waits in its module `events`, one line each that says everything about the wait.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from storagelab.model.waits import NO_EVENT, Category
 
 
 class Kind(NamedTuple):
-    """`analogue` is the wait type of SQL Server, "" where there is none."""
+    """`analogue` is SQL Server's wait type, or "" if there is none."""
 
     analogue: str
     category: Category
@@ -42,8 +42,8 @@ NOTHING = Kind("", "other")
 
 
 class Event(NamedTuple):
-    """One wait. `resource` says in words what is waited for, where the server does not say which one exactly. `in_io`: the
-    server names or times this wait for the whole call into the kernel, CPU time inside the call included."""
+    """One wait. `resource` describes what is waited for, where the server does not say exactly. `in_io`: the server names or
+    times this wait for the whole call into the kernel, including the CPU time inside the call."""
 
     kind: Kind
     resource: str = ""
@@ -67,10 +67,10 @@ UNKNOWN = Event(NOTHING)
 
 
 class Vocabulary:
-    """The waits of one engine. A wait that is not `listed` follows the first of the `rules`, regular expressions, that finds
-    something in its name: so a wait of a later version lands in a sensible place too.
+    """The waits of one engine. A wait that is not `listed` follows the first of the `rules`, regular expressions, to match
+    part of its name, so a wait of a later version lands in a sensible place too.
 
-    `spelt` brings the spellings of one name together, in the list as in what a server says.
+    `spelt` unifies the spellings of a name, both in the list and in the server's output.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Vocabulary:
         self._rules = [(re.compile(pattern), event) for pattern, event in rules.items()]
 
     def __call__(self, wait_type: str) -> Event:
-        """What a wait means; `UNKNOWN` for `NO_EVENT`, and where nothing is known."""
+        """What a wait means; `UNKNOWN` for `NO_EVENT` and for waits that nothing matches."""
         if wait_type == NO_EVENT:
             return UNKNOWN
         name = self._spelt(wait_type)

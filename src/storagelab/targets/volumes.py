@@ -1,4 +1,4 @@
-"""The volumes of a plan: can they be used, is there room, and may what is asked for between runs be done? Looks only."""
+"""Checks a plan's volumes: can they be used, is there room, are the steps between runs allowed? Looks only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storagelab.targets.folders import Folders
 from storagelab.targets.unprivileged import check_may_enter
 
 BytesOn = Callable[[Config, str], int]
-"""Disk space that one run of a cell takes on a volume, by its name, at its largest."""
+"""The most disk space that one run of a cell takes on a volume, by the volume's name."""
 
 
 def volume_needs(configs: Sequence[Config], site: Site, bytes_on: BytesOn) -> tuple[VolumeNeed, ...]:
@@ -55,7 +55,7 @@ def _check_usable(path: Path, key: str) -> None:
     if os.statvfs(path).f_blocks == 0:
         filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
         raise PreflightError(
-            f"{path} is no place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
+            f"{path} is not a place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
         )
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(
@@ -66,7 +66,7 @@ def _check_usable(path: Path, key: str) -> None:
 
 
 def _check_space(configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn) -> None:
-    """The hungriest cell of each file system against what is free there, which its volumes share."""
+    """Compares the hungriest cell of each file system with the free space, which its volumes share."""
     hungriest: dict[int, tuple[int, list[tuple[str, Path]]]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
@@ -95,7 +95,7 @@ def _device_text(path: Path) -> str:
 
 
 def check_server_may_enter(path: Path, key: str) -> None:
-    """Root may go anywhere; the server, which runs without root's rights, may not."""
+    """Checks the server's way too: root may go anywhere, but the server runs without root's rights."""
     try:
         check_may_enter(path)
     except PreflightError as error:
@@ -124,8 +124,8 @@ def check_between_runs(configs: Iterable[Config]) -> None:
 
 
 def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
-    """The account that the volume's data folders must be given to. `owner` (uid, gid) is that of an attached server, None
-    where it does not run on this machine. Raises PreflightError when the folders can't be made for it."""
+    """The account that must own the volume's data folders. `owner` (uid, gid) is that of an attached server, None if it does
+    not run on this machine. Raises PreflightError when the folders can't be made for it."""
     if owner is None:
         raise PreflightError(
             "the server does not run on this machine, so storagelab can't make data folders on its volumes",

@@ -1,4 +1,4 @@
-"""The thread that looks at a run while it lasts, at the moments of its pace. What breaks in it ends only the watching."""
+"""The thread that looks at a run at the moments of its pace. An error in it ends only the watching."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.targets.watching import Pace
 
 
 class Looks(NamedTuple):
-    """What is done in the thread: `first` and `last` once, `tick` at every moment of the pace."""
+    """The thread's work: `first` and `last` once, `tick` at every moment of the pace."""
 
     first: Callable[[], None]
     tick: Callable[[], None]
@@ -19,8 +19,8 @@ class Looks(NamedTuple):
 
 
 class Watch:
-    """In order: `start`, `end`. `error` is empty unless watching broke off in between; `words` makes it of an exception,
-    `session_cpu_s` reads what the session on the server has burnt, None where that can't be known."""
+    """In order: `start`, `end`. `error` is empty unless watching stopped in between; `words` describes an exception,
+    `session_cpu_s` reads the CPU time of the session on the server, None if that is unknown."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Watch:
 
     @property
     def stuck(self) -> bool:
-        """Still in the thread, although it should have ended: what it uses is to be used by nobody else."""
+        """The thread still runs although it should have ended: nothing else may use its resources."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
@@ -64,16 +64,16 @@ class Watch:
                 self._pace.ticked()
             self._pace.halt()
             self._looks.last()
-        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching broke off
-            self.error = f"sampling broke off: {self._words(error)}"
+        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching stopped
+            self.error = f"sampling stopped early: {self._words(error)}"
         finally:
             self._pace.end()
 
     def end(self, patience_s: float) -> None:
         """Never raises."""
         self._stop.set()
-        # An interruption amid the thread's start leaves one that is about to run: it is waited for, too.
+        # An interruption during the thread's start leaves a thread that is about to run: wait for it, too.
         if self._thread is not None and self._runs.wait(patience_s):
             self._thread.join(patience_s)
             if self._thread.is_alive():
-                self.error = self.error or "sampling broke off: the server did not answer"
+                self.error = self.error or "sampling stopped early: the server did not answer"

@@ -1,4 +1,4 @@
-"""What a watcher of a run needs whatever the engine: a pace that minds its own cost, a series once a second,
+"""What a watcher of a run needs on any engine: a pace that limits its own cost, a series once a second,
 a few moments of what was waited for, and how often each wait was seen."""
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from storagelab.targets.vocabulary import Event
 
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
-"""The cost is checked after so many looks and so much time: soon enough that a dear look is not made often."""
+"""The cost is checked after this many looks and this much time: soon enough to prevent many expensive looks."""
 BLIND_AFTER_S = 0.25
-"""A look that comes so much too late did not wait for its turn on a busy machine: something stood still."""
+"""A look that is later than this did not just wait for its turn on a busy machine: something stood still."""
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 SHORTEST_INTERVAL_S = 0.2
-"""A last interval of the series shorter than this would show noise, so it is joined to the one before."""
+"""A last interval of the series shorter than this would show noise, so it is merged into the one before."""
 
 
 class Pace:
     """When the next look is due, and what looking costs.
 
-    With `at_random` looks come at random within their interval, so that they can't fall into step with the kernel's
-    clock tick. When they cost more of a core than `budget`, they get rarer; when they cost less again, they come back
-    to `hz`.
+    With `at_random`, looks come at random within their interval, so that they can't fall into step with the kernel's
+    clock tick. When they cost more of a core than `budget` they get rarer; when they cost less again they return to
+    `hz`.
     """
 
     def __init__(self, hz: float, budget: float, *, at_random: bool) -> None:
@@ -60,7 +60,7 @@ class Pace:
         return max(0.0, self._due_s - time.monotonic())
 
     def ticked(self) -> None:
-        """Counts a look just made, late if it ended a whole interval after it was due, and plans the next."""
+        """Counts a look that was just made, as late if it ended a whole interval after it was due, and plans the next."""
         now_s = time.monotonic()
         self._ticks += 1
         self._late += now_s > self._due_s + self._interval_s
@@ -80,11 +80,11 @@ class Pace:
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
 
     def saw_stopped(self) -> None:
-        """This look saw somebody stopped by force who was at work: as good as seeing nothing since the look before."""
+        """Notes that this look found a working session stopped by force: nothing counts as seen since the last look."""
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
-        """No look is to come any more, and one that is long due was missed."""
+        """Ends the looks; one that is long overdue counts as missed."""
         self._notice_gap(time.monotonic())
 
     def _notice_gap(self, now_s: float) -> None:
@@ -92,12 +92,12 @@ class Pace:
             self._saw_nothing(self._due_s, now_s)
 
     def _saw_nothing(self, since_s: float, now_s: float) -> None:
-        """No moment counts twice, though a look may both be late and see somebody stopped."""
+        """Adds a blind interval. No moment counts twice, though a look may both be late and find a session stopped."""
         self._blind_s += max(0.0, now_s - max(since_s, self._blind_to_s))
         self._blind_to_s = now_s
 
     def _spend(self) -> float:
-        """CPU seconds so far of the thread and its session; a session that can't be read is taken to cost the same."""
+        """CPU seconds so far of the thread and its session; a session that can't be read is assumed to cost the same."""
         sampler_s = time.thread_time() - self._sampler_start_s
         now_s = self._session_cpu_s()
         session_s = None if now_s is None or self._session_start_s is None else now_s - self._session_start_s
@@ -109,7 +109,7 @@ class Pace:
         self._interval_s = max(self._shortest_s, wanted_s)
 
     def end(self) -> None:
-        """To be called by the thread itself, as only it can read its own CPU time."""
+        """Call from the thread itself, since only it can read its own CPU time."""
         self._spend()
 
     def cost(self) -> ObserverCost:
@@ -153,7 +153,7 @@ def _rate(before: tuple[float, dict[str, float]], after: tuple[float, dict[str, 
 
 
 class Moments:
-    """Keeps a run's moments few: when there are too many, every second one goes, and half as many come in."""
+    """Keeps a run's moments few: when there are too many, drops every second one and takes in half as many."""
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
@@ -186,13 +186,13 @@ class _Tally:
 
 
 class Tallies:
-    """How often sessions were seen in each wait, by the kernel's view of the session; the frozen form is `EventTicks`."""
+    """How often sessions were seen in each wait, by the kernel's view of the session; `EventTicks` is the frozen form."""
 
     def __init__(self) -> None:
         self._of_type: dict[str, _Tally] = {}
 
     def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
-        """One session at one look; `timeslices` = how often it was put on a CPU meanwhile."""
+        """Counts one session at one look; `timeslices` = how often it was put on a CPU since the last look."""
         tally = self._of_type.get(wait_type)
         if tally is None:
             tally = self._of_type[wait_type] = _Tally()

@@ -16,7 +16,7 @@ ENGINES = {
 
 
 class Probe(Protocol):
-    """`setting` is one that every login may have, and that no run minds."""
+    """`setting` is one that every login may set, and that affects no run."""
 
     setting: tuple[str, Scalar]
 
@@ -25,7 +25,7 @@ class Probe(Protocol):
         ...
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        """Make something called `name` that is not storagelab's, as a stranger would."""
+        """Make something called `name` that is not storagelab's, as another user would."""
         ...
 
     def clear(self, target: TargetConfig, name: str) -> None:
@@ -34,7 +34,7 @@ class Probe(Protocol):
 
 
 def probe_of(engine: str) -> Probe:
-    """Imported only now, as each engine's driver may be absent."""
+    """The engine's probe. It is imported only now, since the engine's driver may be absent."""
     if engine == "sqlserver":
         from storagelab.targets.sqlserver.probe import SqlServerProbe
 
@@ -49,13 +49,13 @@ def probe_of(engine: str) -> Probe:
 
 
 def engine_of(dsn: str) -> str:
-    """The engine that a DSN is of: by its scheme; libpq's `host=... dbname=...` is PostgreSQL's. Raises SpecError."""
+    """The engine of a DSN, by its scheme; libpq's `host=... dbname=...` is PostgreSQL's. Raises SpecError."""
     scheme, colon, _ = dsn.partition("://")
     if not colon and "=" in dsn:
         return "postgres"
     if scheme.lower() in ENGINES and colon:
         return ENGINES[scheme.lower()]
-    # What stands there may be a password: it is not shown.
+    # The text may be a password, so it is not shown.
     known = ", ".join(f"{name}://" for name in ENGINES)
     raise SpecError(
         "is not the DSN of an engine that storagelab can attach to",

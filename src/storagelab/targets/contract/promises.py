@@ -1,4 +1,4 @@
-"""What is promised, each judged by what came of small runs. Pure."""
+"""The promises, each judged by the outcomes of small runs. Pure."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from storagelab.model.waits import conservation, normalise
 
 State = Literal["pass", "fail", "open"]
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25
-"""Wider than what a whole experiment is held to: these runs last a moment, and few samples fall into one."""
+"""Wider than the limits for a whole experiment: these runs are short, and few samples fall into one."""
 _CLOCK_TOLERANCE_S = 0.001
 
 REACHED = "the server can be reached and allows what storagelab needs"
-FOREIGN_REFUSED = "what has our name and is not ours is refused and stays"
+FOREIGN_REFUSED = "what has storagelab's name but is not its own is refused and stays"
 ROWS = "every run loads all its rows"
-PLACEMENT = "data files are as many as asked, and where they were asked for"
-SETTINGS = "settings are as asked, by the server's own word"
-OTHER_CHECKS = "everything else that is read back is as asked"
+PLACEMENT = "data files have the number and the places asked for"
+SETTINGS = "the server reports the settings asked for"
+OTHER_CHECKS = "everything else read back is as asked"
 TIMES = "every connection's time lies within the run's"
-PROGRESS = "progress is told, and never more than there is to do"
-WAITS = "waits are read, and none is longer than the connections lasted"
+PROGRESS = "progress is reported, and never exceeds the work"
+WAITS = "waits are read, and none lasts longer than the connections"
 CONSERVATION = "waits and CPU time fit into connection time"
-SECRETS = "no password is in what would be stored"
-INTERRUPTION = "a run that is interrupted leaves nothing"
+SECRETS = "nothing to be stored contains a password"
+INTERRUPTION = "an interrupted run leaves nothing"
 LEFT_BEHIND = "nothing is left behind"
-UNTOUCHED = "nothing else on the server came or went"
+UNTOUCHED = "nothing else on the server appeared or vanished"
 
 ALL = (
     REACHED, FOREIGN_REFUSED, ROWS, PLACEMENT, SETTINGS, OTHER_CHECKS, TIMES, PROGRESS, WAITS, CONSERVATION, SECRETS,
@@ -37,7 +37,7 @@ ALL = (
 
 
 class Promise(Frozen):
-    """One promise on one server. "open" = it could not be tried, or this server can't tell."""
+    """One promise on one server. "open" = it could not be tried, or this server can't show it."""
 
     name: str
     state: State
@@ -45,7 +45,7 @@ class Promise(Frozen):
 
 
 class Outcome(Frozen):
-    """What came of one cell: a measurement, or why there is none. `progress` is every number of rows that was told."""
+    """The outcome of one cell: a measurement, or why there is none. `progress` is every number of rows reported."""
 
     cell: Cell
     measurement: Measurement | None = None
@@ -59,11 +59,11 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""Why a measured run breaks a promise: "" = it keeps it, None = it can't be told."""
+"""Why a measured run breaks a promise: "" = it keeps it, None = unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
-    """The promises that runs are judged by."""
+    """The promises that are judged by runs."""
     judges: dict[str, Judge] = {
         PLACEMENT: _placement,
         SETTINGS: _settings,
@@ -72,7 +72,7 @@ def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
         PROGRESS: _progress,
         WAITS: _waits,
         CONSERVATION: _conservation,
-        SECRETS: lambda outcome, _: "the password is in it" if password and password in outcome.stored else "",
+        SECRETS: lambda outcome, _: "it contains the password" if password and password in outcome.stored else "",
     }
     return [_rows(outcomes), *(_over_all(name, judge, outcomes) for name, judge in judges.items())]
 
@@ -97,7 +97,7 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
             return Promise(name=name, state="fail", detail=f"{outcome.where}: {problem}")
     told = [problem for _, problem in found if problem is not None]
     if len(told) < len(found) or not found:
-        return Promise(name=name, state="open", detail="this server can't tell" if found else "no run was measured")
+        return Promise(name=name, state="open", detail="this server can't show it" if found else "no run was measured")
     return Promise(name=name, state="pass", detail=_EXPLANATIONS[name](outcomes) if name in _EXPLANATIONS else "")
 
 
@@ -105,7 +105,7 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _named(measurement: Measurement, *beginnings: str) -> str:
-    """The first check with such a name that is not ok; unread ones count, as nothing vouches for them."""
+    """The first check with such a name that is not ok; unread ones count, since nothing confirms them."""
     for check in measurement.checks:
         if check.name.startswith(beginnings) and check.ok is not True:
             return f"{check.name}: asked {check.asked}, got {check.got}"
@@ -114,7 +114,7 @@ def _named(measurement: Measurement, *beginnings: str) -> str:
 
 _PLACES, _SETTING = ("data files", "place of "), ("target.settings.",)
 _VOLUME = "volume "
-"""On which drive a volume of its machine lies, not every server can tell."""
+"""Not every server can report the drive of a volume."""
 
 
 def _placement(_: Outcome, measurement: Measurement) -> str | None:
@@ -153,9 +153,9 @@ def _times(outcome: Outcome, measurement: Measurement) -> str | None:
 def _progress(outcome: Outcome, _: Measurement) -> str | None:
     told, rows = outcome.progress, outcome.cell.config.database_load.rows
     if not told:
-        return "it was never told"
+        return "it was never reported"
     if list(told) != sorted(told) or told[-1] > rows:
-        return f"{told[-1]} rows were told, of {rows}, the last ones {list(told[-3:])}"
+        return f"{told[-1]} of {rows} rows were reported, the last numbers {list(told[-3:])}"
     return ""
 
 
@@ -171,7 +171,7 @@ def _waits(_: Outcome, measurement: Measurement) -> str | None:
             return f"{row.wait_type} lasted {row.wait_s:.3f} s of {available_s:.3f} s"
         split = None if row.resource_s is None or row.signal_s is None else row.resource_s + row.signal_s
         if split is not None and abs(split - row.wait_s) > 1e-6:
-            return f"{row.wait_type}: resource and signal are not the wait"
+            return f"{row.wait_type}: resource and signal don't add up to the wait"
     return ""
 
 
@@ -185,7 +185,9 @@ def _conservation(_: Outcome, measurement: Measurement) -> str | None:
         return None
     if EXPLAINED_LEAST <= explained <= EXPLAINED_MOST:
         return ""
-    return f"they explain {explained:.0%} of it; {EXPLAINED_LEAST:.0%} to {EXPLAINED_MOST:.0%} are expected of so short runs"
+    return (
+        f"they explain {explained:.0%} of it; {EXPLAINED_LEAST:.0%} to {EXPLAINED_MOST:.0%} are expected of short runs"
+    )
 
 
 # --- what was seen, where a promise is kept --------------------------------------------------------------------------

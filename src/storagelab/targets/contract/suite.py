@@ -1,4 +1,4 @@
-"""Tries the promises on a server: something in the way, 2 x 2 small runs, one that is interrupted, and cleaning up."""
+"""Tries the promises on a server: with something in the way, 2 x 2 small runs, an interrupted run, and cleaning up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MASK = "********"
 
 
 class _Stop(KeyboardInterrupt):
-    """Raised amid a run, as the user's Ctrl-C would be."""
+    """Raised during a run, as the user's Ctrl-C would be."""
 
 
 def target_of(text: str) -> TargetConfig:
@@ -41,7 +41,7 @@ def target_of(text: str) -> TargetConfig:
     held = os.environ.get(text)
     if not held:
         hint = "Name a variable that is set, or give the DSN itself."
-        raise SpecError("is no DSN, and no environment variable of that name is set", key="--target", hint=hint)
+        raise SpecError("is neither a DSN nor an environment variable that is set", key="--target", hint=hint)
     return TargetConfig.model_validate({"engine": engine_of(held), "dsn_env": text})
 
 
@@ -52,9 +52,8 @@ def verify(
     rows_per_connection: int = ROWS_PER_CONNECTION,
     spec_folder: Path | None = None,
 ) -> tuple[Promise, ...]:
-    """Every promise in the order of `promises.ALL`; those that could not be tried are open. Whatever becomes of them,
-    what was made on the server is removed. `say` is told what is being done. Relative paths of `volumes` are relative
-    to `spec_folder`."""
+    """Every promise in the order of `promises.ALL`; those that could not be tried are open. Whatever happens, everything made
+    on the server is removed. `say` gets each step as it begins. Relative paths of `volumes` start at `spec_folder`."""
     suite = _Suite(target, dict(volumes or {}), say, rows_per_connection, spec_folder or Path.cwd())
     with contextlib.closing(suite.kept()) as kept:
         found = {promise.name: suite.without_password(promise) for promise in kept}
@@ -115,7 +114,7 @@ class _Suite:
     # --- in the order of trying --------------------------------------------------------------------------------------
 
     def kept(self) -> Generator[Promise, None, None]:
-        """Promises as they are judged. Nothing is made on the server before the first one is kept."""
+        """Yields promises as they are judged. Makes nothing on the server before the first one is kept."""
         self.say("looking at the server")
         try:
             found = preflight(self.experiment, self.plan, self.site)
@@ -135,7 +134,7 @@ class _Suite:
         yield self._untouched(before)
 
     def _foreign_refused(self) -> Promise:
-        self.say(f"putting something named {self.site.prefix} in the way, and taking it away again")
+        self.say(f"putting something named {self.site.prefix} in the way, and removing it again")
         self.probe.obstruct(self.target, self.site.prefix)
         try:
             problem = self._not_refused()
@@ -145,7 +144,7 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """Whatever storagelab may do at this point must say no, and the thing must be there afterwards."""
+        """Everything that storagelab may do at this point must refuse, and the thing must still be there afterwards."""
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.experiment, self.plan, self.site),
@@ -193,10 +192,10 @@ class _Suite:
             return Promise(name=p.INTERRUPTION, state="fail" if left else "pass", detail=detail)
         except RunFailed as error:
             return Promise(name=p.INTERRUPTION, state="fail", detail=str(error))
-        return Promise(name=p.INTERRUPTION, state="open", detail="the run was over before it could be interrupted")
+        return Promise(name=p.INTERRUPTION, state="open", detail="the run ended before it could be interrupted")
 
     def _clean_up(self) -> Promise:
-        """What should already be gone is removed all the same, and told."""
+        """Removes what should already be gone, and reports it."""
         self.say("cleaning up")
         try:
             with uninterrupted():
@@ -216,7 +215,7 @@ class _Suite:
         changes += [f"new: {name}" for name in sorted(after - before)]
         if not changes:
             return Promise(name=p.UNTOUCHED, state="pass", detail=f"{len(before)} things are as they were")
-        others = "; if others work on this server, it may have been them"
+        others = "; if others work on this server, they may have done it"
         return Promise(name=p.UNTOUCHED, state="fail", detail="; ".join(changes[:5]) + others)
 
     def _ours(self, names: frozenset[str]) -> list[str]:

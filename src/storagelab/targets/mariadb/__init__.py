@@ -1,1 +1,1 @@
-"""All that storagelab knows of MariaDB, and of MySQL 8 where it already runs, a room each."""
+"""Everything that storagelab knows about MariaDB, and about running servers of MySQL 8, one module for each purpose."""

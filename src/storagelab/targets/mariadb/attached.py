@@ -1,4 +1,4 @@
-"""A MariaDB or MySQL that already runs: what it is and allows, checked before anything is made on it."""
+"""A MariaDB or MySQL that already runs: checks what it is and allows before anything is made on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storagelab.targets.mariadb.settings import setting_name, settings_text
 OLDEST_MYSQL = (8, 0)
 _IN_DATABASE = ("CREATE", "DROP", "INSERT", "SELECT", "CREATE ROUTINE", "EXECUTE", "LOCK TABLES")
 _EVERYTHING = "ALL PRIVILEGES"
-_QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names stand in double quotes
+_QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names are in double quotes
 _GRANT = re.compile(rf"GRANT (?P<rights>.+?) ON (?P<database>{_QUOTED})\.(?P<table>{_QUOTED}) TO ")
 _NAMES = ("mariadbd", "mysqld")
 _UPTIME_TOLERANCE_S = 4.0
@@ -35,15 +35,15 @@ _SWITCH_ON = (
 
 
 class Grant(Frozen):
-    """Rights on what matches a database name, in which % and _ stand for anything as in LIKE; None = on all."""
+    """Rights on databases whose names match a pattern with % and _ as in LIKE; None = on all."""
 
     rights: frozenset[str]
     database: str | None
 
 
 class ServerFacts(Frozen):
-    """What an attached server is and what its login may do. `pid` and `process_owner` (uid, gid) are None where it does
-    not run on this machine (or this is not Linux), so that the kernel can't be asked about its threads."""
+    """What an attached server is and what its login may do. `pid` and `process_owner` (uid, gid) are None if it does
+    not run on this machine (or this is not Linux), since the kernel can't be asked about its threads then."""
 
     version: str
     mysql: bool
@@ -69,7 +69,7 @@ class ServerFacts(Frozen):
         return self.pid is not None
 
     def may(self, right: str, database: str | None = None) -> bool:
-        """Whether the login has a right on a database, or on all of the server."""
+        """Whether the login has a right on a database, or on the whole server."""
         return any(
             (right in grant.rights or _EVERYTHING in grant.rights)
             and (grant.database is None or (database is not None and _like(database, grant.database)))
@@ -116,7 +116,7 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
 
 
 def _times_waits(connection: Connection) -> bool:
-    """Whether the waits that matter most are timed for each thread; False where this login may not know."""
+    """Whether the most important waits are timed for each thread; False if this login may not know."""
     try:
         timed = ask(
             connection,
@@ -136,7 +136,7 @@ def _times_waits(connection: Connection) -> bool:
 
 
 def _pid_on_this_machine(connection: Connection, uptime_s: int, *, watching: bool) -> int | None:
-    """The server's process, if it is one of this machine: name, age and a thread of it must fit."""
+    """The server's process, if it is on this machine: its name, its age and one of its threads must match."""
     thread = None
     if watching:
         try:
@@ -218,10 +218,10 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
 
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
-    """Have this session alone run with settings; names are known to be the server's. Raises pymysql.MySQLError."""
+    """Set settings for this session alone; the server is known to have them. Raises pymysql.MySQLError."""
     for name, value in settings.items():
         with connection.cursor() as cursor:
-            # A number in quotes would be refused; text without them might be anything.
+            # The server would refuse a number in quotes, and text without them might be anything.
             number = isinstance(value, int | float) and not isinstance(value, bool)
             cursor.execute(f"SET SESSION {_name(name)} = %s", [value if number else settings_text(value)])
 
@@ -231,7 +231,7 @@ def _name(name: str) -> str:
 
 
 def check_session_settings(connection: Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
-    """An attached server's settings can be changed for storagelab's own sessions only; each is tried in this one.
+    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server, by trying.
 
     Raises PreflightError with the server's words for one that can't be set.
     """
@@ -239,7 +239,7 @@ def check_session_settings(connection: Connection, facts: ServerFacts, settings:
     for name, value in settings.items():
         key = f"target.settings.{name}"
         if setting_name(name) not in known:
-            raise PreflightError("the server knows no such setting", key=key, hint="see SHOW VARIABLES on the server")
+            raise PreflightError("the server has no such setting", key=key, hint="see SHOW VARIABLES on the server")
         try:
             set_for_session(connection, {name: value})
         except pymysql.MySQLError as error:
@@ -252,7 +252,7 @@ def check_session_settings(connection: Connection, facts: ServerFacts, settings:
 
 
 def check_known_folder(connection: Connection, facts: ServerFacts, volume: str, path: Path) -> None:
-    """MySQL puts data files only into folders that it was started with. Raises PreflightError with the operator's step."""
+    """Checks MySQL's folders for data files, which are fixed at its start. Raises PreflightError with the operator's step."""
     if not facts.mysql:
         return
     known = str(ask(connection, "SELECT @@innodb_directories")[0][0] or "").split(";")

@@ -1,4 +1,4 @@
-"""Which MariaDB server is on this machine."""
+"""Finds the MariaDB server on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.errors import PreflightError
 from storagelab.targets.programs import BIN_DIR, Programs, version_said
 
 OLDEST = (10, 11)
-"""Older releases lack RANDOM_BYTES and the place of each data file in the catalogue, and are out of support."""
+"""Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are out of support."""
 
 _SERVERS = ("mariadbd", "mysqld")
 _INSTALLERS = ("mariadb-install-db", "mysql_install_db")
@@ -78,7 +78,7 @@ def _version(server: Path) -> tuple[int, ...]:
     if match is None or not match[2]:
         mysql = "MySQL" in said
         raise PreflightError(
-            f"{server} is {'MySQL' if mysql else 'no MariaDB'}: it says {said.strip()!r}",
+            f"{server} is {'MySQL' if mysql else 'not MariaDB'}: it says {said.strip()!r}",
             key=BIN_DIR,
             hint="storagelab starts MariaDB only; start MySQL yourself and attach to it with target.dsn"
             if mysql

@@ -1,8 +1,8 @@
-"""Connections: where a server is, how a DSN says so, and PyMySQL's errors in plain words.
+"""Connections: a server's address, its form as a DSN, and PyMySQL's errors in plain words.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
-A password stands only in the variable that `dsn_env` names, or in MYSQL_PWD; it is never shown.
+A password belongs only into the variable that `dsn_env` names, or into MYSQL_PWD; it is never shown.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ANNOUNCED_AS = "storagelab"
 
 
 class Address(Frozen):
-    """Where a server is and who asks. `ssl` is "" for an encrypted connection if the server offers one, "required" for
-    one in any case, "verified" where the server's certificate is also checked."""
+    """A server's address and the user. `ssl` is "" to encrypt if the server offers it, "required" to encrypt always, and
+    "verified" to check the server's certificate as well."""
 
     user: str
     password: str = ""
@@ -49,7 +49,7 @@ class Address(Frozen):
 
 
 def address_of(target: TargetConfig) -> Address:
-    """The address in a spec's DSN, or in the variable that it names. Raises PreflightError, never quoting it."""
+    """The address in a spec's DSN, or in the variable that it names. Raises PreflightError, without quoting the DSN."""
     return parse_dsn(dsn_of(target, "mysql://user:password@host/"), key_of(target))
 
 
@@ -60,13 +60,13 @@ def parse_dsn(text: str, key: str) -> Address:
         options = parse_qs(parts.query, strict_parsing=True, keep_blank_values=True) if parts.query else {}
         port = parts.port
     except ValueError:
-        raise PreflightError("it is not a DSN that can be read", key=key, hint=_HOW) from None
+        raise PreflightError("it is not a readable DSN", key=key, hint=_HOW) from None
     if parts.scheme not in _SCHEMES or not parts.username or any(len(values) > 1 for values in options.values()):
         raise PreflightError("it is not a DSN of MariaDB or MySQL", key=key, hint=_HOW)
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
-        hint = f"after the question mark stand any of: {', '.join(_OPTIONS)}"
-        raise PreflightError("it has an option that is not known", key=key, hint=hint)
+        hint = f"after the question mark write any of: {', '.join(_OPTIONS)}"
+        raise PreflightError("it has an unknown option", key=key, hint=hint)
     said = {name: values[0] for name, values in options.items()}
     wanted_ssl = said.get("ssl", "verified" if "ssl_ca" in said else "")
     if wanted_ssl not in ("", "required", "verified"):
@@ -94,11 +94,11 @@ def connect_to(address: Address, database: str | None = None) -> Connection:
         program_name=_ANNOUNCED_AS,
         defer_connect=True,
     )
-    # PyMySQL forgets to close a socket that can't connect, so what it could not reach is found out before.
+    # PyMySQL forgets to close a socket that can't connect, so find out first whether the server can be reached.
     opened = _opened(address)
     try:
         connection.connect(opened)
-    except RuntimeError as error:  # of a driver without the package that some passwords need on an open line
+    except RuntimeError as error:  # the driver lacks the package that some passwords need on an unencrypted line
         if opened is not None:
             opened.close()
         raise pymysql.OperationalError(
@@ -108,15 +108,15 @@ def connect_to(address: Address, database: str | None = None) -> Connection:
 
 
 def _opened(address: Address) -> socket.socket | None:
-    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself to know that nobody listens in."""
+    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself so that it treats it as local."""
     try:
         if address.unix_socket is None:
             return socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT_S)
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(address.unix_socket)
-    except (OSError, ValueError) as error:  # a ValueError: of a host that can't be one
+    except (OSError, ValueError) as error:  # ValueError: an impossible host
         place = address.unix_socket or "its host and port"
-        reason = getattr(error, "strerror", None) or "that is no place"
+        reason = getattr(error, "strerror", None) or "that is not an address"
         raise pymysql.OperationalError(2003, f"nobody answers at {place}: {reason}") from error
     return None
 
@@ -138,7 +138,7 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
     key, address = key_of(target), address_of(target)
     try:
         connection = connect_to(address)
-    except (pymysql.MySQLError, OSError, ValueError) as error:  # a ValueError: of bytes that are no text
+    except (pymysql.MySQLError, OSError, ValueError) as error:  # ValueError: bytes that are not text
         words = hidden(words_of(error), target)
         insecure = "secure transport" in words
         raise PreflightError(
@@ -155,7 +155,7 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message without PyMySQL's tuple around it; the number stays, as manuals are searched by it."""
+    """The server's message without PyMySQL's tuple around it. It keeps the number, since manuals are searched by it."""
     if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
         return f"{error.args[1]} (error {error.args[0]})"
     return str(error).strip() or type(error).__name__
@@ -169,7 +169,7 @@ def ask(connection: Connection, statement: str, values: Any = None) -> Rows:
 
 
 def identifier(name: str) -> str:
-    """A name as SQL quotes it."""
+    """A name, quoted for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -17,11 +17,11 @@ _GROUPS = {
     ),
     "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
 }  # fmt: skip
-"""Those that only grow; how full something is at a moment is no difference over a run."""
+"""Counters that only grow; a difference over a run says nothing about a momentary fill level."""
 
 
 def read_counters(connection: Connection) -> Counters:
-    """Cumulative counters of SHOW GLOBAL STATUS, `group -> name -> value`, of what has to do with storage."""
+    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
     groups: Counters = {}
     for group, patterns in _GROUPS.items():
         condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
@@ -31,7 +31,7 @@ def read_counters(connection: Connection) -> Counters:
 
 
 def read_file_counters(connection: Connection, files: dict[str, str]) -> Counters:
-    """Calls and bytes of each data file so far; `files` maps the name it is to have to its path on the server."""
+    """Calls and bytes of each data file so far; `files` maps the name to use for it to its path on the server."""
     if not files:
         return {}
     rows = ask(

@@ -1,4 +1,4 @@
-"""What survives a crash of MariaDB, or of MySQL, by its settings."""
+"""What survives a crash of MariaDB or MySQL, according to its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULTS = {
 
 
 def judge(settings: Mapping[str, str], version: str = "") -> Durability:
-    """`settings` as the server shows them; what it does not show is at its default."""
+    """`settings` as the server shows them; a setting that it does not show has its default."""
     decide = tuple(_deciding({**_DEFAULTS, **settings}))
     return Durability(
         engine="MySQL" if version and "MariaDB" not in version else "MariaDB",
@@ -27,14 +27,14 @@ def judge(settings: Mapping[str, str], version: str = "") -> Durability:
 
 def _deciding(settings: Mapping[str, str]) -> Iterator[Deciding]:
     name, value = "innodb_flush_log_at_trx_commit", settings["innodb_flush_log_at_trx_commit"]
-    # 2 writes the log at each commit, and syncs it once a second only.
+    # 2 writes the log at each commit, but syncs it only once a second.
     yield Deciding(name=name, value=value, loses="last second of commits" if value in ("0", "2") else None)
     name, value = "innodb_doublewrite", settings["innodb_doublewrite"]
     off = value.lower() in ("off", "false", "0", "detect_only")
     yield Deciding(name=name, value=value, loses="pages not written twice" if off else None)
     if (value := settings["innodb_flush_method"]).lower() == "nosync":
         yield Deciding(name="innodb_flush_method", value=value, loses="everything")
-    # A crash is mended from the binary log where there is one, so that commits are as safe as it is.
+    # Crash recovery uses the binary log if there is one, so commits are only as safe as that log.
     if settings["log_bin"].lower() in ("on", "1"):
         value = settings["sync_binlog"]
         yield Deciding(name="sync_binlog", value=value, loses=None if value == "1" else "commits not in the binary log")

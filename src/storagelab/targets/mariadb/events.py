@@ -1,4 +1,4 @@
-"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means. A new one is one line of `LISTED`.
+"""What each wait of MariaDB 10.11 to 11 and of MySQL 8 to 9 means. To add one, add one line to `LISTED`.
 
 Names are those of performance_schema's instruments, without the leading "wait/".
 """
@@ -14,18 +14,18 @@ GATE = "wait/synch/cond/sql/MDL_context::COND_wait_status"
 """Workers wait for the lock on the table `gate` until all of them are ready."""
 COMMIT_STATE = "Commit"
 COMMIT = "state/Commit"
-"""A session in the state "Commit" that waits for nothing with a timer: its redo log is being written and synced, for which
-MariaDB 10.11 has no instrument."""
+"""A session in the state "Commit" without a timed wait: its redo log is being written and synced, for which MariaDB 10.11
+has no instrument."""
 
 LISTED = {
     COMMIT: io(v.LOG_WRITE, "the log's write and sync"),
-    # Reads of pages; also writes of dirty pages to make room, and growth of the file: one instrument counts them all.
+    # One instrument counts reads of pages, writes of dirty pages to make room, and growth of the file.
     "io/file/innodb/innodb_data_file": io(v.PAGE_READ, "a page of a data file"),
     "io/file/innodb/innodb_log_file": io(v.LOG_WRITE, "the log"),
     "io/file/sql/binlog": io(v.LOG_WRITE, "the binary log"),
     "io/file/innodb/innodb_temp_file": io(v.OTHER_WRITE, "a temporary file"),
     "io/file/innodb/innodb_dblwr_file": io(v.OTHER_WRITE, "the doublewrite buffer"),
-    # The lock over a B-tree: whoever splits a page holds it against all who come from the root.
+    # The lock over a B-tree: a session that splits a page holds it against all that come from the root.
     "synch/sxlock/innodb/index_tree_rw_lock": Event(v.PAGE_LATCH, "the upper pages of a B-tree"),
     "synch/sxlock/innodb/btr_search_latch": Event(v.LATCH, "the adaptive hash index"),
     "synch/rwlock/innodb/fil_space_latch": Event(v.ALLOCATION, "the free pages of a data file"),
@@ -42,7 +42,7 @@ LISTED = {
 RULES = {
     "^io/socket": io(v.NETWORK, "the client"),
     "^io/": io(v.OTHER_IO, "a file"),
-    # What holds a session back while another one writes both their commits to the binary log.
+    # These hold a session back while another one writes the commits of both to the binary log.
     "/MYSQL_BIN_LOG::|/wait_for_commit::|/LOCK_(prepare|commit)_ordered": Event(
         v.LOG_WRITE, "a commit to the binary log"
     ),
@@ -53,11 +53,11 @@ event_of = Vocabulary(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
 def is_counted(name: str) -> bool:
-    """Does this instrument belong into the sum? Those of the handler and of locks contain other waits, and the gate is
+    """Does this instrument belong in the sum? Instruments of the handler and of locks contain other waits, and the gate is
     storagelab's own."""
     return name.startswith(("wait/io/file/", "wait/synch/")) and name != GATE
 
 
 def counts_waits(name: str) -> bool:
-    """Is what its counter counts a wait each? A call into the kernel is one; an acquisition of a lock may not be."""
+    """Is each count of this instrument a wait? A call into the kernel is one; an acquisition of a lock may not be."""
     return name.startswith("wait/io/file/")

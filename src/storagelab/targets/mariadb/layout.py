@@ -1,11 +1,11 @@
-"""The articles' table on N data files of MariaDB: made, read back, dropped.
+"""The articles' table on N data files of MariaDB: makes it, reads it back and drops it.
 
-N data files are N partitions, each a file of its own in a folder of its own, round robin over the volumes. One data file
-is one partition, so that every layout pays the same routing. InnoDB keeps rows in the order of the key: random keys hit
-the table itself.
+N data files are N partitions, each a file of its own in a folder of its own, round robin over the volumes. A single data
+file is one partition too, so that every layout pays the same routing. InnoDB keeps rows in the order of the key: random
+keys hit the table itself.
 
 Partitions divide the keys evenly: random keys by equal ranges of the key, ascending ones by their remainder. MariaDB's
-own PARTITION BY KEY does not: of random keys over 2, 4, 8 and 16 partitions the fullest got 67, 42, 25 and 15 % (10.11).
+own PARTITION BY KEY does not: with 2, 4, 8 and 16 partitions, the fullest got 67, 42, 25 and 15 % of random keys (10.11).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RANDOM_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
-# InnoDB always has room for two rows on a page. What does not fit into half a page it puts on a page of its own, so a
+# InnoDB always leaves room for two rows on a page. It puts what does not fit into half a page on a page of its own, so a
 # filler of just over half a page makes every row ask for one new page.
 _SEQUENTIAL_COLUMNS = """
     c1 BIGINT NOT NULL AUTO_INCREMENT,
@@ -59,7 +59,7 @@ class Layout(Places):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def create(self, connection: Connection) -> None:
-        """Database, mark, gate, table with its partitions, and the loading procedure."""
+        """Make the database, its mark, the gate, the table with its partitions, and the loading procedure."""
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
         mark = f"CREATE TABLE {self.schema}.{_MARK} (x INT) COMMENT '{OWNERSHIP}'"
         for statement in (
@@ -94,9 +94,9 @@ class Layout(Places):
     # --- removed -----------------------------------------------------------------------------------------------------
 
     def drop(self, connection: Connection) -> list[str]:
-        """Drop the database that an earlier run or this one made, whichever layout it had; says what.
+        """Drop the database that this run or an earlier one made, with any layout; says what was dropped.
 
-        Raises PreflightError, with nothing dropped, when a database of that name is not storagelab's.
+        Raises PreflightError, with nothing dropped, if a database of that name is not storagelab's.
         """
         if not self._made_before(connection):
             return []
@@ -105,7 +105,7 @@ class Layout(Places):
         return [f"database {self.prefix}"]
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Raises PreflightError when a database has the name that storagelab needs, and another owner."""
+        """Raises PreflightError if a database that is not storagelab's has the name that storagelab needs."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> bool:
@@ -121,7 +121,7 @@ class Layout(Places):
         if not tables or foreign:
             what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
             raise PreflightError(
-                f"on the server, {what} stands where storagelab needs the name, and was not made by it",
+                f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
                 key="target.dsn",
                 hint="rename or drop it; storagelab drops only what it made itself",
             )
@@ -130,7 +130,7 @@ class Layout(Places):
     # --- used --------------------------------------------------------------------------------------------------------
 
     def write_out(self, connection: Connection) -> None:
-        """Have the server write out every page of the table that is still in memory only, as a checkpoint would."""
+        """Make the server write out every page of the table that is only in memory so far, as a checkpoint would."""
         _run(connection, f"FLUSH TABLES {self.table} FOR EXPORT")
         _run(connection, "UNLOCK TABLES")
 
@@ -158,7 +158,7 @@ class Layout(Places):
         return {wanted[name.lower()]: Path(place) for name, place in rows if name.lower() in wanted}
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """How many data files there are and where each one really lies."""
+        """Checks the number of data files and the place of each one."""
         found, source = self.files(connection), "information_schema.innodb_sys_tablespaces"
         asked = [self.asked(number) for number in self.data_files]
         got = [self._place(found.get(number)) for number in self.data_files]
@@ -168,18 +168,18 @@ class Layout(Places):
         ]
 
     def _place(self, file: Path | None) -> str:
-        """The folder that a data file was put into; below it the server makes one named after the database."""
+        """The folder of a data file; in it the server makes a folder named after the database."""
         if file is None:
             return "absent"
         return str(file.parent.parent) if file.is_absolute() else "default"
 
 
 def _text(value: str) -> str:
-    """Text as SQL quotes it, where a backslash means something."""
+    """Text, quoted for SQL, where a backslash has a meaning."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _run(connection: Connection, statement: str) -> None:
-    """A statement without values: PyMySQL then leaves percent signs alone."""
+    """Run a statement without values, so that PyMySQL leaves percent signs alone."""
     with connection.cursor() as cursor:
         cursor.execute(statement)

@@ -1,4 +1,4 @@
-"""Can this machine and this server run every cell of the plan? Looks, touches nothing."""
+"""Checks that this machine and this server can run every cell of the plan. Touches nothing."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
 _LAST_LETTER = 0xFFFF
-"""The server keeps places of files in three-byte UTF-8, and puts a file elsewhere where that is too little."""
-_LETTER = "has a letter in it that MariaDB can't have in the place of data files"
+"""The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that is too little."""
+_LETTER = "has a letter in it that MariaDB does not accept in the path of data files"
 _SEQUENTIAL_NOTE = (
-    "MariaDB always has room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
+    "MariaDB always leaves room for two rows on a page, so sequential-insert makes every row ask for one new page outside "
     "the tree instead"
 )
-_LEFT_NOTE = "the server leaves one empty folder named {name} on each remote volume, as it drops the files in it only"
+_LEFT_NOTE = (
+    "the server leaves one empty folder named {name} on each remote volume, since it drops only the files in it"
+)
 
 
 def check(plan: Plan, site: Site) -> Preflight:
@@ -95,7 +97,7 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 
 def _bytes_on(config: Config, volume: str) -> int:
-    """Disk space that one run of this cell takes on a volume, at its largest."""
+    """The most disk space that one run of this cell takes on a volume."""
     rows, total = config.database_load.rows, 0
     volumes = config.data_volumes
     private = not config.target.attached
@@ -116,4 +118,4 @@ def _size(config: Config, name: str, default: int) -> int:
     try:
         return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
     except ValueError:
-        return default  # the server has the last word on it; only the estimate is coarser
+        return default  # the server decides about it; only the estimate is coarser

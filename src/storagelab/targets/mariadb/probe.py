@@ -1,4 +1,4 @@
-"""What the contract suite asks of a MariaDB or MySQL: what is there, and something in the way."""
+"""Lists what is on a MariaDB or MySQL, and puts something in the way, for the contract suite."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """See `contract.probes.Probe`. Each table comes with the time at which it was made, which changes when it is made
-    anew."""
+    """See `contract.probes.Probe`. Each table is listed with its creation time, which changes when it is made anew."""
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
 
@@ -34,7 +33,7 @@ class MariaDBProbe:
         _asked(target, f"CREATE DATABASE {identifier(name)}")
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Only if it is as empty as it was made: what others put into it is not ours to drop.
+        # Only if it is still empty: anything that others put into it is not ours to drop.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
         if not inside:
             _asked(target, f"DROP DATABASE IF EXISTS {identifier(name)}")

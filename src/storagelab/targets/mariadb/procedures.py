@@ -8,8 +8,8 @@ TABLE = "my_big_table"
 PROGRESS = "storagelab_rows"
 """The user variable in which a session publishes how many rows it has committed."""
 
-# A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
-# keys that are there is wanted for a point read. Not by MD5, which MySQL has moved into a component by 9.7.
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read. Not MD5, which MySQL has moved into a component by 9.7.
 _KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
 _ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
 _INSERT = "INSERT INTO {table} () VALUES ();"
@@ -58,7 +58,7 @@ END"""
 
 
 def procedure(workload: DatabaseLoad, schema: str, ownership: str) -> str:
-    """The statement that makes the loop; `schema` is quoted already."""
+    """The statement that creates the procedure; `schema` is quoted already."""
     table = f"{schema}.{TABLE}"
     mixed = workload.kind == "mixed"
     return _PROCEDURE.format(

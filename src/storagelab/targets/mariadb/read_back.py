@@ -1,4 +1,4 @@
-"""What the server really is and does, read back from it; nothing is believed because it was asked for."""
+"""Reads back what the server really is and does; asking for something proves nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SHOWN = (
 
 
 _LARGEST_STEP_BYTES = 17 * 2**20
-"""So much at its end of a data file was seen to be empty, with pages of 4 KiB."""
+"""The most empty space seen at the end of a data file, with pages of 4 KiB."""
 
 
 def server_facts(connection: Connection, asked: Mapping[str, object]) -> dict[str, object]:
-    """Version, and the settings that decide about storage and durability, with those that were asked for."""
+    """The version, the settings that decide about storage and durability, and those asked for."""
     values = _variables(connection)
     names = [*_SHOWN, *(setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
@@ -39,7 +39,7 @@ def _variables(connection: Connection) -> dict[str, str]:
 
 
 def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
-    """Each setting asked for against what the server runs with; `expected` is its parser's reading."""
+    """Checks each setting asked for against the server's; `expected` is its parser's reading."""
     values = _variables(connection)
     checks = []
     for name, text in sorted(asked.items()):
@@ -53,7 +53,7 @@ def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping
 
 
 def _same(got: str, expected: str) -> bool:
-    """What the parser prints in its own way: TRUE is ON, a number may have zeros after its point."""
+    """Compares texts despite the parser's own spelling: TRUE is ON, a number may have zeros after its point."""
     if _plain(got) == _plain(expected):
         return True
     try:
@@ -68,7 +68,7 @@ def _plain(text: str) -> str:
 
 
 def one_page_a_row(connection: Connection, layout: Layout, rows: int) -> Check:
-    """The sequential workload promises one new page for each row: pages of the files against rows, which were counted."""
+    """Checks the sequential workload's promise of one new page per row: the files' pages against the counted rows."""
     page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
     names = ", ".join(["%s"] * len(layout.data_files))
     view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
@@ -78,7 +78,7 @@ def one_page_a_row(connection: Connection, layout: Layout, rows: int) -> Check:
         [f"{layout.prefix}/my_big_table#p#{layout.partition(number)}".lower() for number in layout.data_files],
     )
     pages = int(found[0][0]) // page_bytes
-    # Files grow by several extents at once; the pages of the tree itself come on top.
+    # Files grow by several extents at once, and the pages of the tree itself add to them.
     spare = _LARGEST_STEP_BYTES // page_bytes * len(layout.data_files)
     ok = rows <= pages <= rows * 1.15 + spare
     return Check(

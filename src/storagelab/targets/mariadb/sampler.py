@@ -1,9 +1,9 @@
-"""Watches a run: exact timers of every wait that has one, samples of what has none, and a series once a second.
+"""Watches a run: exact timers of waits that have one, samples of the others, and a series once a second.
 
-MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So all worker
-sessions are also looked at many times a second: the kernel for each one's state, the server for its wait or, where it
-names none, for what it is doing. What a session spent on a CPU and in its queue over the whole run the kernel knows
-exactly. `storagelab.model.waits` makes wait statistics of the three.
+MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the sampler
+also looks at all worker sessions many times a second: it asks the kernel for each one's state, and the server for its wait
+or, where it names none, its activity. The kernel knows exactly how long a session was on a CPU and in its queue over the
+whole run. `storagelab.model.waits` makes wait statistics of the three.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from storagelab.targets.recording import Recording, Seen
 from storagelab.targets.watching import Pace
 
 BUDGET = 0.02
-"""Share of one core that the sampler and its session may take; above it samples get rarer."""
+"""Share of one core that the sampler and its session may use; above it samples get rarer."""
 PROGRESS_INTERVAL_S = 0.25
 STOP_TIMEOUT_S = 5.0
 _PICOSECONDS_PER_NS = 1000
 
-# Of the events a thread has begun, one that has not ended is what it waits for now; TIMER_END is never null here.
+# A thread now waits for the event that it has begun and not ended; TIMER_END is never null here.
 _LOOK = """
 SELECT t.thread_id, t.processlist_state, w.event_name{more}
 FROM performance_schema.threads t LEFT JOIN performance_schema.events_waits_current w
@@ -86,7 +86,7 @@ class Sampler:
     In order: `prepare`, `baseline` while all workers wait at the gate, `start` as it is opened, `stop` when the last
     worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is called
     once a second from the sampler's thread. `server_pid` is None where the kernel can't be asked, `paths` names data files
-    by their path. Nothing that breaks while watching is raised: it stands in `Seen.error`.
+    by their path. Errors while watching are not raised: they are in `Seen.error`.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Sampler:
         self._recording.take_series()
 
     def _look(self, with_objects: bool) -> list[Sighting]:
-        """One look at all sessions: what each that works waits for, and its state by the kernel."""
+        """One look at all sessions: what each working one waits for, and its state by the kernel."""
         assert self._connection is not None, "the sampler is not prepared"
         more = ", w.object_name" if with_objects else ""
         states = self._accounts.states()
@@ -198,7 +198,7 @@ class Sampler:
     # -- after it -----------------------------------------------------------------------------------------------------
 
     def progress(self) -> int:
-        """Rows that all workers together have reported as done. May be called from any thread."""
+        """Rows that all workers together have reported as done. Any thread may call it."""
         return sum(self._rows_done.values())
 
     def stop(self) -> Seen:
@@ -206,7 +206,7 @@ class Sampler:
         raises."""
         self._recording.end(STOP_TIMEOUT_S)
         timers = self._last_timers()
-        if not self._recording.stuck:  # a connection is not to be used by two threads at once
+        if not self._recording.stuck:  # two threads must not use a connection at once
             close(self._connection)
         return self._recording.seen(event_of, self.progress(), functools.partial(_raw_waits, timers))
 
@@ -216,7 +216,7 @@ class Sampler:
         try:
             return self._timers().since(self._before)
         except Exception as error:  # noqa: BLE001 - as while watching
-            self._recording.note(f"the timers of the waits could not be read: {words_of(error)}")
+            self._recording.note(f"can't read the timers of the waits: {words_of(error)}")
             return Timers()
 
 

@@ -1,4 +1,4 @@
-"""A private MariaDB: made, started, stopped and removed by storagelab; reachable through a socket only."""
+"""A private MariaDB that storagelab makes, starts, stops and removes; only a socket leads to it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from storagelab.targets.starting import Starter
 USER = "root"
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
-"""Settings that a database keeps from its making, so that its maker needs them as well."""
+"""Settings that are fixed when a database is made, so that the program that makes it needs them as well."""
 _UNSYNCED = "--debug-no-sync"
-"""Its maker writes each system table to the disk at once, a thousand times: seconds, for what a crash may take as well. What
-is measured runs without this option, and what was made is written out before (between_runs.checkpoint)."""
+"""Without this option, making a database writes each system table to the disk at once, a thousand times: that takes
+seconds, for data that a crash may take anyway. Measured runs don't have the option, and the new database is written out
+before them (between_runs.checkpoint)."""
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
-"""Errors that the driver found by itself: the server has not said anything yet."""
+"""Errors that the driver found by itself, before any answer of the server."""
 
 
 class Server(PrivateServer[Binaries]):
@@ -81,7 +82,7 @@ class Server(PrivateServer[Binaries]):
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:
-        """A server unpacked somewhere brings its files along; one of the system knows where they are."""
+        """An unpacked server brings its files along; a system's server knows where they are."""
         if self.programs.origin != "target.bin_dir":
             return []
         return [f"--basedir={self.programs.server.parent.parent}"]

@@ -1,4 +1,4 @@
-"""The settings a private server gets, and what the server itself makes of each."""
+"""The settings of a private server, and how the server itself reads each."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from storagelab.targets.steps import SPARE_CONNECTIONS
 from storagelab.targets.unprivileged import as_server, give_to_server
 
 VARIABLES = ("MYSQL", "MARIADB", "LIBMYSQL", "UMASK")
-"""How the names begin of what its programs read from the environment."""
+"""Prefixes of the environment variables that its programs read."""
 
 _OWN = frozenset({
     "datadir", "basedir", "socket", "pid_file", "port", "bind_address", "skip_networking", "user", "tmpdir",
     "innodb_log_group_home_dir", "innodb_data_home_dir", "log_error", "init_file", "plugin_dir", "plugin_load",
     "plugin_load_add", "skip_grant_tables", "performance_schema", "performance_schema_instrument",
 })  # fmt: skip
-"""What keeps a private server private, its files where the layout says, and its sessions visible."""
+"""The settings that keep a private server private, its files where the layout says, and its sessions visible."""
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
 _TROUBLE = re.compile(
     r"\[ERROR\] (?P<error>.*)"
@@ -43,7 +43,7 @@ def setting_name(name: str) -> str:
 
 
 def power(name: str, value: Scalar) -> str | None:
-    """What a setting has the server do beside keeping a database; storagelab's own settings are refused in any case.
+    """What a setting makes the server do besides keeping a database; storagelab's own settings are refused in any case.
 
     `loose-` before a name changes nothing.
     """
@@ -69,10 +69,10 @@ def private_settings(config: Config) -> dict[str, Scalar]:
 
 
 def observing(waits: bool) -> list[str]:
-    """The options that switch the server's count of waits on or off, so that a factor of the spec can compare its cost.
+    """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a factor.
 
-    The handler's events and those of metadata locks contain others and would count twice. Nobody contends for
-    a session's own mutexes, and they are taken several times a row.
+    Events of the handler and of metadata locks contain others and would count twice. A session's own mutexes have no
+    contention, and are taken several times per row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
@@ -85,9 +85,9 @@ def observing(waits: bool) -> list[str]:
 
 
 def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
-    """What the server itself makes of each setting, to compare with later: `{name: value}`.
+    """How the server itself reads each setting, to compare with later: `{name: value}`.
 
-    The server's own parser is asked; no database is made. Raises PreflightError with the server's words for the first
+    This asks the server's own parser; no database is made. Raises PreflightError with the server's words for the first
     setting that it refuses, does not know, or would quietly change into another value.
     """
     refuse_own(settings, lambda name: setting_name(name).removeprefix("loose_") in _OWN)
@@ -103,7 +103,7 @@ def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
 
 
 class _Said(NamedTuple):
-    """What the parser said: values of all settings, and its complaint, if it had one."""
+    """The parser's output: values of all settings, and its complaint, if any."""
 
     values: dict[str, str]
     trouble: str
@@ -122,14 +122,14 @@ def _refuse(binaries: Binaries, name: str, said: _Said) -> None:
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
-    """ "Did you mean ...? " with the server's setting that is spelt most alike; empty if none is."""
+    """ "Did you mean ...? " with the server's most similarly spelt setting; empty if there is none."""
     close = difflib.get_close_matches(setting_name(name), _ask_parser(binaries, ()).values, 1)
     return f"Did you mean {close[0]}? " if close else ""
 
 
 @cache
 def _ask_parser(binaries: Binaries, settings: tuple[tuple[str, str], ...]) -> _Said:
-    """`--help --verbose` reads the options as a start would, prints what came of them, and starts nothing."""
+    """`--help --verbose` reads the options as a start would, prints the result, and starts nothing."""
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
     with temporary.folder("check") as folder:
         give_to_server(folder)

@@ -1,4 +1,4 @@
-"""MariaDB as a target: what one run on it adds to the steps that every engine shares."""
+"""MariaDB as a target: what one of its runs adds to the steps that all engines share."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
         )
 
     def _files(self) -> dict[int, Path]:
-        """The data files by their whole paths, as performance_schema names them."""
+        """The data files by their full paths, as performance_schema names them."""
         folder = self.server.data_folder if self.server is not None else attached.data_folder(self._own)
         return {
             number: path if path.is_absolute() else (folder or Path()) / path
@@ -148,7 +148,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
         return read_back.settings(workers.first, _texts(asked), _texts(asked))
 
     def _check_log_place(self) -> list[Check]:
-        """The log's folder by the server, and that the log is in it by the file system."""
+        """Checks the log's folder: the one that the server reports, with the log in it according to the file system."""
         if self.server is None:
             return []
         asked = str(self.server.log_folder)
@@ -166,7 +166,7 @@ def _texts(settings: dict[str, str | int | float | bool]) -> dict[str, str]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on an attached server; says what. Raises PreflightError when it can't be done."""
+    """Drop what a killed run left on an attached server; says what. Raises PreflightError if that fails."""
     left = dropping_leftovers(config.target, pymysql.MySQLError, words_of, f"the database {site.prefix}")
     with connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)

@@ -1,4 +1,4 @@
-"""What sessions were seen waiting for at one moment: the server names the file of an I/O; of the rest it shows the kind."""
+"""What sessions were waiting for at one moment: the server names the file of an I/O, and the kind of any other wait."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storagelab.targets.mariadb.events import event_of
 
 
 class Sighting(NamedTuple):
-    """One session: what it waits for, or `NO_EVENT`; what it is doing, in the server's word; the file, where it names one;
-    whether the kernel saw it asleep."""
+    """One session: its wait, or `NO_EVENT`; its activity in the server's words; the file, if the server names one; whether
+    the kernel saw it asleep."""
 
     wait_type: str
     state: str

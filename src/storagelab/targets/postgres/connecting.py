@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL that already runs: where it is, and its refusals in plain words."""
+"""Connections to a PostgreSQL that already runs: its address, and its refusals in plain words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storagelab.targets.hiding import hidden
 
 Connection = psycopg.Connection[Any]
 VARIABLES = "PG"
-"""How the names begin of what PostgreSQL's programs and its client library read from the environment."""
+"""The prefix of environment variables that PostgreSQL's programs and its client library read."""
 _ENVIRONMENT = threading.Lock()
 _CONNECT_TIMEOUT_S = 10
 
@@ -33,7 +33,7 @@ def connect(target: TargetConfig) -> Connection:
     try:
         options = {"autocommit": True, "application_name": "storagelab", "connect_timeout": _CONNECT_TIMEOUT_S}
         return psycopg.connect(text, **options)  # type: ignore[arg-type]
-    except (psycopg.ProgrammingError, ValueError) as error:  # a ValueError: of bytes that are no text
+    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
         # libpq quotes the string it can't read, and a password may be in it.
         raise PreflightError(
             "it is not a connection string", key=key, hint="write postgresql://user@host:port/database"
@@ -50,9 +50,9 @@ def connect(target: TargetConfig) -> Connection:
 
 
 def connect_private(conninfo: str, **options: Any) -> Connection:
-    """A connection to a server of our own, which owes nothing to the environment. Raises psycopg.Error.
+    """A connection to a private server that the environment can't influence. Raises psycopg.Error.
 
-    A connection string can't do that: some variables lead elsewhere before it is read (PGSERVICE), others are sent to the
+    A connection string can't ensure that: some variables lead elsewhere before it is read (PGSERVICE), others are sent to the
     server whatever it says (PGTZ).
     """
     with without_variables():
@@ -61,7 +61,7 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
 
 @contextlib.contextmanager
 def without_variables() -> Iterator[None]:
-    """The environment without PG* variables, for this process; whoever else asks for that waits."""
+    """Removes PG* variables from this process's environment for a while; other callers wait."""
     with _ENVIRONMENT:
         kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
         try:

@@ -9,7 +9,7 @@ from storagelab.targets.unprivileged import unprivileged
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Programs, and a way to run them without root's rights, which PostgreSQL refuses."""
+    """Checks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
     return (STARTER.ability(), _privileges())
 
 

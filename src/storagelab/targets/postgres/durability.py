@@ -1,4 +1,4 @@
-"""What survives a crash of PostgreSQL, by its settings."""
+"""What survives a crash of PostgreSQL, according to its settings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from storagelab.model.durability import Deciding, Durability, Loss
 _LOSE: dict[str, Loss] = {
     "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
 }  # fmt: skip
-"""What each gives up where it is off."""
+"""What is lost if the setting is off."""
 DECIDING = tuple(_LOSE)
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """`settings` as the server shows them; each of those that decide is on by default."""
+    """`settings` as the server shows them; each of the deciding ones is on by default."""
     values = {name: settings.get(name, "on") for name in DECIDING}
     lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
     return Durability(

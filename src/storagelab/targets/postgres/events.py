@@ -1,7 +1,7 @@
-"""What each wait event of PostgreSQL 14 to 18 means. A new one is one line of `LISTED`.
+"""What each wait event of PostgreSQL 14 to 18 means. To add one, add one line to `LISTED`.
 
 The names are the server's (documentation of pg_stat_activity; the view pg_wait_events from 17 on). 17 respelled many of
-them (`WALSync` is `WalSync` now, `BufferIO` is `BufferIo`) and types never changed, so names are compared without case.
+them (`WALSync` is now `WalSync`), but types never changed, so names are compared without case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LISTED = {
     "Timeout:RegisterSyncRequest": Event(v.CHECKPOINT, "the checkpointer's queue of files to sync"),
     "IPC:CheckpointStart": Event(v.CHECKPOINT, "a checkpoint"),
     "IPC:CheckpointDone": Event(v.CHECKPOINT, "a checkpoint"),
-    # The log. Of sessions that commit together one writes and syncs, the others wait for its lock.
+    # The log. When sessions commit together, one writes and syncs, and the others wait for its lock.
     "IO:WalSync": io(v.LOG_WRITE, "the log's sync"),
     "IO:WalWrite": io(v.LOG_WRITE, "the log's write"),
     "LWLock:WALWrite": Event(v.LOG_WRITE, "another session's write of the log"),
@@ -46,11 +46,11 @@ LISTED = {
     "Lock:extend": Event(v.ALLOCATION, "extension of a relation"),
     "LWLock:BufferContent": Event(v.PAGE_LATCH, "a page in memory"),
     "BufferPin:BufferPin": Event(v.PAGE_LATCH, "a page that others still use"),
-    # At the end of a transaction sessions queue up, and the first does the work of all.
+    # At the end of transactions sessions queue up, and the first one does the work for all.
     "IPC:ProcarrayGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "IPC:XactGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "Timeout:SpinDelay": Event(v.SPINLOCK, "a spinlock"),
-    # Not of the storage.
+    # Not about storage.
     "Client:ClientRead": Event(v.NETWORK, "the client"),
     "Timeout:PgSleep": Event(v.SLEEP, "a sleep that was asked for"),
     "IO:DsmAllocate": io(v.MEMORY, "shared memory"),

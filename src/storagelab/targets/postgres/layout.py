@@ -1,8 +1,8 @@
-"""The articles' table on N data files of PostgreSQL: made, read back, dropped.
+"""The articles' table on N data files of PostgreSQL: makes it, reads it back and drops it.
 
-N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. One
-data file is one partition, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and
-the key in a B-tree beside them: random keys hit the index, not the heap.
+N data files are N hash partitions, each with its index in a tablespace of its own, round robin over the volumes. A single
+data file is one partition too, so that every layout pays the same routing. PostgreSQL keeps rows in order of arrival and
+the key in a separate B-tree: random keys hit the index, not the heap.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Layout(Places):
         return f"{TABLE}_p{number}"
 
     def create(self, connection: Connection) -> None:
-        """Tablespaces, schema, table, partitions and the loading procedure, each in a transaction of its own: one for all
-        partitions would lock more than a server must have room for."""
+        """Make tablespaces, schema, table, partitions and the loading procedure, each in its own transaction: a single one
+        for all partitions could need more locks than the server has room for."""
         with connection.transaction():
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
             connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
@@ -85,7 +85,7 @@ class Layout(Places):
             connection.execute(self._in_schema("ALTER TABLE {schema}.{table} ALTER COLUMN c3 SET STORAGE PLAIN"))
         for number in self.data_files:
             if self.on_volumes:
-                # The partition's index is made in the default tablespace, so that is what is set.
+                # The partition's index goes into the default tablespace, so set that.
                 connection.execute(
                     sql.SQL("SET default_tablespace = {}").format(sql.Identifier(self.tablespace(number)))
                 )
@@ -98,7 +98,7 @@ class Layout(Places):
         connection.execute("RESET default_tablespace")
 
     def drop(self, connection: Connection) -> list[str]:
-        """Drop all that storagelab made under the prefix, whichever layout it was; says what.
+        """Drop everything that storagelab made under the prefix, in any layout; says what was dropped.
 
         Raises PreflightError, with nothing dropped, when something of such a name is not storagelab's.
         """
@@ -113,7 +113,7 @@ class Layout(Places):
         return [*(f"schema {name}" for name in schemas), *(f"tablespace {name}" for name in tablespaces)]
 
     def _drop_partitions(self, connection: Connection, schema: str) -> None:
-        """One by one where they are many: a transaction for all would lock more than a server must have room for."""
+        """Drop partitions one by one if they are many: one transaction for all could need more locks than the server has."""
         partitions = connection.execute(
             "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = %s::regnamespace",
             [f'"{schema}"'],
@@ -122,14 +122,14 @@ class Layout(Places):
             connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Raises PreflightError when a schema or tablespace has a name that storagelab needs, and another owner."""
+        """Raises PreflightError when a schema or tablespace that is not storagelab's has a name that storagelab needs."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> tuple[list[str], list[str]]:
         """Names of schemas and tablespaces that an earlier run left.
 
-        A schema is known by its comment, a tablespace by its folder: it stands in one that storagelab made, or has the
-        name of those that an operator made for it.
+        A schema is recognised by its comment, a tablespace by its folder: it is in one that storagelab made, or has a name
+        that operators give to folders for storagelab.
         """
         schemas = connection.execute(
             "SELECT nspname, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [self.prefix]
@@ -144,7 +144,7 @@ class Layout(Places):
         ]
         if foreign:
             raise PreflightError(
-                f"on the server, {' and '.join(foreign)} has a name that storagelab needs, and was not made by it",
+                f"on the server, {' and '.join(foreign)} has a name that storagelab needs, but storagelab did not make it",
                 key="target.dsn",
                 hint="rename or drop it; storagelab drops only what it made itself",
             )
@@ -176,7 +176,7 @@ class Layout(Places):
         return int(row[0])
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """How many data files there are and where each one and its index really lie, by the server's own catalogue."""
+        """Reads the number of data files and the places of each one and its index from the server's own catalogue."""
         rows = connection.execute(
             """
             SELECT c.relname, c.relkind::text, coalesce(nullif(pg_tablespace_location(c.reltablespace), ''), 'default'),

@@ -1,4 +1,4 @@
-"""Can this machine and this server run every cell of the plan? Looks, touches nothing."""
+"""Checks that this machine and this server can run every cell of the plan. Touches nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SERVER_BYTES = 64 * 2**20
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
-_QUOTE = "has a single quote in it, which PostgreSQL can't have in the place of data files"
+_QUOTE = "has a single quote in it, which PostgreSQL does not accept in the path of data files"
 _LOCKS_NOTE = (
     "with so many data files, transactions may hold {needed:,} locks at once, and the server's lock table is sure to have "
     "room for {room:,}: if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
@@ -80,7 +80,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
 
 
 def _locks_at_once(config: Config) -> int:
-    """Each transaction may come to every data file, and locks its table and its index."""
+    """Each transaction may reach every data file, and locks its table and its index."""
     work = config.database_load
     return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
 
@@ -110,7 +110,7 @@ def _check_on_server(
 
 
 def _bytes_on(config: Config, volume: str) -> int:
-    """Disk space that one run of this cell takes on a volume, at its largest."""
+    """The most disk space that one run of this cell takes on a volume."""
     sequential = config.workload.kind == "sequential-insert"
     rows = config.database_load.rows
     total = 0
@@ -131,4 +131,4 @@ def _max_wal_bytes(config: Config) -> int:
     try:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _MAX_WAL_UNIT_BYTES
     except ValueError:
-        return 2**30  # the server has already accepted it; only the estimate is coarser
+        return 2**30  # the server has accepted it already; only the estimate is coarser

@@ -1,4 +1,4 @@
-"""What the contract suite asks of a PostgreSQL: what is there, and something in the way."""
+"""Lists what is on a PostgreSQL, and puts something in the way, for the contract suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'infor
 
 
 class PostgresProbe:
-    """See `contract.probes.Probe`. Each relation comes with its file, which changes when it is rewritten."""
+    """See `contract.probes.Probe`. Each relation is listed with its file, which changes when the relation is rewritten."""
 
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 
@@ -36,7 +36,7 @@ class PostgresProbe:
         self._execute(target, sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Without CASCADE: it was made empty, and what others put into it is not ours to drop.
+        # Without CASCADE: it was made empty, and anything that others put into it is not ours to drop.
         self._execute(target, sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(name)))
 
     def _execute(self, target: TargetConfig, statement: sql.Composed) -> None:

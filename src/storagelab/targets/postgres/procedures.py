@@ -6,8 +6,8 @@ from storagelab.model.workload import DatabaseLoad
 
 TABLE = "my_big_table"
 
-# A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
-# keys that are there is wanted for a point read.
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read.
 _KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
 _ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
 _INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"

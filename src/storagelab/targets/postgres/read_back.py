@@ -1,4 +1,4 @@
-"""What the server really is and does, read back from it; nothing is believed because it was asked for."""
+"""Reads back what the server really is and does; asking for something proves nothing."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _NEVER_SHOWN = (
     "archive_command",
     "restore_command",
     "krb_server_keyfile",
-    "unix_socket_directories",  # another one in each run, which says nothing
+    "unix_socket_directories",  # differs in each run, which means nothing
 )
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""The server chooses their size at 0; elsewhere -1 stands for that."""
+"""The server chooses their size at 0; other settings use -1 for that."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
-"""Texts that the server writes in its own way, whatever letters they were asked for in."""
+"""Texts that the server writes in its own case, whatever the case asked for."""
 
 
 def server_facts(connection: Connection) -> dict[str, object]:
-    """Version, and every setting that is not as the server was built, with the durability settings in any case."""
+    """The version, every setting that differs from the server's built-in one, and the durability settings in any case."""
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings
@@ -47,7 +47,7 @@ def server_facts(connection: Connection) -> dict[str, object]:
 
 
 class _Setting(NamedTuple):
-    """`raw` is in the server's base units, `shown` with the unit that reads best, `source` says who set it."""
+    """`raw` is in the server's base units, `shown` in the most readable unit, `source` says where it was set."""
 
     raw: str
     shown: str
@@ -55,12 +55,12 @@ class _Setting(NamedTuple):
 
 
 def settings(connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str]) -> list[Check]:
-    """Each setting asked for against what the server runs with; `expected` is its parser's reading, in base units."""
+    """Checks each setting asked for against the server's; `expected` is its parser's reading, in base units."""
     return _setting_checks(connection, asked, lambda name, setting: _is_as_read(name, setting.raw, expected[name]))
 
 
 def session_settings(connection: Connection, asked: Mapping[str, str]) -> list[Check]:
-    """Each setting asked for on an attached server, as a worker's session has it."""
+    """Checks each setting asked for on an attached server against a worker's session."""
     return _setting_checks(connection, asked, lambda _, setting: setting.source == "session")
 
 
@@ -97,7 +97,7 @@ def _setting_checks(
 
 
 def one_row_a_page(connection: Connection, layout: Layout, rows: int) -> Check:
-    """The sequential workload promises one row a page: pages of the table against its rows, which were counted."""
+    """Checks the sequential workload's promise of one row per page: the table's pages against its counted rows."""
     row = connection.execute(
         sql.SQL(
             "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::int "
@@ -106,6 +106,6 @@ def one_row_a_page(connection: Connection, layout: Layout, rows: int) -> Check:
     ).fetchone()
     assert row is not None
     pages = int(row[0])
-    # The server extends files by several pages at once, so a few empty ones at their ends are as they should be.
+    # The server extends files by several pages at once, so a few empty ones at their ends are normal.
     ok = rows <= pages <= rows * 1.1 + 1024 * len(layout.data_files)
     return Check(name="one row a page", asked=f"{rows} rows", got=f"{pages} pages", ok=ok, read_from="pg_relation_size")

@@ -1,8 +1,8 @@
-"""Watches a run: what each worker session waits for, with exact totals of the kernel, and a series once a second.
+"""Watches a run: what each worker session waits for, with exact totals from the kernel, and a series once a second.
 
-PostgreSQL shows only what a session waits for now. So all worker sessions are looked at many times a second; each look
-asks the kernel for each session's state first, then the server for its wait. What a session spent on a CPU and in its
-queue over the whole run the kernel knows exactly. `storagelab.model.waits` makes wait statistics of the two.
+PostgreSQL shows only what a session waits for now. So the sampler looks at all worker sessions many times a second. Each
+look asks the kernel for each session's state first, then the server for its wait. The kernel knows exactly how long a
+session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the two.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from storagelab.targets.recording import Recording, Seen
 from storagelab.targets.watching import SERIES_HZ, Pace
 
 BUDGET = 0.035
-"""Share of one core that the sampler and its session may take; above it samples get rarer."""
+"""Share of one core that the sampler and its session may use; above it samples get rarer."""
 LOOKS_PER_TURNS = 2
-"""How often sessions get a CPU is read at every second look only: WaitCount's shares come of it, which are rough."""
+"""How often sessions get a CPU is read only at every second look: it feeds only WaitCount's shares, which are rough."""
 ANSWER_POLL_MS = 2_000
 STOP_TIMEOUT_S = 5.0
 
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
-# The function below the view: joins of the view to names of databases and roles would cost more than all the rest.
+# The function below the view: the view's joins to the names of databases and roles would cost more than all the rest.
 _SESSIONS_SQL = b"""
 select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
@@ -59,7 +59,7 @@ class Sampler:
     In order: `prepare`, `baseline` while all workers wait at the barrier, `start` as it is lifted, `stop` when the last
     worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is
     called once a second from the sampler's thread. Workers report rows done as the last integer of their application
-    name. Nothing that breaks while watching is raised: it stands in `Seen.error`.
+    name. Errors while watching are not raised: they are in `Seen.error`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Sampler:
         self._readable.register(self._libpq.socket, select.POLLIN)
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
-        # The first run of a statement loads catalogues and plans it: that cost belongs before the run.
+        # The first execution of a statement loads catalogues and plans it: pay that cost before the run.
         for _ in range(2):
             self._ask(_SESSIONS, [self._pids_wire])
             self._answer()
@@ -107,9 +107,9 @@ class Sampler:
             self._open_kernel_view(self._connection.info.backend_pid)
 
     def _open_kernel_view(self, own_pid: int) -> None:
-        """Opens the kernel's view, if the processes by these PIDs are the sessions: siblings of the sampler's own.
+        """Opens the kernel's view, if the processes with these PIDs are the sessions: siblings of the sampler's own.
 
-        A server in another PID namespace gives PIDs that are nobody's here, or somebody else's.
+        The PIDs of a server in another PID namespace belong to no process here, or to a different one.
         """
         own = TaskView(own_pid)
         views = {pid: TaskView(pid) for pid in self._pids}
@@ -150,9 +150,9 @@ class Sampler:
     def _look(self, *, count: bool) -> dict[int, str]:
         """One look at all sessions. Returns what each working one waits for.
 
-        The server is asked first, and the kernel while the server works on its answer: a session's wait and its state
-        are then of nearly the same moment. Read one after the other, most sessions that commit often have moved on
-        in between. A session that waits for its client or at the barrier isn't working.
+        The server is asked first, and the kernel while the server works on its answer, so that a session's wait and its state
+        are from nearly the same moment. If they were read one after the other, most sessions that commit often would have
+        moved on in between. A session that waits for its client or at the barrier isn't working.
         """
         accounts, recording = self._accounts, self._recording
         turns = accounts.turns() if count and recording.passes % LOOKS_PER_TURNS == 0 else {}
@@ -201,7 +201,7 @@ class Sampler:
         self._libpq.flush()
 
     def _answer(self) -> list[list[bytes | None]]:
-        """The rows of the question asked last. Raises OperationalError when no answer comes though the run is over."""
+        """The rows of the last query. Raises OperationalError if no answer comes although the run is over."""
         libpq, rows = self._libpq, list[list[bytes | None]]()
         while True:
             while libpq.is_busy():
@@ -219,13 +219,13 @@ class Sampler:
     # -- after it -----------------------------------------------------------------------------------------------------
 
     def progress(self) -> int:
-        """Rows that all workers together have reported as done. May be called from any thread."""
+        """Rows that all workers together have reported as done. Any thread may call it."""
         return sum(self._rows_done.values())
 
     def stop(self) -> Seen:
         """Reads the kernel's totals, ends the thread and the connection, and hands over what was seen. Never raises."""
         self._recording.end(STOP_TIMEOUT_S)
-        if self._connection is not None and not self._recording.stuck:  # libpq is not to be used by two threads at once
+        if self._connection is not None and not self._recording.stuck:  # two threads must not use libpq at once
             with contextlib.suppress(Exception):
                 self._connection.close()
         return self._recording.seen(event_of, self.progress(), _raw_waits if self._sample_waits else None)

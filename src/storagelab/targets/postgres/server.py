@@ -1,4 +1,4 @@
-"""A private PostgreSQL: made, started, stopped and removed by storagelab; reachable through a socket only."""
+"""A private PostgreSQL that storagelab makes, starts, stops and removes; only a socket leads to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TROUBLE = re.compile(
 
 
 def _in_file(text: str) -> str:
-    """A value as the server's configuration file wants it, where backslashes and quotes mean something."""
+    """A value for the server's configuration file, where backslashes and quotes have a meaning."""
     escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n")
     return f"'{escaped}'"
 
@@ -105,11 +105,11 @@ STARTER = Starter("PostgreSQL", find_binaries, private_settings, settings_text, 
 def _kill_sessions(data_folder: Path) -> bool:
     """Kill the sessions of a server that was itself killed: they notice only when they next wait.
 
-    They are known by their working folder, which is the server's data folder. True if there were any.
+    They are recognised by their working folder, which is the server's data folder. True if there were any.
     """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
             is_server = (process / "comm").read_text(encoding="utf-8").strip() == "postgres"
             if is_server and os.readlink(process / "cwd") == str(data_folder):
                 os.kill(int(process.name), signal.SIGKILL)

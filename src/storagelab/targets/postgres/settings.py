@@ -1,4 +1,4 @@
-"""The settings a private server gets, and what the server itself makes of each."""
+"""The settings of a private server, and how the server itself reads each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OWN = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
     "config_file", "hba_file", "ident_file", "external_pid_file",
 )  # fmt: skip
-"""What keeps a private server private, and reachable for storagelab."""
+"""The settings that keep a private server private, and reachable for storagelab."""
 _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
 def power(name: str, value: Scalar) -> str | None:
-    """What a setting has the server do beside keeping a database; storagelab's own settings are refused in any case."""
+    """What a setting makes the server do besides keeping a database; storagelab's own settings are refused in any case."""
     name = name.lower()
     if name in OWN:
         return None
@@ -49,7 +49,7 @@ def settings_text(value: Scalar) -> str:
 def private_settings(config: Config) -> dict[str, Scalar]:
     """Settings for a private server. The spec's win over ours.
 
-    A transaction that spreads over N data files locks N tables and N indexes, so the lock table has to grow with them.
+    A transaction that spreads over N data files locks N tables and N indexes, so the lock table has to grow with N.
     """
     needed: dict[str, Scalar] = {
         "max_connections": config.database_load.connections + SPARE_CONNECTIONS,
@@ -59,9 +59,9 @@ def private_settings(config: Config) -> dict[str, Scalar]:
 
 
 def check_settings(binaries: Binaries, settings: Settings) -> dict[str, str]:
-    """What the server itself makes of each setting, in its base units: `{name: value}`, to compare with later.
+    """How the server itself reads each setting, in its base units: `{name: value}`, to compare with later.
 
-    The server's own parser is asked, on an empty temporary folder: no database is made. Raises PreflightError with the
+    This asks the server's own parser, on an empty temporary folder: no database is made. Raises PreflightError with the
     server's words for the first setting that it refuses.
     """
     refuse_own(settings, lambda name: name.lower() in OWN)
@@ -94,7 +94,7 @@ def _ask_parser(binaries: Binaries, name: str, settings: tuple[tuple[str, str], 
 
 
 def nearest_setting(binaries: Binaries, name: str) -> str:
-    """ "Did you mean ...? " with the server's setting that is spelt most alike; empty if none is."""
+    """ "Did you mean ...? " with the server's most similarly spelt setting; empty if there is none."""
     said = _said(binaries, [binaries.program("postgres"), "--describe-config"])
     known = [line.split("\t", maxsplit=1)[0] for line in said.stdout.splitlines()]
     close = difflib.get_close_matches(name, known, 1)

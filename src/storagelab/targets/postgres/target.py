@@ -1,4 +1,4 @@
-"""PostgreSQL as a target: what one run on it adds to the steps that every engine shares."""
+"""PostgreSQL as a target: what one of its runs adds to the steps that all engines share."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on an attached server; says what. Raises PreflightError when it can't be done."""
+    """Drop what a killed run left on an attached server; says what. Raises PreflightError if that fails."""
     left = dropping_leftovers(config.target, psycopg.Error, connecting.words_of, f"the schema {site.prefix}")
     with connecting.connect(config.target) as connection, left:
         return Layout(config, site.prefix, None).drop(connection)

@@ -1,6 +1,6 @@
-"""What sessions were seen waiting for at one moment, decoded: which relation's extension, which row, which transaction.
+"""Decodes what sessions were waiting for at one moment: which relation's extension, which row, which transaction.
 
-The lock table names the thing that is waited for; of latches and I/O the server shows only the kind of wait.
+The lock table names the thing that is waited for; for latches and I/O the server shows only the kind of wait.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from storagelab.targets.postgres.events import event_of
 Relations = Mapping[int, tuple[str, int | None]]
 """oid -> (name of the relation, number of the data file it is in, from 1)."""
 
-# One look at the lock table, then each request that was not granted with one who holds that very lock. Two rows are of
-# the same lock when all the columns agree that can name a thing.
+# One look at the lock table, then each ungranted request with a session that holds that very lock. Two rows are about the
+# same lock when all columns that can name a thing agree.
 LOCKS_SQL = b"""
 with locks as materialized (
   select pid, granted, locktype, relation, page, tuple, transactionid, mode,
@@ -51,8 +51,8 @@ def lock_wait(row: Sequence[bytes | None]) -> LockWait:
 def waiting_tasks(
     at_s: float, seen: Mapping[int, str], locks: Sequence[LockWait], relations: Relations
 ) -> tuple[WaitingTask, ...]:
-    """One moment. `seen` maps the PID of each working session to what it waited for in the same moment, `NO_EVENT` if
-    it waited for nothing; of `locks` only the requests of these sessions count. Most sessions first."""
+    """One moment. `seen` maps the PID of each working session to what it waited for at that moment, `NO_EVENT` if it
+    waited for nothing; only the requests of these sessions count in `locks`. Most sessions first."""
     groups: Counter[tuple[str, Resource, int | None, str]] = Counter()
     named = {lock.pid for lock in locks if lock.pid in seen}
     for lock in locks:
@@ -60,7 +60,7 @@ def waiting_tasks(
             resource, data_file = resource_of(lock, relations)
             groups[(f"Lock:{lock.locktype}", resource, data_file, _doing(lock.holder, seen))] += 1
     for pid, wait_type in seen.items():
-        # A lock that was granted between the two looks would name nothing, so it is left out.
+        # Leave out a lock that was granted between the two looks: it would name nothing.
         if pid not in named and wait_type != NO_EVENT and not wait_type.startswith("Lock:"):
             groups[(wait_type, Resource(kind=event_of(wait_type).resource), None, "")] += 1
     return tuple(

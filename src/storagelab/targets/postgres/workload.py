@@ -1,4 +1,4 @@
-"""The connections: opened first, started together, each running its loop inside the server."""
+"""The connections: they are opened first, start together, and each runs its loop inside the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storagelab.targets.postgres.connecting import Connection
 
 
 def call(workload: DatabaseLoad, schema: str, gate: int, seed: int, worker: int) -> sql.Composed:
-    """What each connection is sent; `worker` is its number."""
+    """The call sent to each connection; `worker` is its number."""
     values = (
         workload.rows_per_connection, workload.rows_per_transaction, rows_per_report(workload), gate, seed, worker,
         workload.reads_per_row,
@@ -27,7 +27,7 @@ def call(workload: DatabaseLoad, schema: str, gate: int, seed: int, worker: int)
 
 
 class Workers:
-    """The connections of one run. `gatekeeper` is another one, `gate` a key of an advisory lock that only this experiment
+    """The connections of one run. `gatekeeper` is an extra one, `gate` the key of an advisory lock that only this experiment
     uses."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Workers:
 
     @property
     def ids(self) -> list[int]:
-        """Process ids of the server sessions, one a connection."""
+        """Process ids of the server sessions, one per connection."""
         return [connection.info.backend_pid for connection in self._connections]
 
     @property
@@ -87,7 +87,7 @@ class Workers:
         self._gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Until every loop is done; `on_poll` is called a few times a second.
+        """Wait until every loop is done; call `on_poll` a few times a second.
 
         Raises RunFailed with the server's words as soon as one connection fails.
         """
@@ -106,14 +106,14 @@ class Workers:
         return [loops[connection] for connection in self._connections]
 
     def settle(self) -> None:
-        """Have each session hand in its counters now rather than when it gets round to it."""
+        """Make each session report its counters now rather than whenever it next would."""
         for connection in self._connections:
             connection.pgconn.nonblocking = 0
             with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
                 connection.execute("SELECT pg_stat_force_next_flush()")
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
+        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
         connections, self._connections = self._connections, []
         for connection in connections:
             with contextlib.suppress(psycopg.Error):

@@ -1,2 +1,2 @@
-"""The simulated server as a target: what a plan is to the core (`scenario`), what an outcome is to storagelab
-(`measurement`), what is refused before anything runs (`preflight`), and a block of runs with its saved drives (`block`)."""
+"""The simulated server as a target: translates plans for the core (`scenario`) and outcomes for storagelab
+(`measurement`), refuses plans before anything runs (`preflight`), and runs blocks with saved drives (`block`)."""

@@ -1,7 +1,7 @@
-"""A block of runs on simulated drives: made in order, saved after each, taken up again where it was left.
+"""A block of runs on simulated drives: makes them in order, saves the drives after each, and can resume.
 
-Every outcome follows from the scenario alone. A block whose saved drives are gone, foreign or too new is therefore made
-again from its first run, and what is stored already is not stored twice.
+Every outcome follows from the scenario alone. So a block whose saved drives are missing, foreign or too new is made again
+from its first run, and results that are already stored are not stored twice.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from storagelab.targets.simulated.worlds import world_of
 
 
 class SimulatedBlock:
-    """The runs of one block, all of them, in the plan's order."""
+    """All runs of one block, in the plan's order."""
 
     def __init__(self, block: PlannedBlock, site: Site, state: Path) -> None:
-        """`state` is the file that the drives are saved in. Raises PreflightError for a scenario that can't be."""
+        """`state` is the file for the saved drives. Raises PreflightError for an impossible scenario."""
         self.planned = block
         self.world = world_of(block.first_cell.config)
         self.scale = block.first_cell.config.target.world_scale
@@ -41,22 +41,22 @@ class SimulatedBlock:
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
         self._position = 0
-        """Of the run that is next."""
+        """The position of the next run."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """From the run that the saved drives come before, or from the first one of the block."""
+        """The runs from the saved drives' next run, or from the block's first."""
         self._begin(min(wanted))
         return range(self._position, max(wanted) + 1)
 
     def _begin(self, first: int) -> None:
-        """Set up for the run at position `first`, or as near before it as can be."""
+        """Set up for the run at position `first`, or the nearest possible one before it."""
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
                 self._take_up(*saved)
                 return
             except PreflightError:
-                pass  # damaged: its first runs are made again
+                pass  # damaged: make its first runs again
         self._block = self._made()
 
     def _take_up(self, runs_done: int, drives: list[bytes], defect: str) -> None:
@@ -77,7 +77,7 @@ class SimulatedBlock:
         yield _Next(self, self.planned.cell_of(planned))
 
     def make(self, progress: Progress) -> dict[str, object]:
-        """The outcome of the next run, its drives saved. Raises RunFailed, and for all that follow, for a defect."""
+        """Makes the next run and saves its drives. A defect raises RunFailed, for this run and all later ones."""
         self._position += 1
         if self._defect:
             raise RunFailed(drives_lost(self._defect))
@@ -86,7 +86,7 @@ class SimulatedBlock:
             text = self._block.run_next(lambda done: progress(done * self.scale))
         except RuntimeError as error:
             self._defect = str(error)
-            with suppress(RunFailed):  # what can't be saved is found again
+            with suppress(RunFailed):  # an unsaved defect is found again
                 self._save()
             raise RunFailed(self._defect) from error
         assert text is not None
@@ -97,7 +97,7 @@ class SimulatedBlock:
     # --- saved drives ------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Written beside and put into place, so that a kill leaves the state before or the one after."""
+        """Writes beside the file and then replaces it, so that a kill leaves either the old or the new state."""
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
         header = {"identity": self._identity, "runs_done": self._position, "bytes": [len(drive) for drive in drives],
@@ -110,10 +110,10 @@ class SimulatedBlock:
                 file.writelines(drives)
             beside.replace(self._file)
         except OSError as error:
-            raise RunFailed(f"the drives can't be saved in {self._file}: {error.strerror}") from error
+            raise RunFailed(f"can't save the drives in {self._file}: {error.strerror}") from error
 
     def _saved(self) -> tuple[int, list[bytes], str] | None:
-        """Runs done, the drives, and the defect that they were lost in, if any."""
+        """The runs done, the drives, and the defect that lost them, if any."""
         try:
             head, _, rest = self._file.read_bytes().partition(b"\n")
             header = json.loads(head)
@@ -136,7 +136,7 @@ class _Next:
     def describe(self) -> dict[str, object]:
         return describe(self._block.content, self._cell.config)
 
-    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002 - known by its place
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002 - next in order
         outcome = self._block.make(progress)
         if outcome["failure"]:
             raise RunFailed(str(outcome["failure"]))
@@ -145,5 +145,5 @@ class _Next:
 
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: Path) -> Iterator[SimulatedBlock]:
-    """What its drives remember is in `state` after each run."""
+    """Saves what its drives remember in `state` after each run."""
     yield SimulatedBlock(block, site, state)

@@ -1,4 +1,4 @@
-"""What a simulated run was made on: the server and drives of the scenario, and the simulator itself. Never this machine's."""
+"""A simulated run's environment: the scenario's server and drives, and the simulator, but never this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.targets.simulated.scenario import switches_set
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """`content` is the block's scenario. Costs and switches are listed if the spec sets them, drives that are alike once."""
+    """`content` is the block's scenario. Lists costs and switches that the spec sets, and identical drives once."""
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
     for name, drive in drives.items():
@@ -47,7 +47,7 @@ def _raw_io(content: Mapping[str, Any], config: Config) -> dict[str, object]:
 
 
 def _volume(volume: Mapping[str, Any], said: VolumeConfig) -> dict[str, object]:
-    """Of drives that are alike, the name that the spec has for all of them."""
+    """The spec's common name for identical drives."""
     told = {name: value for name, value in volume.items() if name in ("raid", "stripe_bytes", "arrays", "offset_bytes")}
     for name in ("cache", "link"):
         if name in volume:

@@ -1,4 +1,4 @@
-"""Drives and volumes of one block as the core has them (crates/sim/src/scenario/hardware.rs). Pure."""
+"""Drives and volumes of one block in the core's form (crates/sim/src/scenario/hardware.rs). Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Hardware = dict[str, Mapping[str, object]]
 def hardware(configs: Sequence[Config], folder: Path) -> Hardware:
     """`{"drives": .., "volumes": ..}` of a block: the volumes that its cells use, and their drives.
 
-    A spec may declare more, such as all arrays that are compared, over the same drives: what no cell of the block uses is
-    not there. Profiles are relative to `folder`. Raises PreflightError by key.
+    A spec may declare more over the same drives, such as all arrays under comparison; this leaves out what no cell of the
+    block uses. Profiles are relative to `folder`. Raises PreflightError by key.
     """
     config = configs[0]
     singles = config.single_drives
@@ -38,7 +38,7 @@ def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
 
 
 def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
-    """What is not said is left to the core, so that its defaults stand in one place."""
+    """Leaves unset keys to the core, so that defaults are in one place."""
     said: dict[str, object] = {"drives": list(drives_of(config, volume))}
     for name in ("raid", "stripe_bytes", "arrays"):
         if getattr(volume, name) is not None:
@@ -74,17 +74,17 @@ def _drive(name: str, drive: DriveConfig, folder: Path, raw_io: bool) -> dict[st
 
 
 _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
-"""What the core calls them (crates/sim/src/scenario/hardware.rs)."""
+"""The core's names for them (crates/sim/src/scenario/hardware.rs)."""
 
 
 def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
-    """The format, and what the drive has been through before, which its maker's formats wipe; raw I/O says it itself."""
+    """The format and the drive's history, which its maker's formats wipe; raw I/O states its own history."""
     if drive.format != OPERATING_SYSTEM:
         there = tuple(profile.formats)
         return {"format": _choice(f"{key}.format", drive.format, there, profile, also=f"; or {OPERATING_SYSTEM}")}
     if profile.made_in is None:
-        hint = f"Add it to the profile: [factory_format], its value one of {', '.join(profile.formats)}."
-        problem = f"in which of its formats {profile.title} is made is not known"
+        hint = f"Add it to the profile: [factory_format], with one of the values {', '.join(profile.formats)}."
+        problem = f"the format of {profile.title} when new is unknown"
         raise PreflightError(problem, key=f"{key}.format", hint=hint)
     history = {} if raw_io else {"history": _HISTORIES[drive.history or "aged"]}
     return {"format": profile.made_in, **history}
@@ -99,7 +99,7 @@ def _disk(key: str, drive: DriveConfig, profile: DiskProfile) -> dict[str, objec
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
-    """What was chosen, or the only one there is."""
+    """The choice, or the only one there is."""
     known = ", ".join(map(str, there)) + also
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")

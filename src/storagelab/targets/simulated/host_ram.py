@@ -1,7 +1,7 @@
-"""Does the host have memory for the maps of its drives? A drive without enough goes off-line: that is said before, at `plan`.
+"""Has the host memory for the maps of its drives? A drive without enough goes off-line, so `plan` already warns about it.
 
-What is compared is the least that must be mapped: the pages of the table at the end of a run and the log of its rows, or, of
-raw I/O on drives that were filled, all of a drive. What earlier runs left behind comes on top, so a run may still fail of it.
+It compares the least that must be mapped: the table's pages at the end of a run and the log of its rows, or, for raw I/O on
+filled drives, the whole drive. Leftovers of earlier runs add to that, so a run may still fail.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _PAGE_BYTES = 8192
 _LOG_BYTES = 8_000_000_000
 """The core's default size of the log."""
 _ROWS_PER_LEAF = 50 * 0.6931471805599453
-"""50 rows a page; random inserts settle at ln 2 full."""
+"""50 rows per page; random inserts settle at pages ln 2 full."""
 
 
 def check_host_ram(content: Mapping[str, Any], configs: Sequence[Config]) -> None:
-    """Raises PreflightError for the first drive of a block whose map won't fit `host_ram_bytes`, saying why."""
+    """Raises PreflightError for the first drive of a block whose map won't fit `host_ram_bytes`, and says why."""
     needed: dict[str, float] = {}
     for config in configs:
         for drive, data_bytes in _mapped_bytes(content, config).items():
@@ -54,7 +54,7 @@ def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config:
 
 
 def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float]:
-    """Bytes on each single drive of a cell that must be mapped in the end, at least."""
+    """The least number of bytes that must be mapped in the end, for each single drive of a cell."""
     mapped: dict[str, float] = {}
     for name in config.volumes_used:
         volume = content["volumes"][name]
@@ -72,12 +72,12 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
 
 
 def _trims(drive: Mapping[str, Any]) -> bool:
-    """Whether putting a file system on it frees all of it."""
+    """Whether making a file system on it frees all its space."""
     return bool(drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"])
 
 
 def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
-    """Written once round at most; records of splits and commits apart."""
+    """Written round once at most, without the records of splits and commits."""
     cost = "log_page_row_bytes" if config.workload.kind == "sequential-insert" else "log_row_bytes"
     written = config.database_load.rows * content["server"]["costs"][cost]["value"]
     return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))
@@ -90,13 +90,13 @@ def _table_bytes(config: Config) -> float:
 
 
 def _files_share(config: Config, volume: str) -> float:
-    """Of the data files, those that lie on `volume`: rows spread evenly over files."""
+    """The share of the data files on `volume`: rows spread evenly over files."""
     files = config.layout.data_files
     return sum(config.volume_of_data_file(number) == volume for number in range(files)) / files
 
 
 def _drive_share(volume: Mapping[str, Any]) -> float:
-    """Of a volume's data, what one of its drives holds."""
+    """The share of a volume's data on one of its drives."""
     count = len(volume["drives"])
     match volume.get("raid", "0"):
         case "1":
@@ -115,5 +115,5 @@ def _usable_bytes(drive: Mapping[str, Any]) -> float:
 
 
 def _gb(size_bytes: float) -> str:
-    """As makers count."""
+    """In decimal units, as makers count."""
     return f"{size_bytes / 1e9:.3g} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.3g} MB"

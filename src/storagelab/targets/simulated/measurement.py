@@ -1,9 +1,9 @@
-"""An outcome of the core (crates/sim/src/outcome.rs) as a Measurement. Pure.
+"""Turns an outcome of the core (crates/sim/src/outcome.rs) into a Measurement. Pure.
 
-**Scale.** A world 64 times smaller lives 64 times shorter at the same rates: rows, pages, bytes and all times of a run
-shrink, while cores, connections and latencies stay. What is handed over is life-size: counts, bytes and sums of time are
-multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied alike, so that waits + CPU
-+ time after an early finish stay equal to connections x elapsed.
+**Scale.** A world 64 times smaller lasts 1/64 of the time at the same rates: rows, pages, bytes and all times of a run
+shrink, while cores, connections and latencies stay. The Measurement is life-size: counts, bytes and sums of time are
+multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied alike, so that waits +
+CPU + time after an early finish stay equal to connections x elapsed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CATEGORIES: dict[str, Category] = {
     "SLEEP_BPOOL_FLUSH": "data-write", "WRITE_COMPLETION": "data-write", "PAGELATCH_UP": "allocation",
     "PAGELATCH_SH": "page-latch", "PAGELATCH_EX": "page-latch", "SOS_SCHEDULER_YIELD": "cpu-queue",
 }  # fmt: skip
-"""PAGELATCH_UP is asked for on allocation pages only."""
+"""PAGELATCH_UP is requested only on allocation pages."""
 _RATES = ("rows_per_s",)
 _PAGES = {"PFS": PFS_PAGE, "GAM": "a GAM page", "data": "a data page"}
 _LOG_FILE = 2
@@ -83,7 +83,7 @@ def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[Waitin
 
 
 def _resource(decoded: str) -> Resource:
-    """The core's "PFS 5:1:1520544", or the name of what is no page."""
+    """The core's "PFS 5:1:1520544", or the name of something other than a page."""
     kind, _, place = decoded.partition(" ")
     if kind not in _PAGES:
         return resource_of(decoded or "(no page)")
@@ -117,7 +117,7 @@ def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, d
 
 
 def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
-    """What drives and volumes did, life-size: a group each, but one for all drives that the spec declares as alike."""
+    """What drives and volumes did, life-size: one group each, but a single one for drives that the spec declares as alike."""
     singles = cell.config.single_drives
     groups: dict[str, dict[str, float]] = {}
     for group, counters in _of_devices(outcome, scale).items():
@@ -131,7 +131,7 @@ def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[
 
 
 def _together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """Sums; write amplification is of all their writes."""
+    """Sums over the drives; write amplification is that of all their writes."""
     both = {name: value + other[name] for name, value in one.items()}
     if "write_amplification" in both:
         written = both["host_flash_pages"]
@@ -175,7 +175,7 @@ def _life_size(name: str, value: float, scale: int) -> float:
 
 
 def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSeries:
-    """I/O is told of a volume where all of it goes to one, and of all volumes together where it does not."""
+    """Reports I/O by volume if all of it goes to one, otherwise for all volumes together."""
     volumes = cell.config.data_volumes
     data = f"volume.{volumes[0] if len(volumes) == 1 else 'data'}"
     log = f"volume.{cell.config.log_volume}"

@@ -1,7 +1,8 @@
-"""Raw I/O on simulated drives: cells and runs as tests of the core (crates/sim/src/raw_io.rs), and outcomes as Measurements.
+"""Raw I/O on simulated drives: turns cells and runs into tests of the core (crates/sim/src/raw_io.rs), and outcomes into
+Measurements.
 
-A Measurement has the requests that were done in `elapsed_s`, the time after warming up, both life-size. Rates and latencies
-are what the scaled world had, as they don't shrink with it. Pure.
+A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and latencies are
+the scaled world's, since they don't shrink with it. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cells and runs of one block as a scenario of the core (crates/sim/src/scenario.rs). Pure."""
+"""Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs). Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storagelab.model.workload import DatabaseLoad
 from storagelab.targets.simulated.hardware import hardware
 
 _POINTS_WHILE_COMPUTING = 150
-"""Points that a time series has at least. One a second, as for a real server, would be thousands for each run."""
+"""The least number of points in a time series. One per second, as for a real server, would be thousands for each run."""
 _ROW_CPU_S = 60e-6
 
 
 def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
     """The scenario of a block, all its runs in order; profiles are relative to `folder`. Raises PreflightError by key.
 
-    What belongs to a block is the same in all its cells (`matrix` makes blocks so), and is taken from the first.
+    Everything that belongs to the block is the same in all its cells (`matrix` makes blocks so), and comes from the first.
     """
     config = block.first_cell.config
     assert config.server is not None
@@ -35,13 +35,13 @@ def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
 
 
 def server(said: ServerConfig) -> dict[str, object]:
-    """The server as the core has it: the profile's costs and switches, but for those that the spec sets."""
+    """The server in the core's form: the profile's costs and switches, except those that the spec sets."""
     profile = profiles.server()
     costs = {name: figure.model_dump(exclude_none=True) for name, figure in profile.costs.items()}
     for name, value in said.costs.items():
         if name not in costs:
             hint = f"There are: {', '.join(costs)}."
-            raise PreflightError("is no cost of the engine", key=f"server.costs.{name}", hint=hint)
+            raise PreflightError("is not a cost of the engine", key=f"server.costs.{name}", hint=hint)
         costs[name] = {"value": value, "label": "fitted", "source": "set in the spec"}
     switches = {name: figure.value for name, figure in profile.switches.items()} | switches_set(said)
     return {"cores": said.cores, "memory_bytes": said.memory_bytes, "costs": costs, "switches": switches}
@@ -68,7 +68,7 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
 
 
 def workload(load: DatabaseLoad) -> dict[str, object]:
-    """A load with all its keys: the core refuses one that it doesn't know."""
+    """A load with all its keys; the core refuses keys that it doesn't know."""
     keys = load.model_dump()
     if "read_fraction" in keys:
         keys["read_per_mille"] = round(1000 * keys.pop("read_fraction"))
@@ -76,5 +76,5 @@ def workload(load: DatabaseLoad) -> dict[str, object]:
 
 
 def _sample_every_s(rows: int, cores: int) -> float:
-    """Seconds between points of the time series, from what the rows take at least: their CPU time, over all cores."""
+    """Seconds between points of the time series, from the rows' minimum time: their CPU time, over all cores."""
     return min(60.0, max(0.05, rows * _ROW_CPU_S / cores / _POINTS_WHILE_COMPUTING))

@@ -1,7 +1,7 @@
-"""What one drive has to offer, for whoever decides which to buy: room by format, the host's memory for its map, requests a
-second, and what these cost where the profile has a price.
+"""What a drive offers, to help decide which one to buy: space by format, the host's memory for its map, requests per second,
+and their price if the profile has one.
 
-Requests a second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
+Requests per second are simulated: 8 KB at random, 32 in progress, on a drive that was written full once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEED = 1
 
 
 class MapOfDrive(Frozen):
-    """Host memory for the map of a full drive: of database pages, and if every sector were written by itself."""
+    """Host memory for a full drive's map: with database pages, and with every sector written by itself."""
 
     sector_bytes: int
     driver: str
@@ -31,7 +31,7 @@ class MapOfDrive(Frozen):
 
 
 class Capacity(Frozen):
-    """Of one format; of a disk `format` is empty. IO/s are of random requests of 8 KB."""
+    """The figures of one format, which is empty for a disk. IO/s count random requests of 8 KB."""
 
     format: str
     usable_bytes: int
@@ -46,7 +46,7 @@ class Sizing(Frozen):
 
 
 def sizing(profile: Profile) -> Sizing:
-    """Takes a fraction of a second a format. Raises PreflightError for a profile that the core refuses."""
+    """Takes a fraction of a second per format. Raises PreflightError for a profile that the core refuses."""
     price = profile.price_usd
     return Sizing(
         price_usd=None if price is None else float(price.value),

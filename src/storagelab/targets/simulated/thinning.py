@@ -1,8 +1,8 @@
-"""What of a run in time is stored: enough to see what happened, in some 20 kB.
+"""Thins out a run's course for the store: enough to see what happened, in some 20 kB.
 
-The core looks at a run so often that short ones are seen whole, and long ones have thousands of points. Intervals are merged
-into longer ones, of which the means are kept, and of the looks at waiting tasks every so many-th with its longest queues.
-Sums over the run (waits, counters) are not touched. Pure.
+The core looks at a run so often that short runs are seen whole, and long ones have thousands of points. So intervals are
+merged into longer ones that keep the means, and of the looks at waiting tasks only every nth is kept, with its longest
+queues. Sums over the run (waits, counters) stay the same. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ POINTS_MOST = 100
 LOOKS_MOST = 30
 LINES_MOST = 4
 _DIGITS = 6
-"""Of a mean that is kept."""
+"""Digits of a stored mean."""
 
 
 def thinned(series: TimeSeries) -> TimeSeries:
-    """The same run in at most `POINTS_MOST` intervals, each the mean over its time of those that it is made of."""
+    """The same run in at most `POINTS_MOST` intervals, each the time-weighted mean of those that it merges."""
     count = len(series.at_s)
     merged = math.ceil(count / POINTS_MOST)
     if merged <= 1:
@@ -39,7 +39,7 @@ def thinned(series: TimeSeries) -> TimeSeries:
 
 
 def _mean(values: Sequence[float | None], widths_s: Sequence[float]) -> float | None:
-    """Over the time of which something is known."""
+    """The mean over the time with known values."""
     known = [(value, width) for value, width in zip(values, widths_s, strict=True) if value is not None]
     time_s = sum(width for _, width in known)
     return float(f"{sum(value * width for value, width in known) / time_s:.{_DIGITS}g}") if time_s > 0 else None
@@ -52,7 +52,7 @@ def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
-    """How much was seen of a run in time, and how much of it is stored, as its counters."""
+    """How much of a run's course was seen, and how much of it is stored, as its counters."""
     return {
         "series_points_taken": len(taken.at_s),
         "series_points_stored": len(stored.at_s),

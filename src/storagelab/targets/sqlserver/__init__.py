@@ -1,1 +1,1 @@
-"""All that storagelab knows of SQL Server, a room each. It has not met a live server yet: see docs/how-to/sql-server.md."""
+"""Everything that storagelab knows about SQL Server. It has not met a live server yet: see docs/how-to/sql-server.md."""

@@ -16,10 +16,10 @@ from storagelab.targets.sqlserver.settings import ServerState
 OLDEST_MAJOR = 13
 """SQL Server 2016: older ones keep no wait statistics by session."""
 _WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
-"""Engine editions (SERVERPROPERTY) where nobody may say in which files a database lies."""
+"""Engine editions (SERVERPROPERTY) where users can't choose the files of a database."""
 
 _THREADS_OF_ITS_OWN = 64
-"""Worker threads that are left to the server for itself and for others."""
+"""Worker threads that stay free for the server itself and for others."""
 
 FACTS = """
 SELECT CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128)) AS version,
@@ -40,7 +40,7 @@ SERVICES = "SELECT * FROM sys.dm_server_services"
 
 
 class ServerFacts(Frozen):
-    """What a server is and what its login may do. `data_path` and `log_path` are where it keeps files by itself."""
+    """What a server is and what its login may do. `data_path` and `log_path` are its default folders for files."""
 
     version: str
     version_text: str
@@ -53,7 +53,7 @@ class ServerFacts(Frozen):
     may_view_state: bool
 
     on_this_machine: ClassVar[bool] = False
-    """It is taken to be on another one: what the operator says of volumes is all there is."""
+    """Assumed to be on another machine: of its volumes only the operator's description is known."""
     process_owner: ClassVar[None] = None
 
     @property
@@ -62,7 +62,7 @@ class ServerFacts(Frozen):
 
     @property
     def name(self) -> str:
-        """As people call it: SQL Server 2022 (16.0.4085.2)."""
+        """Its common name, such as SQL Server 2022 (16.0.4085.2)."""
         year = NAMES.get(self.major)
         return f"SQL Server {year} ({self.version})" if year else f"SQL Server {self.version}"
 
@@ -70,7 +70,7 @@ class ServerFacts(Frozen):
 def read_facts(session: Session) -> ServerFacts:
     (found,) = session.records(FACTS)
     major = int(str(found["version"]).partition(".")[0])
-    # From 2022 on the smaller right is enough; before, its name gives NULL.
+    # From 2022 on the smaller right is enough; older versions give NULL for its name.
     may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
     return ServerFacts(
         version=found["version"], version_text=_one_line(found["version_text"]), edition=found["edition"],
@@ -80,13 +80,13 @@ def read_facts(session: Session) -> ServerFacts:
 
 
 def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
-    """Raises PreflightError naming what the server or the login lacks."""
+    """Raises a PreflightError that names what the server or the login lacks."""
     login = "as its administrator: "
     state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
     needs = [
         (
             facts.engine_edition not in _WITHOUT_FILES,
-            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, which lets nobody say where data files lie",
+            f"the server is {_WITHOUT_FILES.get(facts.engine_edition)}, where users can't choose the place of data files",
             "use a SQL Server of your own",
         ),
         (
@@ -109,7 +109,7 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
 
 
 def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
-    """Raises PreflightError when the server has no room for that many more."""
+    """Raises PreflightError if the server has no room for that many more."""
     free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
     require(target, [room_for(connections, free, "its setting user connections")])
     threads = int(session.value(WORKER_THREADS))
@@ -122,7 +122,7 @@ def check_connections(target: TargetConfig, facts: ServerFacts, session: Session
 
 
 def read_state(session: Session) -> ServerState:
-    """What its operator has set. Needs the right to view the server's state."""
+    """The operator's settings. Needs the right to view the server's state."""
     return ServerState(
         configurations={str(name): int(value) for name, value in session.rows(CONFIGURATIONS)},
         trace_flags=tuple(sorted(flag["traceflag"] for flag in session.records(TRACE_STATUS) if flag.get("global"))),
@@ -131,9 +131,9 @@ def read_state(session: Session) -> ServerState:
 
 
 def _file_initialisation(session: Session) -> bool | None:
-    """Whether data files are made without zeroing them.
+    """Whether the server makes data files without zeroing them.
 
-    2016 before its first service pack does not tell; from 2022 on this view asks for a right of its own.
+    2016 before its first service pack does not show it; from 2022 on this view requires a right of its own.
     """
     services = list[dict[str, Any]]()
     with contextlib.suppress(DriverError):

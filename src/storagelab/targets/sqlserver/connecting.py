@@ -1,4 +1,4 @@
-"""The way to a server: its DSN, sessions over TDS, and errors in the server's own words. No password leaves this room."""
+"""The way to a server: its DSN, sessions over TDS, and errors in the server's words. No password leaves this module."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = tuple[Any, ...]
 
 SCHEMES = ("mssql", "sqlserver")
 PASSWORD_VARIABLE = "SQLCMDPASSWORD"
-"""Where the server's own command-line tool looks for a password that is not given."""
+"""The variable in which the server's own command-line tool looks for the password."""
 DEFAULT_PORT = 1433
 LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")
@@ -41,7 +41,7 @@ _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 @dataclass(frozen=True)
 class Address:
-    """A server and who we are there. `instance` is a named instance, which the server's browser service finds."""
+    """A server and our login there. `instance` is a named instance, which the server's browser service finds."""
 
     host: str
     port: int
@@ -57,25 +57,25 @@ class Address:
 
 
 def address_of(target: TargetConfig) -> Address:
-    """The server that a spec means. Raises PreflightError, which never shows what is in the variable."""
+    """The server that a spec means. Raises PreflightError, which never shows the variable's content."""
     return parse_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
 
 
 def parse_dsn(dsn: str, key: str) -> Address:
-    """Raises PreflightError naming the part that can't be read, never its content: a password may stand anywhere."""
+    """Raises a PreflightError that names the unreadable part but not its content: a password may stand anywhere."""
     try:
         parts = urlsplit(dsn)
         host, port = parts.hostname, parts.port
         options = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
     except ValueError:
-        _refuse("it is not a connection string that can be read", key)
+        _refuse("it is not a readable connection string", key)
     if parts.scheme not in SCHEMES:
         _refuse("it does not begin with mssql://", key)
     if not host or not parts.username:
         _refuse("it names no host or no user", key)
     unknown = sorted(options.keys() - {"instance", "encrypt"})
     if unknown:
-        _refuse("it has an option that is not known; known are encrypt and instance", key)
+        _refuse("it has an unknown option; known are encrypt and instance", key)
     encryption = options.get("encrypt", "request")
     if encryption not in ENCRYPTION:
         _refuse(f"its option encrypt must be one of {', '.join(ENCRYPTION)}", key)
@@ -90,13 +90,13 @@ def _refuse(problem: str, key: str) -> NoReturn:
     raise PreflightError(
         problem,
         key=key,
-        hint=f"write {_EXAMPLE}, with special characters as %XX; the password belongs into the variable that dsn_env "
-        f"names, or into {PASSWORD_VARIABLE}",
+        hint=f"write {_EXAMPLE}, with special characters as %XX; the password belongs in the variable that dsn_env "
+        f"names, or in {PASSWORD_VARIABLE}",
     ) from None
 
 
 class Session:
-    """One session on a server, each statement a transaction of its own. To be used by one thread at a time."""
+    """One session on a server, with each statement in a transaction of its own. For one thread at a time."""
 
     def __init__(self, dsn: Address, application: str) -> None:
         """Raises DriverError."""
@@ -114,7 +114,7 @@ class Session:
         self.spid = int(self.value("SELECT @@SPID"))
 
     def table(self, statement: str) -> tuple[list[str], list[Row]]:
-        """Names of columns, in small letters, and rows of the last result that a statement gives."""
+        """Column names, in lower case, and rows of a statement's last result."""
         names, rows = list[str](), list[Row]()
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
@@ -129,12 +129,12 @@ class Session:
         return self.table(statement)[1]
 
     def records(self, statement: str) -> list[dict[str, Any]]:
-        """Rows as `column -> value`: for views that have more columns in later versions."""
+        """Rows as `column -> value`, for views that have more columns in later versions."""
         names, rows = self.table(statement)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def value(self, statement: str) -> Any:
-        """The one value that a statement gives; None where it gives no row."""
+        """A statement's single value; None if it gives no row."""
         rows = self.rows(statement)
         return rows[0][0] if rows else None
 
@@ -148,7 +148,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Never raises, not even for a session that is lost."""
+        """Never raises, not even for a lost session."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
@@ -158,7 +158,7 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
     dsn = address_of(target)
     try:
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
-    except (DriverError, ValueError) as error:  # a ValueError: of bytes that are no text
+    except (DriverError, ValueError) as error:  # ValueError: bytes that are not text
         raise PreflightError(
             f"can't connect: {hidden(words_of(error), target)}",
             key=key_of(target),
@@ -167,9 +167,9 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
 
 
 def words_of(error: BaseException) -> str:
-    """What the server said, after its number: `Msg 2627: Violation of PRIMARY KEY...`; else what the driver says.
+    """The server's message after its number: `Msg 2627: Violation of PRIMARY KEY...`; without one, the driver's message.
 
-    The driver adds lines of its own to the server's, and says some things twice.
+    The driver adds its own lines to the server's, and repeats some.
     """
     number, said = _number_and_text(error)
     lines = [line.strip() for line in said.splitlines()]
@@ -179,7 +179,7 @@ def words_of(error: BaseException) -> str:
 
 
 def _lost_the_servers_words(error: BaseException) -> bool:
-    """The driver says that the server said something, and not what."""
+    """Does the driver report a message of the server without its text?"""
     return _number_and_text(error)[1].startswith(_SOMETHING_SAID)
 
 
@@ -192,6 +192,6 @@ def _number_and_text(error: BaseException) -> tuple[int | None, str]:
 
 
 def allow_sessions(count: int) -> None:
-    """Raise the driver's limit of sessions in a process, which is 25 by default."""
+    """Raise the driver's limit on sessions per process, which is 25 by default."""
     if pymssql.get_max_connections() < count:
         pymssql.set_max_connections(count)

@@ -1,7 +1,7 @@
-"""What the server counts: waits by session and of the whole server, reads and writes by file, CPU time, its own rates.
+"""The server's counters: waits by session and of the whole server, reads and writes by file, CPU time, and rates.
 
-A wait enters the server's counters when it ends. One that is still going on is added from sys.dm_os_waiting_tasks, as
-sp_BlitzFirst does, so that a difference between two readings holds what was waited between them.
+A wait enters the server's counters when it ends. Waits in progress are added from sys.dm_os_waiting_tasks, as sp_BlitzFirst
+does, so that the difference between two readings is what was waited between them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FROM sys.dm_io_virtual_file_stats(DB_ID({database}), NULL) AS s
 JOIN sys.master_files AS f ON f.database_id = s.database_id AND f.file_id = s.file_id"""
 _FILE_COLUMNS = ("reads", "read_bytes", "read_stall_ms", "writes", "write_bytes", "write_stall_ms")
 CUMULATIVE_COUNTER = 272_696_576
-"""PERF_COUNTER_BULK_COUNT: the value only grows, although its name says per second."""
+"""PERF_COUNTER_BULK_COUNT: the value only grows, although the name says per second."""
 RATES = f"""
 SELECT RTRIM(counter_name), cntr_value FROM sys.dm_os_performance_counters
 WHERE cntr_type = {CUMULATIVE_COUNTER} AND (
@@ -48,7 +48,7 @@ WHERE cntr_type = {CUMULATIVE_COUNTER} AND (
 
 
 class WaitCount(NamedTuple):
-    """One wait type, cumulative, as the server has it: wait includes signal."""
+    """One wait type, cumulative, in the server's form: wait includes signal."""
 
     waits: int
     wait_ms: int
@@ -74,7 +74,7 @@ def read_session_waits(session: Session, sessions: list[int]) -> Waits:
 
 
 def read_server_waits(session: Session) -> Waits:
-    """What all of the server has waited for since it started, its own threads and strangers' sessions included."""
+    """What the whole server has waited for since it started, including its own threads and other users' sessions."""
     return summed(session.rows(SERVER_WAITS), session.rows(IN_PROGRESS.format(which="")))
 
 
@@ -90,9 +90,9 @@ def summed(*readings: Iterable[Row]) -> Waits:
 
 
 def waits_between(before: Waits, after: Waits) -> Waits:
-    """What was waited between two readings; types that stood still are left out.
+    """What was waited between two readings, without the types that stood still.
 
-    A reading of waits in progress can be overtaken by their end, so that a difference may seem negative: it is 0 then.
+    A wait in progress may end while it is read, so a difference can seem negative: it is 0 then.
     """
     none = WaitCount(0, 0, 0)
     moved = {
@@ -103,7 +103,7 @@ def waits_between(before: Waits, after: Waits) -> Waits:
 
 
 def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
-    """Waits of the workers in the normal form: all but the one at the start gate."""
+    """The workers' waits in the normal form, except the one at the start gate."""
     return tuple(
         CountedWait(
             wait_type=name, category=event_of(name).category, wait_ns=count.wait_ms * _NS_PER_MS,
@@ -114,7 +114,7 @@ def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
 
 
 def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
-    """Waits of the whole server as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`; the start gate apart."""
+    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, except at the start gate."""
     group: dict[str, float] = {}
     for name, count in waits.items():
         if name != GATE:
@@ -123,7 +123,7 @@ def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
 
 
 def read_cpu_s(session: Session, sessions: list[int]) -> float:
-    """CPU seconds of these sessions so far. A session's are counted when its request is done, so ask between requests."""
+    """CPU seconds of these sessions so far. They are counted when a request is done, so ask between requests."""
     return int(session.value(CPU_TIME.format(sessions=tsql.integers(sessions))) or 0) / 1000
 
 
@@ -136,6 +136,6 @@ def read_files(session: Session, database: str) -> Counters:
 
 
 def read_rates(session: Session, database: str) -> Counters:
-    """The server's performance counters that grow with a load's work, without "/sec" as they are counts here."""
+    """The server's performance counters that grow with a load's work, named without "/sec" since they are counts here."""
     rows = session.rows(RATES.format(database=tsql.text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}

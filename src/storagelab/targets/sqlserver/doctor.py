@@ -10,7 +10,7 @@ DRIVER = "pymssql"
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Is the driver there? Whether a server is well, `storagelab doctor --target` tells."""
+    """Is the driver there? `storagelab doctor --target` checks a server."""
     name = "driver for SQL Server"
     try:
         version = importlib.metadata.version(DRIVER)

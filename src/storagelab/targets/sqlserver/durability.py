@@ -1,4 +1,4 @@
-"""What survives a crash of SQL Server, by the options of storagelab's database."""
+"""What survives a crash of SQL Server, according to the options of storagelab's database."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from storagelab.model.durability import Deciding, Durability, Loss
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """`settings` by the columns of sys.databases. Where delayed durability is only allowed, the load does not ask for it.
+    """`settings` by the columns of sys.databases. If delayed durability is only allowed, the load does not ask for it.
 
-    A log record holds enough to redo a page, and checksums or torn-page bits tell of one that was half written; they do
-    not mend it, so pages count as whole only where the medium writes them whole.
+    A log record holds enough to redo a page. Checksums and torn-page bits detect a half-written page but don't repair it, so
+    pages count as whole only if the medium writes them whole.
     """
     delayed = settings.get("delayed_durability_desc", "DISABLED")
     lost: Loss | None = "commits not in the log" if delayed.upper() == "FORCED" else None

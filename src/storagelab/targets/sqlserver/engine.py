@@ -1,4 +1,4 @@
-"""What the seam asks of SQL Server. Rooms that need the driver are entered only when they are used, as it may be absent."""
+"""What the seam asks of SQL Server. It imports modules that need the driver only when used, since that may be absent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_opt
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """See `preflight.check`. Raises PreflightError, also when the driver is absent."""
+    """See `preflight.check`. Raises PreflightError, even for an absent driver."""
     from storagelab.targets.sqlserver import preflight
 
     return preflight.check(plan, site)
@@ -34,7 +34,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 
 def durability(config: Config) -> Durability:
-    """What survives a crash: by the spec's settings, and what storagelab's database gets where it says nothing."""
+    """What survives a crash: by the spec's settings, and by the defaults of storagelab's database for the others."""
     options = database_options(config.target.settings)
     return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})
 

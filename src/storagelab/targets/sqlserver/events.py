@@ -1,8 +1,8 @@
-"""What each wait type of SQL Server is about. A new one is one line of `LISTED`.
+"""What each wait type of SQL Server is about. To add one, add one line to `LISTED`.
 
-Names are the server's (Microsoft's page of sys.dm_os_wait_stats); the grouping follows Microsoft's own table of
-categories in the documentation of sys.query_store_wait_stats, narrowed to what a storage layout can move. They are the
-names that a DBA of SQL Server knows, so that none has an analogue.
+Names are the server's (Microsoft's page of sys.dm_os_wait_stats). The grouping follows Microsoft's own table of
+categories in the documentation of sys.query_store_wait_stats, narrowed to what a storage layout can change. A SQL Server
+DBA knows these names, so none has an analogue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from storagelab.targets.vocabulary import Event, Kind, Vocabulary
 
 SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
 GATE = "LCK_M_IS"
-"""Workers wait at the start gate for an application lock in a mode that no insert asks for: it is left out of a run."""
+"""At the start gate workers wait for an application lock in a mode that no insert asks for: a run leaves it out."""
 
 
 def _about(category: Category) -> Event:
@@ -26,7 +26,7 @@ LISTED = {
     SCHEDULER_YIELD: _about("cpu-queue"),
     "THREADPOOL": _about("cpu-queue"),
     "ASYNC_NETWORK_IO": _about("network"),
-    # An update latch is asked for pages that hold maps of the file (PFS, GAM, SGAM), not for rows.
+    # Update latches are requested on pages that hold maps of the file (PFS, GAM, SGAM), not on pages of rows.
     "PAGELATCH_UP": _about("allocation"),
     "PREEMPTIVE_OS_WRITEFILEGATHER": _about("file-growth"),
     "PREEMPTIVE_OS_SETFILEVALIDDATA": _about("file-growth"),

@@ -1,4 +1,4 @@
-"""What documents say of SQL Server that the report needs as well as the target: versions, allocation latches, benign waits.
+"""Documented facts about SQL Server for the report and the target: versions, allocation latches, benign waits.
 
 Pure, and without the driver.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from storagelab.model.waits import BenignList
 
 NAMES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
-"""Major version -> what people call it."""
+"""Major version -> its common name."""
 MAJOR_2017, MAJOR_2019, MAJOR_2022 = 14, 15, 16
 
 PFS_SOURCE = "Microsoft, What's new in SQL Server 2019"
@@ -16,14 +16,14 @@ GAM_SOURCE = "Microsoft's SQL Server blog of 2022-07-21, on system page latch co
 
 
 def latch_note(major: int) -> str:
-    """What to bear in mind where numbers of data files are compared: versions differ in what more files can gain."""
-    year = NAMES.get(major, f"of version {major}" if major else "of a version that is not told")
+    """What to bear in mind when comparing numbers of data files: versions differ in the gain from more files."""
+    year = NAMES.get(major, f"of version {major}" if major else "of an unknown version")
     if major < MAJOR_2019:
         effect = "this server does neither, so waits for PFS, GAM and SGAM pages may well fall with more files"
     elif major < MAJOR_2022:
-        effect = "so more files may gain less here than on older servers, and what they gain is GAM and SGAM pages'"
+        effect = "so more files may gain less here than on older servers, and only on GAM and SGAM pages"
     else:
-        effect = "so little may be left here of what more files gained on older servers"
+        effect = "so more files may gain little here of what they gained on older servers"
     return (
         f"This is SQL Server {year}. From 2019 on PFS pages are updated under a shared latch ({PFS_SOURCE}), from 2022 on "
         f"GAM and SGAM pages, too ({GAM_SOURCE}): {effect}."
@@ -50,10 +50,10 @@ WAIT_XTP_RECOVERY XE_DISPATCHER_JOIN XE_DISPATCHER_WAIT XE_TIMER_EVENT
 SHOWN_ALL_THE_SAME = (
     "CHKPT", "SLEEP_BPOOL_FLUSH", "PREEMPTIVE_OS_FLUSHFILEBUFFERS", "MEMORY_ALLOCATION_EXT",
 )  # fmt: skip
-"""In the well-known list, yet of the storage: checkpoints, their throttling, flushes of files; and memory for them."""
+"""In the well-known list, yet about storage: checkpoints, their throttling, flushes of files, and memory for them."""
 BENIGN = BenignList(
     name="sqlskills.com's list as in public copies of 2021, without " + ", ".join(SHOWN_ALL_THE_SAME),
     date="2026-11-21",
     wait_types=frozenset(_IDLE.split()),
 )
-"""Applied where waits are shown, never to what is stored, and to no other engine's waits: their names differ."""
+"""Applied when waits are shown, never to stored waits, and not to other engines' waits, since their names differ."""

@@ -1,8 +1,8 @@
-r"""The articles' table on N data files of SQL Server: a database of its own, made, read back, recognised, dropped.
+r"""The articles' table on N data files of SQL Server, in a database of its own: makes, reads back, recognises, drops it.
 
-The data files make up one filegroup, which the server fills in proportion to their free space: so they are all of one
-length, made before the clock starts, and grow together if they must. FILENAMEs go round robin over the volumes, and
-the log has its own file. The server makes and removes the files itself, so storagelab makes no folders.
+The data files make up one filegroup, which the server fills in proportion to their free space. So all have one length, are
+made before the clock starts, and grow together if they must. FILENAMEs go round robin over the volumes, and the log has
+its own file. The server makes and removes the files itself, so storagelab makes no folders.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG_GROWTH_MB = 256
 _MIB = 2**20
 _LEAST_DATA_MB, _LEAST_LOG_MB, _MOST_LOG_MB = 8, 64, 16_384
 
-# What a row takes. Random keys split pages, which then are about 69 % full: 50 rows of 160 bytes fit into one, 34 stay.
+# The space of a row. Random keys split pages, which are then about 69 % full: 50 rows of 160 bytes fit into one, 34 stay.
 _RANDOM_ROW_BYTES, _SEQUENTIAL_ROW_BYTES = 8192 / 34, 8192.0
 _RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
 _HEADROOM = 1.25
@@ -72,8 +72,8 @@ Records = Sequence[Mapping[str, Any]]
 
 
 class DataFile(NamedTuple):
-    """`number` from 1; 0 is the primary file, which holds the catalogue only, and the log. `volume` is None where the
-    server keeps its own files."""
+    """`number` starts at 1; 0 is the primary file, which holds only the catalogue, and the log. `volume` is None in the
+    server's default folder."""
 
     number: int
     name: str
@@ -82,7 +82,7 @@ class DataFile(NamedTuple):
 
 
 class Layout:
-    """The layout of one cell. `prefix` is the name of the database, and begins the names of its files."""
+    """The layout of one cell. `prefix` is the name of the database, and the start of its files' names."""
 
     def __init__(self, config: Config, prefix: str, facts: ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
@@ -113,7 +113,7 @@ class Layout:
 
     @property
     def data_file_mb(self) -> int:
-        """The length that each data file is given at once: room for all rows, so that none has to grow."""
+        """The initial length of each data file: room for all rows, so that none has to grow."""
         asked = file_mb(self.config.target.settings, "data_file_mb")
         if asked is not None:
             return asked
@@ -132,7 +132,7 @@ class Layout:
             self.config.database_load.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
         )
         wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
-        # A log that is not backed up is used again and again in simple recovery; else it holds all of the run.
+        # In simple recovery the log is reused without backups; otherwise it holds the whole run.
         simple = database_options(self.config.target.settings)["recovery"] == "SIMPLE"
         return min(wanted, _MOST_LOG_MB) if simple else wanted
 
@@ -143,12 +143,12 @@ class Layout:
         return (data + primary + (self.log_file.volume == volume) * self.log_file_mb) * _MIB
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """None: the folders are there, on the server's machine."""
+        """Makes none: the folders exist on the server's machine."""
 
     # --- statements --------------------------------------------------------------------------------------------------
 
     def create(self, session: Session) -> None:
-        """The database with its files, in the session's own; its options; its mark, the table and the procedure."""
+        """Make the database with its files, its options, its mark, the table and the procedure."""
         session.execute(self.create_database())
         for statement in self.alter_database():
             session.execute(statement)
@@ -197,7 +197,7 @@ class Layout:
         return int(session.value(COUNT))
 
     def read_back(self, session: Session) -> list[Check]:
-        """Count, place and equal length of the data files, place of the log, and the table, by the server's catalogue."""
+        """Checks number, place and equal length of the data files, the log's place, and the table, by the catalogue."""
         files = session.records(FILES)
         found = {str(file["name"]): file for file in files}
         asked, log = self.data_files, self.log_file
@@ -213,13 +213,13 @@ class Layout:
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
-    """Without a size the server takes that of its model database, the least it allows for a primary file."""
+    """Without a size the server uses its model database's, the least that it allows for a primary file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
     return f"(NAME = {tsql.text(file.name)}, FILENAME = {tsql.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:
-    r"""A path on the server's machine, which may be Windows or Linux: `D:\data` and `/var/data` tell by themselves."""
+    r"""A path on the server's machine, on Windows or Linux: `D:\data` and `/var/data` show which."""
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
 
@@ -229,9 +229,9 @@ def is_windows_path(path: str) -> bool:
 
 
 def drop(session: Session, prefix: str, key: str) -> list[str]:
-    """Drop the database of this name if storagelab made it, whoever is in it; says what was dropped.
+    """Drop the database of this name if storagelab made it, even if others use it; says what was dropped.
 
-    Raises PreflightError, with nothing dropped, when it is somebody else's.
+    Raises PreflightError, with nothing dropped, if others made it.
     """
     if not exists(session, prefix):
         return []
@@ -246,16 +246,16 @@ def exists(session: Session, prefix: str) -> bool:
 
 
 def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
-    """Raises PreflightError when a database has the name that storagelab needs, and is not one that it made.
+    """Raises PreflightError if a database that storagelab did not make has the name that it needs.
 
-    Ours is known by its files: every one is named as `Layout` names them, and there is at least one.
+    Ours is recognised by its files: there is at least one, and all are named as `Layout` names them.
     """
     if not exists(session, prefix):
         return
     paths = [str(path) for (path,) in session.rows(_FILES.format(literal=tsql.text(prefix)))]
     if not paths or not all(_is_ours(path, prefix) for path in paths):
         raise PreflightError(
-            f"on the server, database {prefix} has the name that storagelab needs, and was not made by it",
+            f"on the server, database {prefix} has the name that storagelab needs, but storagelab did not make it",
             key=key,
             hint="rename or drop it; storagelab drops only what it made itself",
         )
@@ -270,7 +270,7 @@ def _is_ours(path: str, prefix: str) -> bool:
 
 
 def check_growth(before: Records, after: Records) -> Check:
-    """No file may have grown while the clock ran: that would be measured, and no longer be equal."""
+    """Checks that no file grew while the clock ran: growth would be measured, and lengths no longer be equal."""
     sizes = {str(file["name"]): int(file["size_bytes"]) for file in before}
     grown = [str(file["name"]) for file in after if int(file["size_bytes"]) != sizes.get(str(file["name"]))]
     got = (
@@ -290,7 +290,7 @@ def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mappi
 
 
 def same_path(asked: str, got: str) -> bool:
-    """Windows does not tell capitals from small letters, nor doubled separators from single ones."""
+    """Windows treats upper and lower case as equal, and doubled separators as single ones."""
     if is_windows_path(asked):
         return plain(asked).casefold() == plain(got).casefold()
     return re.sub("/+", "/", asked) == re.sub("/+", "/", got)
@@ -313,7 +313,7 @@ def _check_lengths(
 
 
 def _check_table(session: Session) -> Check:
-    """The table is clustered by its key and lies in the filegroup of the data files."""
+    """Checks that the table is clustered by its key and lies in the filegroup of the data files."""
     facts = record_of(session.records(TABLE_FACTS))
     got = f"{facts.get('type_desc', 'absent')} in {facts.get('filegroup_name', 'no filegroup')}"
     return check_same("table", f"CLUSTERED in {FILEGROUP}", got, "sys.indexes")

@@ -1,8 +1,8 @@
-"""Run as a program: tries to log in once, in a process of its own, and writes what the driver says (JSON).
+"""A program that tries to log in once, in a process of its own, and writes the driver's message (JSON).
 
-pymssql keeps a process's first failed login in mind: of further ones it shows the first one's number and no words of
-the server. A login in a fresh process gets them. What is needed comes through the standard input, as other users of the
-machine can see arguments and, some of them, variables.
+pymssql remembers a process's first failed login: for later ones it gives the first one's number without the server's
+message. A login in a fresh process gets both. The login data comes through standard input, since other users of the
+machine can see arguments and, in part, variables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATIENCE_S = 60
 
 
 def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of the driver's error, empty when there is none or the process broke."""
+    """The arguments of the driver's error, empty if there is none or the process failed."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,

@@ -1,8 +1,8 @@
-"""Which page of which file a latch is on, and what such a page holds: maps of the file, or rows.
+"""Finds which page of which file a latch is on, and what that page holds: maps of the file, or rows.
 
-By arithmetic on its number, which holds in every version; from SQL Server 2019 on the server can be asked instead
+It uses arithmetic on the page's number, valid in every version; from SQL Server 2019 on the server can be asked instead
 (sys.dm_db_page_info). A PFS page maps 8088 pages. A GAM interval is 511232 pages: 63904 extents of 8 pages, of which a
-bitmap of 7988 bytes has one bit each (sqlity.net/en/2331/gam-interval); books often say 64000 extents.
+bitmap of 7988 bytes has one bit for each (sqlity.net/en/2331/gam-interval); books often say 64000 extents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GAM_INTERVAL_PAGES = 511_232
 
 FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
 ROWS = ""
-"""Not a map by its number: data, index or IAM."""
+"""Not a map, by its number: data, index or IAM."""
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
 _WORDS = {
@@ -33,7 +33,7 @@ _TYPES = {
 
 
 def page_of(resource: str) -> Page | None:
-    """The page in a `resource_description` such as "5:3:8088"; None where it names something else."""
+    """The page in a `resource_description` such as "5:3:8088"; None if it names something else."""
     found = _OF_PAGE.match(resource)
     return Page(*map(int, found.groups())) if found else None
 
@@ -52,7 +52,7 @@ def kind_of(page_id: int) -> str:
 
 
 class PageInfo(NamedTuple):
-    """What the server says of a page: its type by number, and for rows the index and the level in its tree, leaf = 0."""
+    """The server's description of a page: its type's number, and for rows the index and the level in its tree (leaf = 0)."""
 
     page_type: int
     index_id: int | None
@@ -60,7 +60,7 @@ class PageInfo(NamedTuple):
 
 
 def kind_text(page: Page, info: PageInfo | None) -> str:
-    """What the page holds, in words: by the server where it was asked, else by arithmetic."""
+    """What the page holds, in words: by the server if it was asked, otherwise by arithmetic."""
     if info is None:
         return _WORDS[kind_of(page.page_id)]
     named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")

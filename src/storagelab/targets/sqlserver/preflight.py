@@ -1,4 +1,4 @@
-"""Can this server run every cell of the plan? Looks, touches nothing."""
+"""Checks that this server can run every cell of the plan. Touches nothing."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def _check_server(session: Session, configs: Sequence[Config], site: Site) -> Se
 def _check_between_runs(config: Config) -> None:
     if config.between_runs.drop_page_cache:
         raise PreflightError(
-            "storagelab can't drop the page cache of another machine, and SQL Server reads its files past it",
+            "storagelab can't drop the page cache of another machine, and SQL Server bypasses that cache",
             key="between_runs.drop_page_cache",
             hint="set it to false",
         )
 
 
 def _check_paths(config: Config, facts: ServerFacts) -> None:
-    """Names of files and folders that can be written in T-SQL; a place for every file."""
+    """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
     for name, volume in config.volumes.items():
         try:
             tsql.text(volume.path or "")
@@ -87,7 +87,7 @@ def _check_paths(config: Config, facts: ServerFacts) -> None:
             raise PreflightError(f"its path {error}", key=f"volumes.{name}.path", hint="name another folder") from None
     if not config.data_volumes and not (facts.data_path and facts.log_path):
         raise PreflightError(
-            "the server does not say where it keeps files by itself",
+            "the server does not report its default folder for files",
             key="volumes",
             hint="name a folder of its machine:\n    [volumes.a]\n    path = 'D:\\data'\n    remote = true",
         )
@@ -123,7 +123,7 @@ def _bytes_on(config: Config, volume: str, facts: ServerFacts) -> int:
 
 
 def _drives(session: Session) -> list[_Drive]:
-    """Nothing where the server does not tell: that alone must not cost a run."""
+    """Nothing if the server does not tell: a run must not fail for that alone."""
     try:
         rows = session.rows(DRIVES)
     except DriverError:
@@ -132,27 +132,27 @@ def _drives(session: Session) -> list[_Drive]:
 
 
 def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
-    """The drive whose path begins that of the volume; of several, the longest, as a drive can be mounted in another."""
+    """The drive that holds the volume's path; of several, the one with the longest path, since drives can be nested."""
     fitting = [drive for drive in drives if path.casefold().startswith(drive.path.casefold())]
     return max(fitting, key=lambda drive: len(drive.path), default=None)
 
 
 def _check_folder(session: Session, name: str, path: str) -> None:
-    """On Windows only: what this view says of Linux folders is not documented, and CREATE DATABASE will tell."""
+    """Windows only: this view is not documented for Linux folders, and CREATE DATABASE will find a missing one."""
     try:
         found = session.value(FOLDER.format(path=tsql.text(path)))
     except DriverError:
-        return  # the server does not tell: CREATE DATABASE will
+        return  # the server does not tell; CREATE DATABASE will find out
     if found is not None and not found:
         raise PreflightError(
-            f"{path} is no folder that the server sees",
+            f"{path} is not a folder that the server sees",
             key=f"volumes.{name}.path",
             hint="make it on the server's machine, and give the server's account the right to write there",
         )
 
 
 def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
-    """Volumes on one drive share its space."""
+    """Checks the space of each drive, which its volumes share."""
     for drive in drives:
         there = [need for need in needs if _drive_of(need.path, drives) == drive]
         wanted = sum(need.needed_bytes or 0 for need in there)
@@ -170,7 +170,7 @@ def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
 
 def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     notes = [
-        "storagelab's way to SQL Server has not met a live server yet; `storagelab doctor --target` tries it first"
+        "storagelab's support for SQL Server has not met a live server yet; `storagelab doctor --target` tries it first"
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
         notes.append(remote.NOTE)

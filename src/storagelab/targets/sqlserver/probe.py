@@ -1,4 +1,4 @@
-"""What the contract suite asks of a SQL Server: what is there, and something in the way."""
+"""Lists what is on a SQL Server, and puts something in the way, for the contract suite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FROM sys.databases WHERE name <> N'tempdb'"""
 
 
 class SqlServerProbe:
-    """See `contract.probes.Probe`. A database of a stranger has files that the server names after it."""
+    """See `contract.probes.Probe`. The server names the files of another user's database after that database."""
 
     setting: tuple[str, Scalar] = ("page_verify", "checksum")
 
@@ -35,7 +35,7 @@ class SqlServerProbe:
         self._execute(target, f"DROP DATABASE {tsql.identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
-        """If the database is there, or is not, as it should be: making it twice or dropping nothing is an error."""
+        """Run it if the database is there, or is not, as required: making it twice or dropping nothing is an error."""
         with _asking(target) as session:
             if exists(session, name) == there:
                 session.execute(statement)

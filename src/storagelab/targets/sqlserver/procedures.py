@@ -7,8 +7,8 @@ from storagelab.targets.loops import GATE_TIMEOUT_S
 
 TABLE = "MyBigTable"
 
-# A worker's key number n is a digest of who it is and n: as random as any to the server, and known again when one of the
-# keys that are there is wanted for a point read.
+# A worker's key number n is a digest of the worker and n: to the server it is as random as any, and storagelab can compute
+# an existing key again for a point read.
 _DIGEST = "HASHBYTES('SHA2_256', CONCAT(@seed, N'/', @worker, N'/', {number}))"
 _KEY = f"CAST(CAST({_DIGEST} AS binary(16)) AS uniqueidentifier)"
 _ANY_OF_THOSE = "CAST(FLOOR(RAND() * (@done + 1)) AS bigint)"
@@ -26,8 +26,8 @@ _READS = f"""
             SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
         END;"""
 
-# The gate is a lock in a mode that no insert ever waits in, so that waiting at the gate is no wait of the run.
-# Progress goes to the session's context, which other sessions can read while this one works.
+# The gate is a lock in a mode that no insert ever waits in, so that waits at the gate are distinct from the run's.
+# A session publishes its progress in its context, which other sessions can read while it works.
 _PROCEDURE = f"""
 CREATE PROCEDURE dbo.insert_rows
     @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255),

@@ -1,4 +1,4 @@
-"""What the server really made and how it is set, read back from it; nothing is believed because it was asked for."""
+"""Reads back what the server really made and how it is set; asking for something proves nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHOWN_OF_DATABASE = (
 
 
 def server_facts(session: Session, facts: ServerFacts, database: str) -> dict[str, object]:
-    """Version, what the operator has set, and how storagelab's database is."""
+    """The version, the operator's settings, and the state of storagelab's database."""
     state = read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
     of_database = record_of(session.records(DATABASE.format(name=tsql.text(database))))
@@ -67,10 +67,10 @@ def _shown(value: object) -> str:
 
 
 def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
-    """Each volume of the spec against the mount point that the server reports for the files on it.
+    """Checks each volume of the spec against the mount point that the server reports for the files on it.
 
-    An operator described the volume; where the server does not tell, that stays unverified. Two volumes on one mount
-    point are not two drives.
+    An operator described the volume; without the server's report, that stays unverified. Two volumes on one mount point
+    are not two drives.
     """
     mounts = {str(record["name"]): str(record["volume_mount_point"]) for record in records}
     by_volume: dict[str, set[str]] = {}
@@ -81,10 +81,10 @@ def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
 
 
 def _volume(path: str, name: str, mounts: set[str]) -> Check:
-    # A mount point in the other system's way of writing tells nothing of this path.
+    # A mount point in the other operating system's notation says nothing about this path.
     told = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
     inside = all(plain(path).casefold().startswith(plain(mount).casefold().rstrip("\\")) for mount in told)
-    got = f"on {' and '.join(told)}" if told else "the server does not tell on which volume it is"
+    got = f"on {' and '.join(told)}" if told else "the server does not report its volume"
     return Check(
         name=f"volume {name}", asked=path, got=got, ok=(inside and len(told) == 1) if told else None,
         read_from="sys.dm_os_volume_stats",
@@ -95,7 +95,7 @@ def _volume(path: str, name: str, mounts: set[str]) -> Check:
 
 
 def settings(session: Session, config: Config, database: str) -> list[Check]:
-    """Each setting asked for, as the database, the table or the server has it."""
+    """Checks each setting asked for against the database, the table or the server."""
     asked = config.target.settings
     if not asked:
         return []
@@ -137,7 +137,7 @@ def _setting_check(
 
 
 def one_row_a_page(session: Session, rows: int) -> Check:
-    """The sequential workload promises one row a page; upper levels of the tree are few beside them."""
+    """Checks the sequential workload's promise of one row per page; upper levels of the tree have few pages."""
     pages = int(session.value(PAGES) or 0)
     ok = rows <= pages <= rows * 1.1 + 64
     return Check(

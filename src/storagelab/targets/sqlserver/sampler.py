@@ -1,6 +1,6 @@
-"""Watches a run through a session of its own: tasks that wait, with what they wait for, and a series once a second.
+"""Watches a run through a session of its own: waiting tasks, what they wait for, and a series once a second.
 
-The server counts waits exactly, so nothing is estimated from these looks: they say on which pages and locks the waits
+The server counts waits exactly, so nothing is estimated from these looks: they show on which pages and locks the waits
 were, and how many rows are in.
 """
 
@@ -25,9 +25,9 @@ from storagelab.targets.sqlserver.waiting import Decoder, Moment, ask_pages, loo
 from storagelab.targets.watching import SERIES_HZ, Pace
 
 MOST_HZ = 10.0
-"""Each look is a question to the server; more of them would say no more about exact counters."""
+"""Each look is a query; more of them would add nothing to exact counters."""
 BUDGET = 0.02
-"""Share of one core that the sampler may take; its session on the server is taken to cost the same."""
+"""Share of one core that the sampler may use; its session on the server is assumed to cost the same."""
 STOP_TIMEOUT_S = 10.0
 
 PROGRESS = """
@@ -40,8 +40,8 @@ FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID
 class Sampler:
     """In order: `prepare`, `start` as the gate opens, `stop` when the last worker is done.
 
-    `ids` are those of the workers' sessions, `counts` what is counted of them. `page_info` = the server can be asked what
-    pages hold. Nothing that breaks while watching is raised: it stands in `Seen.error`.
+    `ids` are the workers' sessions, `counts` what is counted for them. `page_info` = the server can be asked what pages
+    hold. Errors while watching are not raised: they are in `Seen.error`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Sampler:
         self._decoder: Decoder | None = None
 
     def prepare(self) -> None:
-        """Connects and asks everything once, so that the server has planned the questions. Raises DriverError."""
+        """Connects and runs each query once, so that the server has planned it. Raises DriverError."""
         self._session = self._connect()
         look(self._session, self._ids, 0.0)
         self._read_progress()
@@ -95,7 +95,7 @@ class Sampler:
         self._recording.take_series()
 
     def _keep(self, moment: Moment) -> None:
-        """Moments are kept few: when there are too many, every second one goes."""
+        """Keeps moments few: when there are too many, every second one goes."""
         self._moments.append(moment)
         self._tasks_seen += len(moment.tasks)
         while len(self._moments) > 1 and self._tasks_seen > MOST_TASKS * 8:
@@ -123,7 +123,7 @@ class Sampler:
         return Decoder(database_id, files, self._pages(database_id))
 
     def _pages(self, database_id: int) -> dict[Page, PageInfo]:
-        """Nothing where the server does not tell: the numbers of pages tell the most."""
+        """Nothing if the server does not tell: the page numbers say the most."""
         asked = pages_to_ask(self._moments, database_id) if self._page_info else []
         with contextlib.suppress(DriverError):
             return ask_pages(self._own, self._database, asked)
@@ -137,7 +137,7 @@ class Sampler:
     # -- after it -----------------------------------------------------------------------------------------------------
 
     def progress(self) -> int:
-        """Rows that all workers together have reported as done. May be called from any thread."""
+        """Rows that all workers together have reported as done. Any thread may call it."""
         return sum(self._rows.values())
 
     def stop(self) -> Seen:

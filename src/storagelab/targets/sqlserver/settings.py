@@ -1,7 +1,7 @@
-"""What a spec may ask for under [target.settings], and how each is got.
+"""What a spec may ask for under [target.settings], and how storagelab gets each.
 
-Options of the database that storagelab makes are set. Options of the server are everybody's: they are only compared, and
-where they differ the spec is refused with the statement that the server's operator can run.
+It sets options of the database that it makes. Options of the server affect everyone, so it only compares them; if they
+differ, it refuses the spec and shows the statement that the server's operator can run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ON_OFF = ("ON", "OFF")
 
 
 class Option(NamedTuple):
-    """An option of a database: `statement` follows ALTER DATABASE ..., `column` of sys.databases shows what it is."""
+    """An option of a database: `statement` follows ALTER DATABASE ..., `column` of sys.databases shows its value."""
 
     statement: str
     column: str
@@ -52,18 +52,18 @@ TRACE_FLAGS = "trace_flags"
 FILE_INITIALISATION = "instant_file_initialization"
 
 ALWAYS = {"recovery": "SIMPLE", "page_verify": "CHECKSUM", "delayed_durability": "DISABLED"}
-"""What a database of storagelab's gets if the spec says nothing: it would depend on the server's model database else."""
+"""Defaults for storagelab's database if the spec says nothing; else they would depend on the server's model database."""
 
 
 def text_of(value: Scalar) -> str:
-    """A value as the server shows it: true is ON, words are in capitals."""
+    """A value in the server's form: true is ON, words are in capitals."""
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     return str(value).strip().upper()
 
 
 class ServerState(NamedTuple):
-    """What an operator has set for the whole server. `file_initialisation` is None where the server does not say."""
+    """An operator's settings for the whole server. `file_initialisation` is None if the server does not report it."""
 
     configurations: dict[str, int]
     trace_flags: tuple[int, ...]
@@ -71,21 +71,21 @@ class ServerState(NamedTuple):
 
 
 def database_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Every option that storagelab's database is given, in the order of setting.
+    """Every option that storagelab's database gets, in the order of setting.
 
-    Raises PreflightError for a value that is none: it becomes part of a statement, so it is looked at where it does.
+    Raises PreflightError for an invalid value, which is checked here because it becomes part of a statement.
     """
     allowed = {name: option.allowed for name, option in DATABASE_OPTIONS.items()}
     return {**ALWAYS, **_values(settings, allowed)}
 
 
 def table_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Options of the table's index that were asked for. Raises PreflightError as `database_options` does."""
+    """The options asked for of the table's index. Raises PreflightError as `database_options` does."""
     return _values(settings, TABLE_OPTIONS)
 
 
 def file_mb(settings: Mapping[str, Scalar], name: str) -> int | None:
-    """A length that was asked for. Raises PreflightError as `database_options` does."""
+    """A length asked for. Raises PreflightError as `database_options` does."""
     if name not in settings:
         return None
     _check_value(name, settings[name], ())
@@ -100,7 +100,7 @@ def _values(settings: Mapping[str, Scalar], allowed: Mapping[str, tuple[str, ...
 
 
 def check(settings: Mapping[str, Scalar], major: int, state: ServerState) -> None:
-    """Raises PreflightError for the first setting that the server does not have, can't take, or has otherwise."""
+    """Raises PreflightError for the first setting that the server lacks, can't take, or has with another value."""
     for name, value in settings.items():
         _check_one(name, value, major, state)
 
@@ -123,7 +123,7 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
     elif name in state.configurations:
         _check_configuration(name, value, state.configurations[name])
     else:
-        raise PreflightError("the server knows no such setting", key=_key(name), hint=_nearest(name, state))
+        raise PreflightError("the server has no such setting", key=_key(name), hint=_nearest(name, state))
 
 
 def _check_version(name: str, since: int, major: int) -> None:
@@ -143,7 +143,7 @@ def _check_trace_flags(value: Scalar, on: tuple[int, ...]) -> None:
         wanted = trace_flags_of(value)
     except ValueError:
         hint = 'write their numbers: trace_flags = "1117, 1118"'
-        raise PreflightError("is no list of trace flags", key=_key(TRACE_FLAGS), hint=hint) from None
+        raise PreflightError("is not a list of trace flags", key=_key(TRACE_FLAGS), hint=hint) from None
     _refuse_difference(
         TRACE_FLAGS, [f"trace flag {flag} is off" for flag in wanted if flag not in on],
         lambda: f"DBCC TRACEON ({', '.join(str(flag) for flag in wanted)}, -1)",
@@ -156,7 +156,7 @@ def trace_flags_of(value: Scalar) -> tuple[int, ...]:
 
 
 def _check_file_initialisation(wanted: bool, found: bool | None) -> None:
-    said = {True: "on", False: "off", None: "not told by this server"}[found]
+    said = {True: "on", False: "off", None: "not reported by this server"}[found]
     _refuse_difference(
         FILE_INITIALISATION, [] if found is wanted else [f"instant file initialisation is {said}"],
         lambda: "(as administrator of its machine: the right SE_MANAGE_VOLUME_NAME for the server's account)",
@@ -174,7 +174,7 @@ def _refuse_difference(name: str, differences: Iterable[str], way: Callable[[], 
     found = "; ".join(differences)
     if found:
         raise PreflightError(
-            f"on the server {found}, and storagelab changes nothing that others on it share",
+            f"on the server {found}, and storagelab changes nothing that its other users share",
             key=_key(name),
             hint=f"its operator may run: {way()} - or leave this setting out",
         )

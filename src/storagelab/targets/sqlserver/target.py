@@ -1,4 +1,4 @@
-"""SQL Server as a target: what one run on it adds to the steps that every engine shares. It already runs, elsewhere."""
+"""SQL Server as a target: what its runs add to the steps that all engines share. It already runs on another machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SqlServerTarget(LoadingTarget[Session]):
         with connect(self.config.target, database="master") as session:
             drop(session, self.site.prefix, key_of(self.config.target))
 
-    def _server_facts(self, connection: Session) -> dict[str, object]:  # noqa: ARG002 - any session sees the same
+    def _server_facts(self, connection: Session) -> dict[str, object]:  # noqa: ARG002 - the same for all
         return read_back.server_facts(self._own, self._server, self.site.prefix)
 
     def _said(self, error: BaseException) -> str:
@@ -74,7 +74,7 @@ class SqlServerTarget(LoadingTarget[Session]):
             connection.close()
 
     def _end_all(self) -> None:
-        """End whatever works in storagelab's database: sessions of this run that did not come back."""
+        """End everything that works in storagelab's database: this run's sessions that did not finish."""
         with connect(self.config.target, database="master") as session:
             session.execute(_END_ALL.format(name=tsql.identifier(self.site.prefix)))
 
@@ -124,8 +124,8 @@ class SqlServerTarget(LoadingTarget[Session]):
 
     # --- what it was -------------------------------------------------------------------------------------------------
 
-    def _remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:  # noqa: ARG002 - the same
-        """What the operator says of each volume, and what the server adds."""
+    def _remote_volumes(self, connection: Session) -> dict[str, dict[str, object]]:  # noqa: ARG002 - the same for all
+        """The operator's description of each volume, and what the server adds."""
         told = {str(record["name"]): record for record in self._volume_records()}
         facts: dict[str, dict[str, object]] = {}
         for file in [*self.layout.data_files, self.layout.log_file]:
@@ -140,7 +140,7 @@ class SqlServerTarget(LoadingTarget[Session]):
         return facts
 
     def _volume_records(self) -> list[dict[str, Any]]:
-        """Nothing where the server does not tell."""
+        """Nothing if the server does not tell."""
         try:
             return self._own.records(read_back.VOLUMES)
         except DriverError:
@@ -160,8 +160,8 @@ class SqlServerTarget(LoadingTarget[Session]):
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop what a killed run left on the server; says what. Raises PreflightError when it can't be done, or something of
-    such a name is not storagelab's."""
+    """Drop what a killed run left on the server; says what. Raises PreflightError if that fails, or if something of such a
+    name is not storagelab's."""
     left = dropping_leftovers(config.target, DriverError, words_of, f"the database {site.prefix}")
     with connect(config.target, database="master") as session, left:
         return drop(session, site.prefix, key_of(config.target))

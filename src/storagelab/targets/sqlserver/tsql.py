@@ -1,6 +1,6 @@
-"""Names and texts as T-SQL takes them, so that nothing a user can write ends what it stands in.
+"""Names and texts quoted for T-SQL, so that no user's text can end the quotes around it.
 
-Texts are Unicode literals (N'...'): in others the server may turn look-alikes of a quote into quotes.
+Texts are Unicode literals (N'...'): in others the server may turn characters that look like quotes into quotes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ LONGEST_IDENTIFIER = 128
 
 
 def identifier(name: str) -> str:
-    """`name` in brackets. Raises ValueError for what can't be a name."""
+    """`name` in brackets. Raises ValueError for an impossible name."""
     _refuse_unwritable(name)
     if not name or len(name.encode("utf-16-le")) // 2 > LONGEST_IDENTIFIER:
         raise ValueError(f"a name has 1 to {LONGEST_IDENTIFIER} characters")
@@ -31,5 +31,5 @@ def _refuse_unwritable(value: str) -> None:
 
 
 def integers(numbers: list[int]) -> str:
-    """A list of numbers for IN (...); without numbers -1, which is no session."""
+    """A list of numbers for IN (...); without numbers it is -1, which is no session."""
     return ", ".join(str(int(number)) for number in numbers) or "-1"

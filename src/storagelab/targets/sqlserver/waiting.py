@@ -1,4 +1,4 @@
-"""What sessions were seen waiting for at one moment, decoded: which page of which data file, which lock, who holds it."""
+"""Decodes what sessions were waiting for at one moment: which page of which data file, which lock, who holds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storagelab.targets.sqlserver.connecting import Row, Session
 from storagelab.targets.sqlserver.events import GATE, SCHEDULER_YIELD
 from storagelab.targets.sqlserver.pages import ROWS, PageInfo, kind_of, kind_text, page_of
 
-# Who yielded its scheduler waits for a CPU without being in the list of waiting tasks: it is found among the runnable.
+# A session that yielded its scheduler waits for a CPU but is not in the list of waiting tasks: it is among the runnable.
 WAITING_TASKS = f"""
 SELECT session_id, wait_type, wait_duration_ms, resource_description, blocking_session_id
 FROM sys.dm_os_waiting_tasks WHERE session_id IN ({{sessions}}) AND wait_type <> N'{GATE}'
@@ -31,7 +31,7 @@ _LOCK_WORD = re.compile(r"\s*([a-z]+lock)\b")
 
 
 class Task(NamedTuple):
-    """One session at one moment. `resource` is the server's own description of what is waited for."""
+    """One session at one moment. `resource` is the server's own description of what it waits for."""
 
     session: int
     wait_type: str
@@ -58,13 +58,13 @@ def look(session: Session, sessions: list[int], at_s: float) -> Moment:
 
 class Decoder:
     """Turns moments into waiting tasks. `files` maps the ids of our database's files to their data file's number, 0 for
-    the primary file and the log; `pages` is what the server said of pages, where it could be asked."""
+    the primary file and the log; `pages` is the server's description of pages, where it could be asked."""
 
     def __init__(self, database_id: int, files: Mapping[int, int], pages: Mapping[Page, PageInfo]) -> None:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """One moment, sessions that wait for the same thing together, most first."""
+        """One moment: sessions that wait for the same thing are one task, most sessions first."""
         doing = {task.session: task.wait_type for task in moment.tasks}
         groups = Counter((task.wait_type, *self._resource(task), _holder(task.held_by, doing)) for task in moment.tasks)
         return [
@@ -78,7 +78,7 @@ class Decoder:
         ]  # fmt: skip
 
     def _resource(self, task: Task) -> tuple[Resource, int | None]:
-        """The thing, and the number of its data file where it has one."""
+        """The thing, and the number of its data file if it has one."""
         if task.wait_type == SCHEDULER_YIELD:
             return Resource(kind="a CPU"), None
         page = page_of(task.resource)
@@ -96,7 +96,7 @@ def _holder(holder: int | None, doing: Mapping[int, str]) -> str:
 
 
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
-    """Pages of rows in our database, most seen first: of maps, the number tells all there is to say."""
+    """Pages of rows in our database, the most often seen first; for maps, the number says everything."""
     seen = Counter(
         page
         for moment in moments for task in moment.tasks
@@ -107,7 +107,7 @@ def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
 
 
 def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, PageInfo]:
-    """What the server says of these pages of one database. SQL Server 2019 and later only."""
+    """The server's description of these pages of one database. SQL Server 2019 and later only."""
     if not pages:
         return {}
     values = ", ".join(f"({int(page.file_id)}, {int(page.page_id)})" for page in pages)

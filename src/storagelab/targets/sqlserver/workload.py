@@ -1,4 +1,4 @@
-"""The connections: opened first, started together, each running its loop inside the server."""
+"""The connections: they are opened first, start together, and each runs its loop inside the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
 
 NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
-"""The clock that the loops tell their times by."""
+"""The clock that the loops take their times from."""
 STOP_TIMEOUT_S = 30.0
 
 _CLOSE_GATE = """
@@ -31,7 +31,7 @@ EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transacti
 
 
 def call(workload: DatabaseLoad, gate: str, seed: int, worker: int) -> str:
-    """What each connection is sent; `worker` is its number."""
+    """The call sent to each connection; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
         per_report=rows_per_report(workload), gate=tsql.text(gate), seed=int(seed), worker=worker,
@@ -40,7 +40,7 @@ def call(workload: DatabaseLoad, gate: str, seed: int, worker: int) -> str:
 
 
 class _Worker:
-    """One connection and the thread that waits for its answer, as the driver knows no other way to wait."""
+    """One connection and the thread that waits for its answer, since the driver has no other way to wait."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -60,7 +60,7 @@ class _Worker:
             )
         except DriverError as error:
             self.problem = f"a connection failed: {words_of(error)}"
-        except Exception as error:  # noqa: BLE001 - it is raised again in the main thread, as the reason of the run
+        except Exception as error:  # noqa: BLE001 - the main thread raises it again, as the run's reason
             self.problem = f"a connection failed: {type(error).__name__}: {error}"
 
     @property
@@ -72,7 +72,7 @@ class _Worker:
             self._thread.join(seconds)
 
     def close(self, patience_s: float) -> None:
-        """A session is used by one thread at a time: one that does not come back stays open till the program ends."""
+        """One thread at a time uses a session: a session whose thread does not finish stays open until the program ends."""
         if self._thread is not None:
             self._thread.join(patience_s)
         if not self.working:
@@ -81,7 +81,7 @@ class _Worker:
 
 class Workers:
     """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper` holds;
-    `stop` ends on the server what still runs there."""
+    `stop` ends what still runs on the server."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Workers:
 
     @property
     def ids(self) -> list[int]:
-        """Ids of the server's sessions, one a connection."""
+        """Ids of the server's sessions, one per connection."""
         return [worker.session.spid for worker in self._workers]
 
     @property
@@ -117,7 +117,7 @@ class Workers:
         """Close the gate, send every connection's call, and return once all of them stand at the gate."""
         answer = self._gatekeeper.value(_CLOSE_GATE.format(gate=tsql.text(self.gate)))
         if answer is None or answer < 0:
-            raise RunFailed(f"the start gate could not be closed: sp_getapplock answers {answer}")
+            raise RunFailed(f"can't close the start gate: sp_getapplock answers {answer}")
         for number, worker in enumerate(self._workers, start=1):
             worker.send(call(self.workload, self.gate, self.seed, number))
         await_gate(self._all_at_gate, self._raise_if_one_passed, pause_s=0.005)
@@ -136,7 +136,7 @@ class Workers:
         self._gatekeeper.execute(_OPEN_GATE.format(gate=tsql.text(self.gate)))
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Until every loop is done; `on_poll` is called a few times a second.
+        """Wait until every loop is done; call `on_poll` a few times a second.
 
         Raises RunFailed with the server's words as soon as one connection fails.
         """
@@ -156,7 +156,7 @@ class Workers:
         """A session's counters are up to date at any moment."""
 
     def close(self) -> None:
-        """Close all, stopping what still runs. Never raises, as it is also called when things went wrong."""
+        """Close all, stopping what still runs. Never raises, since it is also called after errors."""
         workers, self._workers = self._workers, []
         if any(worker.working for worker in workers):
             with contextlib.suppress(Exception):
