@@ -225,7 +225,7 @@ fn what_cannot_be_is_refused_by_name() {
     let mut files = article_a(64, &[run(8)]);
     files["runs"][0]["data_bytes"] = json!(200_000_000_000_u64);
     let refusal = Block::new(read(&files)).expect_err("files larger than the drive");
-    assert_eq!(refusal.place, "runs[0].data_files");
+    assert_eq!(refusal.place, "runs[0].data_bytes");
 }
 
 /// Article A's drive with a smaller flash, so that small tables lie all over it.
