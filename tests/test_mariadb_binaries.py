@@ -43,7 +43,7 @@ def test_a_relative_bin_dir_starts_at_the_folder_of_the_spec(scratch):
     [
         ("mariadbd  Ver 10.6.18-MariaDB", (), "is MariaDB 10.6.18, which is too old", "10.11 and later"),
         ("mysqld  Ver 8.0.36 for Linux (MySQL Community Server - GPL)", ("mysqld",), "is MySQL", "target.dsn"),
-        ("something else", (), "is no MariaDB", "holds mariadbd"),
+        ("something else", (), "is not MariaDB", "holds mariadbd"),
         ("mariadbd  Ver 11.4.5-MariaDB", ("mariadbd",), "no mariadb-install-db", "mariadb-server-core"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,9 @@ def test_an_encoding_without_dashes_gets_them_written_out_and_documents_stay_utf
 @pytest.mark.parametrize("columns", ["0", "1", "²"])
 def test_a_terminal_of_no_width_is_none(old, columns):
     (old / "plain.toml").write_text(SPEC)
-    assert typed(old, "plan", "plain.toml", COLUMNS=columns).stdout == typed(old, "plan", "plain.toml").stdout
+    of_no_width, of_any = (typed(old, "plan", "plain.toml", **also).stdout for also in ({"COLUMNS": columns}, {}))
+    free_space = re.compile(r"\d+ GB")  # changes meanwhile
+    assert free_space.sub("", of_no_width) == free_space.sub("", of_any)
 
 
 @pytest.mark.parametrize("redirect", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>/dev/full"])

@@ -144,7 +144,7 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
         ([('driver = "2.2.3"', 'driver = "9"')], "drives.ssd.driver", "has no '9'"),
         ([('driver = "2.2.3"\n', "")], "drives.ssd.driver", "has several"),
         ([("sector_bytes = 512", "sector_bytes = 1024")], "drives.ssd.sector_bytes", "has no 1024"),
-        ([("cores = 4", "cores = 4\ncosts = { row_cpu = 1 }")], "server.costs.row_cpu", "is no cost"),
+        ([("cores = 4", "cores = 4\ncosts = { row_cpu = 1 }")], "server.costs.row_cpu", "is not a cost"),
         ([("[1, 4]", "[1, 400]")], "layout.data_files", "layout.data_files = 400"),
         ([("500_000", "500_000_000")], "workload.rows_per_connection", "pages"),
         ([('"4GB"', '"4MB"')], "server.memory", "buffer pool"),

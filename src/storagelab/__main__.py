@@ -11,6 +11,8 @@ import signal
 import sys
 from types import FrameType
 
+INTERRUPTED = 130
+
 
 def main() -> None:
     """Load the verbs and run them."""
@@ -26,11 +28,29 @@ def main() -> None:
         signal.signal(signal.SIGINT, before)
         cli.main()
     except KeyboardInterrupt:
-        sys.exit(130)
+        _end_at_once()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            _end_at_once()
+        raise
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    os._exit(130)
+    os._exit(INTERRUPTED)
+
+
+def _end_at_once() -> None:
+    """Exit with the code, as Python would kill itself instead where the interrupt came amid the execution of a text: libraries
+    execute some as they load."""
+    import logging
+
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -233,8 +232,6 @@ def main() -> None:
         screen.say(f"storagelab: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        # Python kills itself as it exits if the interrupt came amid the execution of a text, which libraries do as they load.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         sys.exit(130)
     except BrokenPipeError:
         # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
