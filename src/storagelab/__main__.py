@@ -40,8 +40,8 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _end_at_once() -> None:
-    """Exit with the code, as Python would kill itself instead where the interrupt came amid the execution of a text: libraries
-    execute some as they load."""
+    """Exit with the code. Where the interrupt came amid the execution of a text, as libraries execute some while they load,
+    Python would kill itself instead."""
     import logging
 
     logging.shutdown()
