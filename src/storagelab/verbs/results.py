@@ -19,7 +19,7 @@ from storagelab.run import stored
 
 def report(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, embed_data: bool) -> None:
     folder, experiment, expanded, runs, findings = _stored(name, results, fit)
-    if format_ == "png" or format_ == "svg":
+    if format_ in ("png", "svg"):
         files = writing.write_charts(output or folder / "charts", format_, findings, runs)
         for file in files:
             screen.say(str(file), stdout=True)

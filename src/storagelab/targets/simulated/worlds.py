@@ -16,16 +16,15 @@ from storagelab.targets.simulated.scenario import scenario
 
 
 class World(NamedTuple):
-    """`scenario` writes a block for the core, `check` may refuse it, `core` makes its runs, `measurement` reads one."""
+    """`scenario` writes a block for the core, `core` makes its runs, `measurement` reads one."""
 
     scenario: Callable[[PlannedBlock, Path], dict[str, object]]
-    check: Callable[[str], None]
     core: type[_sim.Block] | type[_sim.RawBlock]
     measurement: Callable[[Mapping[str, Any], Cell, Mapping[str, object]], Measurement]
 
 
-_SERVER = World(scenario, _sim.check, _sim.Block, measurement)
-_DRIVES = World(raw_scenario, _sim.check_raw, _sim.RawBlock, raw_measurement)
+_SERVER = World(scenario, _sim.Block, measurement)
+_DRIVES = World(raw_scenario, _sim.RawBlock, raw_measurement)
 
 
 def world_of(config: Config) -> World:
