@@ -9,7 +9,7 @@
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
-#[path = "../tests/world/profiles.rs"]
+#[path = "../tests/whole/world/profiles.rs"]
 mod profiles;
 
 use std::ops::ControlFlow;

@@ -373,7 +373,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "../tests/world/profiles.rs"]
+#[path = "../tests/whole/world/profiles.rs"]
 mod profiles;
 
 #[cfg(test)]

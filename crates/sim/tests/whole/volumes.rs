@@ -1,19 +1,17 @@
 //! The engine on disks, arrays, caches and links: it knows only volumes, and whatever holds on one flash drive holds
 //! here.
 
-mod world;
-
 use std::ops::ControlFlow;
 
+use crate::world::{article_a, drive, float, off, outcomes, read, rest_of, waits};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};
 use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::run::Block;
-use world::{article_a, drive, float, off, outcomes, read, rest_of, waits};
 
-const SCSI: &str = include_str!("../../../src/storagelab/profiles/scsi-15k-300.toml");
-const SATA: &str = include_str!("../../../src/storagelab/profiles/sata-7k2-1000.toml");
+const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
+const SATA: &str = include_str!("../../../../src/storagelab/profiles/sata-7k2-1000.toml");
 const SCALE: u32 = 512;
 
 fn profile(text: &str) -> Value {
@@ -22,7 +20,7 @@ fn profile(text: &str) -> Value {
 
 /// 16 connections that insert 2 M rows each, 10 in a transaction.
 fn run(data_files: u32, data: &[&str], log: &str) -> Value {
-    let mut run = world::run(data_files);
+    let mut run = crate::world::run(data_files);
     run["data_volumes"] = json!(data);
     run["log_volume"] = json!(log);
     run["data_bytes"] = json!(60_000_000_000_u64);
@@ -245,7 +243,7 @@ fn what_cannot_be_of_volumes_is_refused_by_name() {
         (
             "/volumes/b/drives",
             json!(["a0", "b0"]),
-            "volumes.b",
+            "volumes.b.drives",
             "in volume 'a' too",
         ),
         ("/volumes/a/drives", json!([]), "volumes.a", "no drives"),

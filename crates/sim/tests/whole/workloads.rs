@@ -1,11 +1,9 @@
 //! Loads other than random inserts: mixed point reads, and page-sized rows at the right edge of the index.
 
-mod world;
-
+use crate::world::{article_a, float, off, outcomes, read, run, waits};
 use serde_json::{Value, json};
 use storagelab_sim::outcome::{RunOutcome, WaitRow};
 use storagelab_sim::run::Block;
-use world::{article_a, float, off, outcomes, read, run, waits};
 
 /// Small enough for a debug build.
 const SCALE: u32 = 512;

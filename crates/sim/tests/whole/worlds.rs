@@ -1,7 +1,7 @@
 //! Invariants of any world: small random ones, each drawn from its number, run as a whole and again with a rest in
 //! between.
 //!
-//! `STORAGELAB_WORLD=123 cargo test -p storagelab-sim --test worlds` runs that world alone; a failure prints this
+//! `STORAGELAB_WORLD=123 cargo test -p storagelab-sim worlds` runs that world alone; a failure prints this
 //! command. `STORAGELAB_WORLDS=1000..3000` runs these, for long nights, with `--release`. Worlds from 1000000 on have
 //! one odd figure each.
 //!
@@ -13,18 +13,16 @@
 
 #![expect(clippy::print_stdout, reason = "a failing test shows which world it was")]
 
-mod world;
-
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::world::random::{Draw, ODD, World, world};
 use storagelab_sim::flash::{Age, Drive, Parameters};
 use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::rng::Rng;
 use storagelab_sim::run::Block;
 use storagelab_sim::scenario::{RunPlan, Scenario, Workload, WorkloadKind};
 use storagelab_sim::volume::DeviceParameters;
-use world::random::{Draw, ODD, World, world};
 
 /// Takes some seconds in a debug build.
 const USUAL: Range<u64> = 0..60;
@@ -92,7 +90,7 @@ fn judge(seed: u64, live: impl FnOnce(u64) -> Result<(), String>) {
             text.unwrap_or("a panic without words").to_owned()
         }
     };
-    panic!("world {seed}: {why}\nagain: STORAGELAB_WORLD={seed} cargo test -p storagelab-sim --test worlds");
+    panic!("world {seed}: {why}\nagain: STORAGELAB_WORLD={seed} cargo test -p storagelab-sim worlds");
 }
 
 fn live(seed: u64, world: &World, tally: &mut Tally) -> Result<(), String> {
@@ -274,7 +272,7 @@ fn a_world_that_fails_or_panics_prints_the_command_that_runs_it_again() {
         let panic = catch_unwind(|| judge(123, live)).expect_err("it fails");
         assert_eq!(
             panic.downcast_ref::<String>().map(String::as_str),
-            Some("world 123: it is flat\nagain: STORAGELAB_WORLD=123 cargo test -p storagelab-sim --test worlds")
+            Some("world 123: it is flat\nagain: STORAGELAB_WORLD=123 cargo test -p storagelab-sim worlds")
         );
     }
 }

@@ -1,16 +1,14 @@
 //! The simulated engine at work: what it waits for, determinism, conservation, drives and
 //! their history, refusals. Small worlds at random are in `worlds.rs`.
 
-mod world;
-
 use std::ops::ControlFlow;
 
+use crate::world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
 use serde_json::json;
 use storagelab_sim::engine::files::Layout;
 use storagelab_sim::outcome::RunOutcome;
 use storagelab_sim::rng::Rng;
 use storagelab_sim::run::{Block, BlockError};
-use world::{article_a, drive, float, off, outcomes, profile, read, rest_of, run, waits};
 
 /// Small enough for a debug build.
 const SMALL: u32 = 512;

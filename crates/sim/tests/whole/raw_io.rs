@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use storagelab_sim::raw_io::{RawBlock, RawOutcome, RawScenario};
 use storagelab_sim::run::BlockError;
 
-const SCSI: &str = include_str!("../../../src/storagelab/profiles/scsi-15k-300.toml");
-const IODRIVE: &str = include_str!("../../../src/storagelab/profiles/iodrive-320.toml");
+const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
+const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
 
 fn test(access: &str, pattern: &str, block_bytes: u64, outstanding: u32) -> Value {
     json!({

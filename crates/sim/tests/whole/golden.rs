@@ -2,19 +2,17 @@
 //!
 //! This test is the debug build's half; `tests/test_determinism.py` makes the same runs in the release build that Python has.
 //! A different digest means changed simulated results. If that was intended,
-//! `STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim --test golden` writes the new ones.
-
-mod world;
+//! `STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim golden` writes the new ones.
 
 use std::fmt::Write;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use crate::world::sha256::hex_digest;
+use crate::world::{profile, read, server};
 use serde_json::Value;
 use storagelab_sim::run::Block;
-use world::sha256::hex_digest;
-use world::{profile, read, server};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
@@ -71,7 +69,7 @@ fn outcomes_and_drives_are_those_that_were_checked_in() {
     assert!(
         found == kept,
         "simulated results have changed; if that was meant: \
-         STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim --test golden\nnow:\n{found}\nchecked in:\n{kept}"
+         STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim golden\nnow:\n{found}\nchecked in:\n{kept}"
     );
 }
 
