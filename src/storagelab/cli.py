@@ -217,8 +217,12 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
 ) -> None:
     if version:
-        screen.say(f"storagelab {storagelab.__version__}", stdout=True)
+        _say_version()
         raise typer.Exit
+
+
+def _say_version() -> None:
+    screen.say(f"storagelab {storagelab.__version__}", stdout=True)
 
 
 def main() -> None:
@@ -227,7 +231,10 @@ def main() -> None:
     gc.set_threshold(200_000, 50, 50)
     try:
         with Interruptible():
-            app(standalone_mode=True)
+            if sys.argv[1:] == ["--version"]:
+                _say_version()  # without the libraries that read options, which take most of the time
+            else:
+                app(standalone_mode=True)
     except StoragelabError as error:
         screen.say(f"storagelab: {error}")
         sys.exit(error.exit_code)
