@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 
 import typer
 
-import storagelab
 from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.model.engines import LARGEST_SCALE
@@ -30,6 +29,7 @@ from storagelab.options import (
     SpecArgument,
 )
 from storagelab.stopping import Interruptible
+from storagelab.version import __version__
 
 app = typer.Typer(
     help="Which storage layout is fastest for this database, by how much, and why?",
@@ -114,14 +114,19 @@ def waits_(
 def export_(
     name: NameArgument,
     results: ResultsOption = DEFAULT_RESULTS,
-    format_: Annotated[Literal["json", "csv", "waits-csv"], typer.Option("--format", help="What to write.")] = "json",
+    format_: Annotated[
+        Literal["json", "csv", "waits-csv", "sqlite"], typer.Option("--format", help="What to write.")
+    ] = "json",
     output: OutputOption = None,
     fit: FitOption = "robust",
     salvage: Annotated[
         bool, typer.Option("--salvage", help="Export what can still be read from a damaged store.")
     ] = False,
 ) -> None:
-    """Write everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
+    """Write everything that is stored, for other programs.
+
+    json (schema 1) has it all; csv the runs, waits-csv their uncut waits; sqlite is a file of tables to query.
+    """
     from storagelab.verbs import results as verbs
 
     verbs.export(name, results, format_, output, fit, salvage=salvage)
@@ -222,7 +227,7 @@ def _version(
 
 
 def _say_version() -> None:
-    screen.say(f"storagelab {storagelab.__version__}", stdout=True)
+    screen.say(f"storagelab {__version__}", stdout=True)
 
 
 def main() -> None:

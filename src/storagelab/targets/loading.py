@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-import storagelab
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
@@ -32,6 +31,7 @@ from storagelab.targets.private import PrivateServer
 from storagelab.targets.recording import Seen
 from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
+from storagelab.version import __version__
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's own."""
@@ -244,7 +244,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
             "volumes": {**volumes, **self._remote_volumes(connection)},
             "server": {"engine": self.engine, "how": how, "origin": origin, **self._server_facts(connection)},
-            "storagelab": {"version": storagelab.__version__},
+            "storagelab": {"version": __version__},
         }
 
     def _remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-import storagelab
 from storagelab.errors import StoragelabError
 from storagelab.model.values import Frozen
 from storagelab.report.text.columns import Column, print_paragraph, print_table
@@ -19,6 +18,7 @@ from storagelab.validation.articles import Article, spans
 from storagelab.validation.judging import Row, Summary, summaries
 from storagelab.validation.making import Simulations
 from storagelab.validation.parameters import Parameter
+from storagelab.version import __version__
 
 FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
@@ -248,7 +248,7 @@ def _flat(row: Row) -> dict[str, object]:
 def as_json(validation: Validation) -> str:
     content = {
         "schema": 1,
-        "storagelab": storagelab.__version__,
+        "storagelab": __version__,
         "articles": [article.model_dump(exclude={"figures", "cell"}) for article in validation.articles],
         "simulations": [one.model_dump() for one in validation.simulations],
         "figures": [_flat(row) for row in validation.rows],

@@ -40,7 +40,12 @@ def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> Non
 
 
 def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:
-    _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
+    folder, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
+    if format_ == "sqlite":
+        file = output or folder / writing.TABLES_FILE
+        writing.write_tables(file, experiment, expanded, runs, findings)
+        screen.say(str(file), stdout=True)
+        return
     writing.deliver(writing.render(format_, experiment, expanded, runs, findings), output)
 
 

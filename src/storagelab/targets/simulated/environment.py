@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import storagelab
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.targets.simulated.scenario import switches_set
+from storagelab.version import __version__
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
@@ -18,7 +18,7 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
         if name in config.drives and config.drives[name].count > 1:
             drive["count"] = config.drives[name].count
     return {
-        "storagelab": {"version": storagelab.__version__},
+        "storagelab": {"version": __version__},
         "server": _raw_io(content, config) if config.target.raw_io else _server(config),
         "drives": drives,
         "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},
