@@ -79,7 +79,7 @@ class FewRepetitions(_Repetitions):
 
 
 class ShortRuns(_Doubt):
-    """Runs are too short to be typical. `shortest_s` is the smallest median of a cell."""
+    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a cell."""
 
     kind: Literal["short-runs"] = "short-runs"
     shortest_s: float
