@@ -63,7 +63,7 @@ class TaskView:
         return int(fields[1]) if len(fields) > 1 else None
 
     def _stat_fields(self, size_bytes: int) -> bytes:
-        """The fields of `stat` from the third on. The second is the task's name in brackets, which may contain brackets itself."""
+        """The fields of `stat` from the third on. The second, the task's name in brackets, may contain brackets."""
         content = self._read("stat", self._stat, size_bytes)
         return content[content.rfind(b")") + 2 :]
 

@@ -64,7 +64,7 @@ def _cut(text: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: one with the same last part, else the most similar; None if none is near."""
+    """The known word that the user probably meant: one with the same last part, else the most similar; None if none is."""
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]
@@ -268,8 +268,8 @@ def validated(model: type[M], tables: Tables) -> M:
 
 
 def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
-    """The kind and the place of a problem that pydantic found. For a key that takes several types, pydantic appends the name of
-    each type that it tried to the place; this cuts it off."""
+    """The kind and the place of a problem that pydantic found. For a key that takes several types, pydantic appends the
+    name of each type that it tried to the place; this cuts it off."""
     if kind == "missing":
         return "missing", place
     if kind == "extra_forbidden":

@@ -34,7 +34,7 @@ class Unprivileged(Frozen):
 
 @cache
 def unprivileged() -> Unprivileged:
-    """Who runs server programs: the current user or, under root, another one. Raises PreflightError if root may not become one."""
+    """Who runs server programs: the current user or, under root, another. Raises PreflightError if root can't become one."""
     if os.geteuid() != 0:
         return Unprivileged()
     try:

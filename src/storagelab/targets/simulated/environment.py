@@ -11,7 +11,7 @@ from storagelab.targets.simulated.scenario import switches_set
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """The environment of a block; `content` is its scenario. Lists only costs and switches of the spec, identical drives once."""
+    """A block's environment, from its scenario `content`: only costs and switches of the spec, and identical drives once."""
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
     for name, drive in drives.items():

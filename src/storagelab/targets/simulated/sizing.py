@@ -46,7 +46,7 @@ class Sizing(Frozen):
 
 
 def sizing(profile: Profile) -> Sizing:
-    """What the drive offers, found in a fraction of a second per format. Raises PreflightError if the core refuses the profile."""
+    """What the drive offers; a fraction of a second per format. Raises PreflightError if the core refuses the profile."""
     price = profile.price_usd
     return Sizing(
         price_usd=None if price is None else float(price.value),
