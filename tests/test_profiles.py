@@ -180,7 +180,9 @@ def test_what_the_card_has_of_its_half_is_what_the_half_has():
     """A fit changes iodrive-320: its card follows, or its sources would be wrong."""
     half, card = (profiles.load(name, Path()) for name in ("iodrive-320", "iodrive-duo-640"))
     of_half = dict(half.figures())
-    followers = {name: figure.value for name, figure in card.figures() if figure.source.startswith("As of iodrive-320")}
+    followers = {
+        name: figure.value for name, figure in card.figures() if figure.source.startswith("The figure of iodrive-320")
+    }
     assert len(followers) > 10
     assert followers == {name: of_half[name].value for name in followers}
     assert card.timing.buffer_pages.value == 2 * int(half.timing.buffer_pages.value)

@@ -91,7 +91,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         """Drop what was made on the attached server. Uses a connection of its own, since the run's may be lost."""
 
     def _is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
-        """Is it worth trying again soon because the server may be coming up?"""
+        """Whether it is worth trying again soon, because the server may be coming up."""
         return False
 
     @abstractmethod
@@ -134,12 +134,12 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _check_settings(self, workers: Workers[C]) -> list[Check]: ...
 
     def _check_log_place(self) -> list[Check]:
-        """Is a private server's log where it should be?"""
+        """Checks whether a private server's log is where it should be."""
         return []
 
     @abstractmethod
     def _check_pages(self, rows: int) -> Check:
-        """Did the sequential workload make the pages that it promises?"""
+        """Checks whether the sequential workload made the pages that it promises."""
 
     # --- set-up and teardown -----------------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         )
 
     def _layout_checks(self, rows: int) -> list[Check]:
-        """What the server really made, and where."""
+        """Checks what the server really made, and where."""
         return [
             *self.layout.read_back(self._own),
             *self._check_remote_volumes(),

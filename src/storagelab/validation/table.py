@@ -28,7 +28,7 @@ _EXPLAINED_FROM = 0.15
 
 
 class Validation(Frozen):
-    """Everything to show."""
+    """Everything that the table shows."""
 
     articles: tuple[Article, ...]
     simulations: tuple[Simulations, ...]
@@ -140,7 +140,7 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
 
 
 def print_validation(console: Console, validation: Validation) -> None:
-    """For people: a table an article, the sums, the parameters."""
+    """Prints it for people: a table for each article, the sums, the parameters."""
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
         print_paragraph(console, _title(article), style="bold")
@@ -180,7 +180,7 @@ def _print_columns(
 
 
 def markdown(validation: Validation) -> str:
-    """For the docs, without anything that changes from day to day."""
+    """Writes it for the docs, without anything that changes from day to day."""
     parts = []
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
@@ -259,7 +259,7 @@ def as_json(validation: Validation) -> str:
 
 
 def render(form: str, validation: Validation) -> str:
-    """In one of FORMATS."""
+    """Writes it in one of FORMATS."""
     forms: dict[str, Callable[[Validation], str]] = {"md": markdown, "csv": as_csv, "json": as_json}
     return forms[form](validation)
 

@@ -59,7 +59,7 @@ def _stored(
 def _salvaged(
     name: str, results: Path, fit: FitKind = "robust"
 ) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    """As `_stored`, of what is left of a damaged store; says what is lost."""
+    """Like `_stored`, but reads what is left of a damaged store, and says what is lost."""
     (folder, experiment, expanded, runs), lost = stored.salvage(name, results)
     screen.say(f"{len(runs)} runs can be read of the {len(expanded.runs)} that the spec asks for")
     for one in lost:

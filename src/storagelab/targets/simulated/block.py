@@ -29,7 +29,7 @@ class SimulatedBlock:
     """All runs of one block, in the plan's order."""
 
     def __init__(self, block: PlannedBlock, site: Site, state: Path) -> None:
-        """`state` is the file for the saved drives. Raises PreflightError for an impossible scenario."""
+        """Makes the block's scenario; `state` is the file of the saved drives. Raises PreflightError if it is impossible."""
         self.planned = block
         self.world = world_of(block.first_cell.config)
         self.scale = block.first_cell.config.target.world_scale

@@ -11,7 +11,7 @@ from storagelab.version import __version__
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """`content` is the block's scenario. Lists costs and switches that the spec sets, and identical drives once."""
+    """A block's environment, from its scenario `content`: only costs and switches of the spec, and identical drives once."""
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
     for name, drive in drives.items():

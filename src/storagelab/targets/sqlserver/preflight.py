@@ -34,7 +34,7 @@ class _Drive(NamedTuple):
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     found: list[str] = []
     notes: list[str] = []
     needs: dict[str, VolumeNeed] = {}
