@@ -128,7 +128,7 @@ def export_(
         bool, typer.Option("--salvage", help="Export what is still readable in a damaged store.")
     ] = False,
 ) -> None:
-    """Write all stored data for other programs, as JSON, CSV or SQLite.
+    """Write all stored data for other programs: JSON, CSV, SQLite.
 
     json follows schema 1 and holds every run with all its waits; csv has a line for each run, waits-csv one for each wait;
     sqlite writes a file with tables of runs, waits, series and cells.
