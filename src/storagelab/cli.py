@@ -223,15 +223,16 @@ def profiles_(context: typer.Context) -> None:
 @profiles_app.command("show")
 def show_profile(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
+    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
 ) -> None:
-    """Print all figures of a profile, each with its label and source.
-
-    Below them: the drive's capacity, speed, CPU cost and need of host memory.
-    """
+    """Print a drive's capacity, speed, CPU cost and need of host memory, then all figures of its profile."""
     from storagelab.verbs import profiles
 
-    (profiles.show_file if toml else profiles.show)(name)
+    if toml:
+        profiles.show_file(name)
+    else:
+        profiles.show(name, sources=sources)
 
 
 @app.callback(invoke_without_command=True)
