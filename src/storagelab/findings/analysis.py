@@ -182,7 +182,8 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
     measured_runs = list(measured(runs))
     waiting = [(repetition, one.waits) for repetition, one in measured_runs if one.waits is not None]
     raw_waits = [raw for _, raw in waiting]
-    explained = [share for raw in raw_waits if (share := conservation(raw).explained) is not None]
+    audits = [conservation(raw) for raw in raw_waits]
+    explained = [share for audit in audits if (share := audit.explained) is not None]
     rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     work = cell.config.workload
@@ -213,8 +214,8 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         drive_states=tuple(drive_states.states([measurement for _, measurement in measured_runs])),
         spent=spending.spent(
             [
-                (raw, of_run)
-                for (repetition, raw), of_run in zip(waiting, rows, strict=True)
+                (raw.connections, audit, of_run)
+                for (repetition, raw), audit, of_run in zip(waiting, audits, rows, strict=True)
                 if (cell.cell_id, repetition) not in basis.left_out
             ]
         ),

@@ -6,6 +6,7 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -63,14 +64,16 @@ class DriveState(Frozen):
     mean: Estimate
 
 
-class Spent(Frozen):
+@dataclass(frozen=True)
+class Spent:
     """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of repetitions.
 
-    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too.
+    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too. `name` is the wait type,
+    the CPU row's name, or what is left.
     """
 
-    name: str = Field(description="the wait type, the CPU row's name, or what is left")
-    analogue: str = ""
+    name: str
+    analogue: str
     category: Category
     part: SpentPart
     by_run_s: tuple[float, ...]

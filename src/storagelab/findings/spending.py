@@ -7,56 +7,50 @@ end. So the parts of a run add up to its elapsed time exactly, and so do their m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from storagelab.findings.model import Spent, SpentPart
-from storagelab.model.waits import Category, CountedWaits, SampledWaits, WaitStat, conservation
+from storagelab.model.waits import Conservation, WaitStat
 
 IDLE = "finished early"
 UNACCOUNTED = "unaccounted"
 _ROUNDING_S = 1e-9
 
-
-class _Thing(NamedTuple):
-    """What time was spent on."""
-
-    name: str
-    analogue: str
-    category: Category
-    part: SpentPart
+_Key = tuple[str, SpentPart]
 
 
-def spent(runs: Sequence[tuple[SampledWaits | CountedWaits, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
-    """What a cell's connections spent, the most first; `runs` = the waits of each run, raw and as rows."""
-    of_thing: dict[tuple[str, SpentPart], tuple[_Thing, list[float]]] = {}
-    for number, (raw, rows) in enumerate(runs):
-        for thing, seconds in _of_a_run(raw, rows):
-            _, values = of_thing.setdefault((thing.name, thing.part), (thing, [0.0] * len(runs)))
-            values[number] += seconds / raw.connections
+def spent(runs: Sequence[tuple[int, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
+    """What a cell's connections spent, the most first; `runs` = the connections of each run, its audit and its waits."""
+    rows_of: dict[str, WaitStat] = {}
+    seconds: dict[_Key, list[float]] = {}
+    for number, (connections, audit, rows) in enumerate(runs):
+        for row, key, of_run_s in _of_a_run(audit, rows):
+            if row is not None:
+                rows_of[row.wait_type] = row
+            seconds.setdefault(key, [0.0] * len(runs))[number] += of_run_s / connections
     found = [
-        Spent(**thing._asdict(), by_run_s=tuple(values))
-        for thing, values in of_thing.values()
+        _spent(key, rows_of.get(key[0]), values)
+        for key, values in seconds.items()
         if any(abs(value) > _ROUNDING_S for value in values)
     ]
     return tuple(sorted(found, key=lambda one: (-one.mean_s, one.name, one.part)))
 
 
-def _of_a_run(raw: SampledWaits | CountedWaits, rows: Iterable[WaitStat]) -> Iterator[tuple[_Thing, float]]:
-    audit = conservation(raw)
+def _spent(key: _Key, row: WaitStat | None, values: Sequence[float]) -> Spent:
+    name, part = key
+    return Spent(name, row.analogue if row else "", row.category if row else "other", part, tuple(values))
+
+
+def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> Iterator[tuple[WaitStat | None, _Key, float]]:
     left_s = audit.available_s - audit.finished_early_s
     for row in rows:
         left_s -= row.wait_s
-        yield from _of_a_row(row)
-    yield _Thing(IDLE, "", "other", "idle"), audit.finished_early_s
-    yield _Thing(UNACCOUNTED, "", "other", "unaccounted"), left_s
-
-
-def _of_a_row(row: WaitStat) -> Iterator[tuple[_Thing, float]]:
-    if not row.is_wait:
-        yield _Thing(row.wait_type, row.analogue, row.category, "cpu"), row.wait_s
-    elif row.resource_s is None or row.signal_s is None:
-        yield _Thing(row.wait_type, row.analogue, row.category, "wait"), row.wait_s
-    else:
-        yield _Thing(row.wait_type, row.analogue, row.category, "resource"), row.resource_s
-        # What is left, not the row's own figure: so the two always add up.
-        yield _Thing(row.wait_type, row.analogue, row.category, "signal"), row.wait_s - row.resource_s
+        if not row.is_wait:
+            yield row, (row.wait_type, "cpu"), row.wait_s
+        elif row.resource_s is None or row.signal_s is None:
+            yield row, (row.wait_type, "wait"), row.wait_s
+        else:
+            yield row, (row.wait_type, "resource"), row.resource_s
+            # What is left, not the row's own figure: so the two always add up.
+            yield row, (row.wait_type, "signal"), row.wait_s - row.resource_s
+    yield None, (IDLE, "idle"), audit.finished_early_s
+    yield None, (UNACCOUNTED, "unaccounted"), left_s
