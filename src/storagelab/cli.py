@@ -100,7 +100,10 @@ def report_(
 @app.command("waits")
 def waits_(
     name: NameArgument,
-    cells: Annotated[list[str] | None, typer.Argument(metavar="CELL", help="Cell ids; default: all.")] = None,
+    cells: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"); default: all.'),
+    ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     uncut: Annotated[bool, typer.Option("--uncut", help="All waits, not only the top 95 %.")] = False,
 ) -> None:

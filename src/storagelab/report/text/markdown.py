@@ -10,7 +10,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
-from storagelab.report.text.tables import cell_columns, cells_shown, wait_columns, waits_of
+from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline
 from storagelab.report.words.names import cell_text, repetition_text, unmet_text
@@ -59,7 +59,7 @@ def _table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) ->
 
 def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
-    left = ("verdict", "against the best (joint 95 % CI)")
+    left = (CELL_ID, "verdict", "against the best (joint 95 % CI)")
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
     return [*_table(cell_columns(findings, cells), left), "", note]
 
@@ -104,7 +104,7 @@ def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
 
 def _troubles(runs: Sequence[Run]) -> list[str]:
     lines = [
-        f"- {run.status}: {_escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
+        f"- {run.status}: {run.cell_id}, {_escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
         f"{_escaped(run.reason or unmet_text(run) or 'no reason recorded')}"
         for run in runs
         if run.status != "ok"

@@ -133,6 +133,11 @@ def _joined(names: Sequence[str], phrases: Sequence[str]) -> str:
     return f"{phrases[0]} with {listed(phrases[1:])}"
 
 
+def cell_entry(cell_id: object, text: object) -> str:
+    """One cell in a table's column of cells: "c07: 4 data files with log on b"."""
+    return f"{cell_id}: {text}"
+
+
 def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:
     """Several cells in as few words as possible.
 
