@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from storagelab.findings.changes import NONE, Change, change, estimate, leaves_out_zero, mean
 from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Estimate, Findings, Spent, SpentPart
-from storagelab.findings.samples import ALPHA, sd
-from storagelab.findings.studentized import t_point
+from storagelab.findings.samples import ALPHA
 from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
@@ -31,10 +31,8 @@ from storagelab.spec.axis import in_order, is_numeric
 
 NEGLIGIBLE = 0.005
 """Of the longer time: smaller steps don't widen the intervals of the others."""
-DF_LEAST = 2.0
-"""With fewer degrees of freedom an interval says nothing."""
 EXPLAINS = 0.25
-"""A wait that explains less of a change than this is not named as its cause."""
+"""A wait that explains less of a change than this is not named as its cause: three others may explain as much each."""
 MOST_OF_A_KIND = 0.9
 """A wait type that makes this much of its kind's change is named itself."""
 KINDS: dict[Category, tuple[str, Category]] = {
@@ -56,6 +54,7 @@ class Thing(NamedTuple):
 
 WORK = Thing("more or fewer rows", "", "other", None)
 """The step for the work of a run, where that differs. The other steps then compare at the same work."""
+QUEUE = Thing("queueing for a CPU", "", "cpu-queue", None)
 By = Callable[[Spent], Thing]
 
 
@@ -77,6 +76,11 @@ def by_kind(one: Spent) -> Thing:
     return Thing(name, "", category, None)
 
 
+def by_cause(one: Spent) -> Thing:
+    """Waits of a kind together, but the time for which their sessions queued for a CPU with all such time."""
+    return QUEUE if one.part == "signal" or one.category == "cpu-queue" else by_kind(one)
+
+
 def is_wait(part: SpentPart | None) -> bool:
     return part not in ("cpu", "idle", "unaccounted")
 
@@ -93,7 +97,7 @@ class Step:
     @property
     def sure(self) -> bool:
         """Whether the change is beyond its interval."""
-        return _leaves_out_zero(self.change)
+        return leaves_out_zero(self.change)
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def between(
     found = ratio or next(
         (row.ratio for row in findings.comparisons if {row.cell_id, row.best_cell_id} == {one, other}), None
     )
-    differs = found is not None and _leaves_out_zero(_logs(found))
+    differs = found is not None and leaves_out_zero(_logs(found))
     return _waterfall([cells], by, differs=differs)
 
 
@@ -159,8 +163,8 @@ def between_levels(
     found = _waterfall(pairs, by, differs=False)
     if found is None:
         return None
-    total = _estimate(_whole_changes(pairs), ALPHA / max(1, questions))
-    return Waterfall(found.before_s, found.after_s, found.change, found.steps, found.pairs, _leaves_out_zero(total))
+    total = estimate(_whole_changes(pairs), ALPHA / max(1, questions))
+    return Waterfall(found.before_s, found.after_s, found.change, found.steps, found.pairs, leaves_out_zero(total))
 
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
@@ -227,15 +231,6 @@ def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
 _Cells = tuple[CellSummary, CellSummary]
 
 
-class _Change(NamedTuple):
-    """One pair's change of one thing: means, the variance of each mean, and their degrees of freedom."""
-
-    before_s: float
-    after_s: float
-    variances: tuple[float, float]
-    dfs: tuple[int, int]
-
-
 def _matched(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> list[_Cells]:
     """(cell at the baseline, cell at the level), for all combinations of the other factors that have both with waits."""
     at = {key(cell.levels): cell for cell in findings.cells if cell.spent and cell.elapsed_s}
@@ -267,42 +262,39 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
     before_s = sum(_time(one) for one, _ in pairs) / len(pairs)
     after_s = sum(_time(other) for _, other in pairs) / len(pairs)
     changes = _changes(pairs, by)
-    mean = {thing: _mean(rows) for thing, rows in changes.items()}
+    means = {thing: mean(rows) for thing, rows in changes.items()}
     longer_s = max(before_s, after_s)
-    family = sum(abs(after - before) >= NEGLIGIBLE * longer_s for before, after in mean.values())
+    family = sum(abs(after - before) >= NEGLIGIBLE * longer_s for before, after in means.values())
     tested = all(one.stretch == other.stretch for one, other in pairs)
     alpha = ALPHA / max(1, family) if tested else 0.0
-    steps = [Step(thing, *mean[thing], _estimate(rows, alpha)) for thing, rows in changes.items()]
+    steps = [Step(thing, *means[thing], estimate(rows, alpha)) for thing, rows in changes.items()]
     steps.sort(key=lambda step: (-abs(step.change.value), step.thing.name, step.thing.part or ""))
-    whole = _estimate(_whole_changes(pairs), ALPHA if tested else 0.0)
+    whole = estimate(_whole_changes(pairs), ALPHA if tested else 0.0)
     ids = tuple((one.cell_id, other.cell_id) for one, other in pairs)
     return Waterfall(before_s, after_s, whole, tuple(steps), ids, differs and tested)
 
 
-def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[_Change]]:
+def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[Change]]:
     """Each thing's changes, one for each pair, at the work of the pair's second cell; and the change of the work itself."""
     more = [_work(other) / _work(one) for one, other in pairs]
     things = _changes_at(pairs, by, more)
     if any(times != 1.0 for times in more):
         things[WORK] = [
-            _Change(_time(one), times * _time(one), (0.0, 0.0), (1, 1))
+            Change(_time(one), times * _time(one), (0.0, 0.0), (1, 1))
             for (one, _), times in zip(pairs, more, strict=True)
         ]
     return things
 
 
-def _changes_at(pairs: Sequence[_Cells], by: By, more: Sequence[float] = ()) -> dict[Thing, list[_Change]]:
+def _changes_at(pairs: Sequence[_Cells], by: By, more: Sequence[float] = ()) -> dict[Thing, list[Change]]:
     """Each thing's changes, one for each pair, with the first cell's seconds times `more`."""
-    things: dict[Thing, list[_Change]] = {}
+    things: dict[Thing, list[Change]] = {}
     for number, (one, other) in enumerate(pairs):
         befores, afters = _grouped(one, by, more[number] if more else 1.0), _grouped(other, by, 1.0)
         for thing in {**befores, **afters}:
-            rows = things.setdefault(thing, [_NONE] * len(pairs))
-            rows[number] = _change(befores.get(thing) or _zeros(one), afters.get(thing) or _zeros(other))
+            rows = things.setdefault(thing, [NONE] * len(pairs))
+            rows[number] = change(befores.get(thing) or _zeros(one), afters.get(thing) or _zeros(other))
     return things
-
-
-_NONE = _Change(0.0, 0.0, (0.0, 0.0), (1, 1))
 
 
 def _zeros(cell: CellSummary) -> tuple[float, ...]:
@@ -323,52 +315,13 @@ def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float
     return {thing: tuple(values) for thing, values in groups.items()}
 
 
-def _change(before: Sequence[float], after: Sequence[float]) -> _Change:
-    return _Change(
-        sum(before) / len(before), sum(after) / len(after), (_variance(before), _variance(after)),
-        (max(1, len(before) - 1), max(1, len(after) - 1)),
-    )  # fmt: skip
-
-
-def _variance(values: Sequence[float]) -> float:
-    """Of their mean."""
-    return sd(values) ** 2 / len(values) if len(values) > 1 else math.nan
-
-
-def _whole_changes(pairs: Sequence[_Cells]) -> list[_Change]:
+def _whole_changes(pairs: Sequence[_Cells]) -> list[Change]:
     """The change of the whole time of each pair."""
     (rows,) = _changes_at(pairs, lambda _: Thing("", "", "other", None)).values()
     return rows
-
-
-def _mean(rows: Sequence[_Change]) -> tuple[float, float]:
-    return sum(row.before_s for row in rows) / len(rows), sum(row.after_s for row in rows) / len(rows)
-
-
-def _estimate(rows: Sequence[_Change], alpha: float) -> Estimate:
-    """The mean change over the pairs with its interval, which leaves out a share of `alpha`; none at 0 or of too few runs."""
-    before_s, after_s = _mean(rows)
-    value = after_s - before_s
-    parts = [
-        (variance / len(rows) ** 2, df) for row in rows for variance, df in zip(row.variances, row.dfs, strict=True)
-    ]
-    variance = sum(part for part, _ in parts)
-    if math.isnan(variance) or not alpha:
-        return Estimate(value=value)
-    spread = sum(part**2 / df for part, df in parts)
-    df = variance**2 / spread if spread else math.inf
-    if df < DF_LEAST:
-        return Estimate(value=value)
-    half = t_point(round(min(df, 1e5), 1), alpha) * math.sqrt(variance)
-    return Estimate(value=value, low=value - half, high=value + half)
 
 
 def _logs(ratio: Estimate) -> Estimate:
     """A ratio as a difference of logarithms."""
     low, high = (None if end is None or end <= 0 else math.log(end) for end in (ratio.low, ratio.high))
     return Estimate(value=math.log(ratio.value), low=low, high=high)
-
-
-def _leaves_out_zero(estimate: Estimate) -> bool:
-    low, high = estimate.low, estimate.high
-    return low is not None and high is not None and not low <= 0 <= high
