@@ -11,7 +11,7 @@ import numpy as np
 from storagelab.findings import irregular, stats
 from storagelab.findings.evidence import blocks_of
 from storagelab.findings.fit_kinds import FitKind
-from storagelab.findings.model import Compared
+from storagelab.findings.model import Compared, Estimate
 from storagelab.model.engines import Provenance
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
@@ -54,6 +54,17 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
         used, provenance, compared, rounds, blocks, fitted, odd,
         tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out), in_stretches,
     )  # fmt: skip
+
+
+def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
+    """The time of `other` over that of `one`, with an interval that holds together with those of all other pairs of cells, so
+    that one may pick a pair by looking. None where the two can't be tested."""
+    places = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
+    first, second = places[one], places[other]
+    if basis.blocks[first] != basis.blocks[second]:
+        return None
+    found = stats.compare_with_best(basis.fitted, first)[second]
+    return None if found is None or found.p_value is None else found.ratio
 
 
 def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
