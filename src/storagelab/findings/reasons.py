@@ -4,7 +4,8 @@ A rule is a small function of a case. It gives a `Reason`, or None where the evi
 apart, where a step lies inside its interval, or where it explains too little of the change. A reason says what changed
 along with the time and by how much; that one thing causes another is never more than what the mechanism lets one expect.
 
-reasons(case)       the reasons of a change, the one that explains most first
+case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
+reasons(case)                                 the reasons of the change, the one that explains most first
 """
 
 from __future__ import annotations
@@ -15,8 +16,20 @@ from enum import StrEnum
 
 from storagelab.findings.crowds import Crowd, crowds
 from storagelab.findings.devices import DeviceChange, Quantity, device_changes
-from storagelab.findings.why import EXPLAINS, KINDS, QUEUE, WORK, Step, Waterfall
+from storagelab.findings.model import Estimate, Findings
+from storagelab.findings.why import (
+    EXPLAINS,
+    KINDS,
+    QUEUE,
+    WORK,
+    Step,
+    Waterfall,
+    between,
+    between_levels,
+    by_cause,
+)
 from storagelab.model.measurement import Run
+from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 
 WRITES_MORE = 0.03
@@ -47,9 +60,11 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Case:
-    """All the evidence on one change: `waterfall` by cause, the devices' figures, and the crowds at the slower end."""
+    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices' figures; and
+    the crowds at the slower end."""
 
     waterfall: Waterfall
+    parts: Waterfall
     devices: Sequence[DeviceChange] = ()
     crowds: Sequence[Crowd] = ()
 
@@ -77,11 +92,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that holds, the step that it rests on, and what goes along with that."""
+    """A rule that holds, the step that it rests on and the share of the change that this explains, the wait types that make
+    most of it, and what goes along with it."""
 
     rule: Rule
     step: Step
     share: float
+    types: tuple[str, ...] = ()
     device: DeviceChange | None = None
     crowd: Crowd | None = None
 
@@ -109,10 +126,16 @@ _DATA = _names("data-read", "data-write", "file-growth")
 _LOG = _names("commit", "log-buffer")
 
 
-def _reason(
-    case: Case, rule: Rule, step: Step | None, device: DeviceChange | None = None, crowd: Crowd | None = None
-) -> Reason | None:
-    return None if step is None else Reason(rule, step, step.change.value / case.change_s, device, crowd)
+def _reason(case: Case, rule: Rule, step: Step | None, device: DeviceChange | None = None) -> Reason | None:
+    if step is None:
+        return None
+    types = tuple(
+        one.thing.name for one in case.parts.steps
+        if one.thing.part in ("resource", "wait") and KINDS[one.thing.category][0] == step.thing.name
+        and one.change.value / step.change.value >= EXPLAINS
+    )  # fmt: skip
+    crowd = next((one for one in case.crowds if one.wait_type in types[:1]), None)
+    return Reason(rule, step, step.change.value / case.change_s, types, device, crowd)
 
 
 def more_work(case: Case) -> Reason | None:
@@ -149,10 +172,7 @@ def data_waits(case: Case) -> Reason | None:
 
 def latches(case: Case) -> Reason | None:
     """Waits for pages in memory, or for other structures there, that another session holds."""
-    crowd = next(
-        (one for one in case.crowds if "LATCH" in one.wait_type.upper() or "LOCK" in one.wait_type.upper()), None
-    )
-    return _reason(case, Rule.LATCHES, case.explains(*_names("page-latch", "latch")), crowd=crowd)
+    return _reason(case, Rule.LATCHES, case.explains(*_names("page-latch", "latch")))
 
 
 def log(case: Case) -> Reason | None:
@@ -195,9 +215,27 @@ RULES = (
 # The evidence on two cells, and on two levels
 # ---------------------------------------------------------------------------------------------------------------------
 
+Used = Mapping[str, Mapping[int, Run]]
+"""The runs of each cell that are judged: cell -> repetition -> run."""
 
-def case_of(waterfall: Waterfall, used: Mapping[str, Mapping[int, Run]]) -> Case:
-    """The evidence on a change; `used` = cell -> repetition -> run. `waterfall` is by cause."""
+
+def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
+    """From one cell to another; None without waits of both. `ratio` as in `between`."""
+    waterfall = between(findings, one, other, by=by_cause, ratio=ratio)
+    return _case(waterfall, between(findings, one, other, ratio=ratio), used)
+
+
+def case_between_levels(
+    findings: Findings, used: Used, factor: str, level: JsonValue, baseline: JsonValue
+) -> Case | None:
+    """From one level of a factor to another, over all cells that agree in the rest."""
+    waterfall = between_levels(findings, factor, level, baseline, by=by_cause)
+    return _case(waterfall, between_levels(findings, factor, level, baseline), used)
+
+
+def _case(waterfall: Waterfall | None, parts: Waterfall | None, used: Used) -> Case | None:
+    if waterfall is None or parts is None:
+        return None
     pairs = [(list(used[one].values()), list(used[other].values())) for one, other in waterfall.pairs]
     slower = 1 if waterfall.change.value > 0 else 0
-    return Case(waterfall, device_changes(pairs), crowds(run for pair in pairs for run in pair[slower]))
+    return Case(waterfall, parts, device_changes(pairs), crowds(run for pair in pairs for run in pair[slower]))

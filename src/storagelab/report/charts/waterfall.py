@@ -24,7 +24,7 @@ from storagelab.report.words.why import folded, signed_seconds, thing_text, wate
 
 MOST_STEPS = 9
 _CHARACTERS_OF_A_LABEL = 30
-_CHARACTERS_OF_A_NARROW_LABEL = 17
+_CHARACTERS_OF_A_NARROW_LABEL = 20
 
 
 def waterfall_rows(waterfall: Waterfall, before: str, after: str) -> list[Row]:
@@ -79,7 +79,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     form, where = sheet.form, sheet.where
     names = [str(row["name"]) for row in data.rows]
     width = _CHARACTERS_OF_A_LABEL if form is WIDE else _CHARACTERS_OF_A_NARROW_LABEL
-    lines = {name: textwrap.wrap(name, width)[:4] or [name] for name in names}
+    lines = {name: textwrap.wrap(name, width, break_long_words=False)[:4] or [name] for name in names}
     label_px = min(form.width_px * 45 // 100, 8 * max(len(line) for of_name in lines.values() for line in of_name))
     axis: Spec = {
         "labelLimit": label_px,
@@ -127,7 +127,7 @@ def _table(_data: Figure, findings: Findings) -> Table:
 CHART = Chart(
     name="waterfall",
     part="waits",
-    title=lambda _findings: "From the shortest time to the longest, second by second",
+    title=lambda _findings: "From the fastest to the slowest",
     rows=_rows,
     draw=_draw,
     caption=_caption,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from storagelab.findings.devices import DeviceChange, Quantity
 from storagelab.findings.model import Estimate, SpentPart
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
+from storagelab.findings.wait_classes import CLASS_NAMES
 from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
 from storagelab.report.words import numbers
 from storagelab.report.words.names import listed
@@ -42,7 +43,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     start = f"{after}: {shown} than {before}"
     if not found:
         return f"{start}. No kind of wait explains a quarter of that for sure."
-    text = "; ".join(_reason_text(one) for one in found)
+    text = "; ".join(_reason_text(one, " of each connection's time" * (one is found[0])) for one in found)
     return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
 
 
@@ -50,24 +51,26 @@ def _plain_change(waterfall: Waterfall) -> str:
     return numbers.change(waterfall.after_s / waterfall.before_s)
 
 
-def _reason_text(reason: Reason) -> str:
+def _reason_text(reason: Reason, of_what: str) -> str:
     step = reason.step
     moved = f"{numbers.seconds(abs(step.change.value))} {'more' if step.change.value > 0 else 'less'}"
     share = f"{numbers.percent(reason.share)} of the change" if reason.share < 1 else "more than the whole change"
-    return f"{_subject(reason.rule, step)} {moved} of each connection's time ({share}){_along(reason)}"
+    return f"{_subject(reason)} {moved}{of_what} ({share}){_along(reason)}"
 
 
-def _subject(rule: Rule, step: Step) -> str:
-    name = step.thing.name
+def _subject(reason: Reason) -> str:
+    """ "waits for page latches (PAGELATCH_UP) take"; the wait types where they are not the kind's own name."""
+    name, types = reason.step.thing.name, listed([one for one in reason.types if one not in CLASS_NAMES.values()])
+    named = f" ({types})" if types else ""
     return {
         Rule.MORE_WORK: "the work of a run takes",
-        Rule.LOCKS: "waits for locks take",
-        Rule.LOG: "waits for the log take",
-        Rule.LATCHES: f"waits for {name if name.endswith('s') else f'{name}es'} take",
+        Rule.LOCKS: f"waits for locks{named} take",
+        Rule.LOG: f"waits for the log{named} take",
+        Rule.LATCHES: f"waits for {name if name.endswith('s') else f'{name}es'}{named} take",
         Rule.CPU_LIMIT: "the CPU is the limit: queueing for it takes",
         Rule.SCHEDULER: "queueing for a CPU takes",
         Rule.CPU_WORK: "work on a CPU takes",
-    }.get(rule, f"waits for {name}s take")
+    }.get(reason.rule, f"waits for {name}s{named} take")
 
 
 def _along(reason: Reason) -> str:
