@@ -13,7 +13,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report import writing
 from storagelab.report.text import terminal
-from storagelab.report.words.names import factor_text
+from storagelab.report.words.names import factor_labels
 from storagelab.run import stored
 from storagelab.spec.naming import find_cell
 
@@ -33,7 +33,7 @@ def report(name: str, results: Path, format_: str, output: Path | None, fit: Fit
 
 def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> None:
     _, _, _, _, findings = _stored(name, results)
-    labels = {factor.name: factor_text(factor.name) for factor in findings.factors}
+    labels = factor_labels(findings.factors)
     asked = [find_cell(cell, findings.cells, labels) for cell in cells]
     terminal.print_waits(screen.out(), findings, asked or [cell.cell_id for cell in findings.cells], uncut)
 

@@ -62,6 +62,11 @@ def factor_text(name: str) -> str:
     return parts[-1].replace("_", " ")
 
 
+def factor_labels(factors: Iterable[Factor]) -> dict[str, str]:
+    """Each factor's name in a spec -> in words."""
+    return {factor.name: factor_text(factor.name) for factor in factors}
+
+
 def is_counted(name: str) -> bool:
     """Whether the factor's levels read as "4 data files"."""
     return name in _COUNTED

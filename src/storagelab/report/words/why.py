@@ -32,7 +32,7 @@ SMALLER = "smaller changes"
 
 
 def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, per: str = "") -> str:
-    """Why `after` takes another time than `before`, with its evidence: "8 data files: 9 % less time (...) than 1 data file.
+    """Why `after` takes another time than `before`, with its evidence: "c08 against c01: 9 % less time (...).
     Waits for page latches take 736 s less of each connection's time, ..."."""
     waterfall = case.waterfall
     shown = numbers.change_estimate(ratio, per) if ratio is not None else _plain_change(waterfall)
@@ -40,7 +40,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
         tested = "" if ratio is not None else " (not tested: run in separate stretches of time)"
         return f"{after} and {before} can't be told apart: {shown}{tested}. So there is nothing to explain."
     found = reasons(case)
-    start = f"{after}: {shown} than {before}"
+    start = f"{after} against {before}: {shown}"
     if not found:
         return f"{start}. No kind of wait explains a quarter of that for sure."
     text = "; ".join(_reason_text(one, " of each connection's time" * (one is found[0])) for one in found)
