@@ -73,7 +73,7 @@ class Compare:
     matched: tuple[Matched, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
-    overall: Estimate | None
+    overall: Estimate
     differs: bool
     untested: str = ""
 
@@ -95,26 +95,28 @@ class Gate(IntEnum):
 
 
 def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
-    """The second campaign against the first; `others` = the campaigns that are compared with the first in all."""
+    """The second campaign against the first; `others` = the campaigns that are compared with the first in all.
+
+    Raises LookupError if they have no layout in common that was run in both.
+    """
     pairs, only_first, only_second = _match(first.findings.cells, second.findings.cells)
+    if not pairs:
+        raise LookupError(first.name, second.name)
     compared = _compared(first, second, pairs)
     untested = _untested(first, second)
     alpha = ALPHA / others
-    # With one layout, the overall ratio is that layout's.
-    share = 1.0 if len(pairs) == 1 else OVERALL_SHARE
+    share = OVERALL_SHARE if len(pairs) > 1 else 1.0
     sides = [
         _side(campaign, [pair[n].cell_id for pair in pairs], compared) for n, campaign in enumerate((first, second))
     ]
-    matched = tuple(
-        _matched(pairs[n], sides[0], sides[1], n, alpha * (1.0 if len(pairs) == 1 else 1 - share), untested)
-        for n in range(len(pairs))
-    )
-    overall, p_value = _overall(sides, alpha * share, untested) if pairs else (None, None)
-    differs = matched[0].differs if len(pairs) == 1 else p_value is not None and p_value < ALPHA
-    return Compare(
-        first, second, compared, matched, only_first, only_second,
-        matched[0].ratio if len(pairs) == 1 else overall, differs, untested,
-    )  # fmt: skip
+    overall, p_value = _ratio(sides[0].overall, sides[1].overall, 1, alpha * share, untested)
+    # One layout makes one statement, not two: the layout's row is the overall ratio.
+    of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
+    matched = tuple(_matched(pair, sides[0], sides[1], n, of_layouts, untested) for n, pair in enumerate(pairs))
+    if len(pairs) == 1:
+        overall, p_value = matched[0].ratio, matched[0].p_value
+    differs = p_value is not None and p_value < ALPHA
+    return Compare(first, second, compared, matched, only_first, only_second, overall, differs, untested)
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
@@ -123,15 +125,11 @@ def gate(found: Sequence[Compare], margin: float) -> Gate:
     limit = 1 + margin
     ratios = [one.ratio for compared in found for one in compared.matched]
     overall = [compared.overall for compared in found]
-    if any(_low(ratio) > limit for ratio in (*ratios, *overall) if ratio is not None):
+    if any(ratio.low is not None and ratio.low > limit for ratio in (*ratios, *overall)):
         return Gate.SLOWER
-    if overall and all(ratio is not None and ratio.high is not None and ratio.high <= limit for ratio in overall):
+    if all(ratio.high is not None and ratio.high <= limit for ratio in overall):
         return Gate.NOT_SLOWER
     return Gate.CANT_TELL
-
-
-def _low(ratio: Estimate) -> float:
-    return -math.inf if ratio.low is None else ratio.low
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -266,10 +264,6 @@ def _matched(pair: _Pair, first: _Side, second: _Side, number: int, alpha: float
         pair[1].levels if len(pair[1].levels) > len(pair[0].levels) else pair[0].levels, pair[0].cell_id,
         pair[1].cell_id, math.exp(one.log_s), math.exp(other.log_s), ratio, p_value,
     )  # fmt: skip
-
-
-def _overall(sides: Sequence[_Side], alpha: float, untested: str) -> tuple[Estimate, float | None]:
-    return _ratio(sides[0].overall, sides[1].overall, 1, alpha, untested)
 
 
 def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, float | None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from storagelab.findings.crowds import Crowd, crowds
-from storagelab.findings.devices import DeviceChange, Quantity, device_changes
+from storagelab.findings.device_figures import DeviceChange, Quantity, device_changes
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.why import (
     EXPLAINS,

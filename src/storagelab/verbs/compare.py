@@ -103,7 +103,7 @@ def _show_campaigns(
     for campaign in others:
         if not of_one_kind(first, campaign):
             raise SpecError(f"{first.name} and {campaign.name} did different work: rows, and requests", key="NAME")
-    found = [compare(first, campaign, len(others)) for campaign in others]
+    found = [_compare(first, campaign, len(others)) for campaign in others]
     tables = [
         manifest_table(one, _spec_differences(one), (read[0].runs, read[place].runs))
         for place, one in enumerate(found, start=1)
@@ -115,6 +115,16 @@ def _show_campaigns(
         as_json = campaigns_json(found, paper, None if margin is None else result.name.lower().replace("_", "-"))
     _deliver(paper, as_json, format_, output)
     return result
+
+
+def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
+    try:
+        return compare(first, second, others)
+    except LookupError:
+        factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
+        hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
+        problem = f"{first.name} and {second.name} have no layout in common that was run in both"
+        raise SpecError(problem, key="NAME", hint=hint) from None
 
 
 def _called(folders: Sequence[Path]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
-from storagelab.findings.model import Estimate
 from storagelab.model.measurement import Run
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_text, listed
@@ -14,27 +13,20 @@ from storagelab.report.words.secrets import masked
 from storagelab.report.words.table import Heading, Table
 
 _PER = {"elapsed": "", "time-per-row": " per row", "time-per-request": " per request"}
+_LONGEST = 70
+"""Characters of a value that tables quote."""
 NAMED = 3
 """Layouts that a sentence names; it counts the others."""
 
 
 def verdict_sentence(found: Compare) -> str:
     """The verdict in one sentence: "b takes 6.1 % more time than a over 12 layouts (joint 95 % CI 4.0 to 8.2 %): ..."."""
-    if not found.matched or found.overall is None:
-        return f"{found.second.name} and {found.first.name} have no layout in common with runs in both, so nothing is compared."
     layouts = numbers.plural(len(found.matched), "matched layout")
     ratio, per = found.overall, _PER[found.compared]
-    if found.untested:
-        change = numbers.change(ratio.value, per=per)
-        return (
-            f"Not tested: {found.untested}. {found.second.name} took {change} than {found.first.name} over {layouts}."
-        )
-    if ratio.low is None:
-        return (
-            f"Not tested: too few runs. {found.second.name} took {numbers.change(ratio.value, per=per)} than {found.first.name} "
-            f"over {layouts}; two runs of each layout in both campaigns are the least."
-        )
     names = f"{found.second.name} against {found.first.name}"
+    if found.untested or ratio.low is None:
+        why = found.untested or "two runs of each layout in both campaigns are the least"
+        return f"{names}: {numbers.change(ratio.value, per=per)} over {layouts}, which is not tested: {why}."
     if not found.differs and not found.slower and not found.faster:
         return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}."
     start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}"
@@ -65,7 +57,7 @@ def gate_sentence(result: Gate, margin: float) -> str:
     return {
         Gate.SLOWER: f"Gate: slower by more than {limit}, for sure.",
         Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure.",
-        Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions narrow that.",
+        Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
     }[result]
 
 
@@ -140,9 +132,13 @@ def manifest_table(
         Heading(found.first.name, "prose"),
         Heading(found.second.name, "prose"),
     ]
-    rows = [[f"spec: {name}", masked(one), masked(other)] for name, one, other in spec]
-    rows += [[name, masked(one), masked(other)] for name, one, other in environment_differences(found, runs)]
-    return Table(headings, rows)
+    different = [*((f"spec: {name}", *values) for name, *values in spec), *environment_differences(found, runs)]
+    return Table(headings, [[_cut(text) for text in row] for row in different])
+
+
+def _cut(text: str) -> str:
+    text = masked(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
@@ -178,10 +174,6 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", str(value)
 
 
-def overall_text(overall: Estimate | None) -> str:
-    return numbers.signed_estimate(overall)
-
-
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Paper:
     """One or several campaigns against the first, as a short report; `differences` = what differs in how each was made."""
     first = found[0].first
@@ -195,7 +187,7 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
         parts.append(Part(f"What differs between {first.name} and {one.second.name}", different))
         if not different.rows:
             notes.append(
-                f"Nothing that was recorded of spec, host and server differs between {first.name} and {one.second.name}."
+                f"Nothing recorded of spec, host and server differs between {first.name} and {one.second.name}."
             )
     names = [first.name, *(one.second.name for one in found)]
     kinds = dict.fromkeys(str(one.findings.provenance) for one in (first, *(of.second for of in found)))

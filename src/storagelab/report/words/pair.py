@@ -6,9 +6,10 @@ from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.reasons import Case
 from storagelab.report.words import compared
 from storagelab.report.words.names import cell_entry, cell_text
+from storagelab.report.words.numbers import change_estimate
 from storagelab.report.words.paper import Paper, Part
 from storagelab.report.words.waiting import no_waits_sentence
-from storagelab.report.words.why import crowd_sentences, device_table, waterfall_table, why_sentence
+from storagelab.report.words.why import crowd_sentence, device_table, waterfall_table, why_sentence
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:
@@ -24,7 +25,10 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     )
     if case is None:
         missing = next((cell for cell in cells if not cell.spent), cells[0])
-        return Paper(title, provenance, f"No waterfall: {no_waits_sentence(missing)}", notes, ())
+        change = (
+            "" if ratio is None else f"{after} against {before}: {change_estimate(ratio, compared.per(findings))}. "
+        )
+        return Paper(title, provenance, f"{change}No waterfall: {no_waits_sentence(missing)}", notes, ())
     parts = [
         Part(
             "Where each second of a connection went",
@@ -33,5 +37,5 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
         ),
         Part("What the devices did", device_table(case.devices, before, after), {"change": 1}),
     ]
-    notes += crowd_sentences(case)
+    notes += crowd_sentence(case, after if case.change_s > 0 else before)
     return Paper(title, provenance, why_sentence(case, after, before, ratio, compared.per(findings)), notes, parts)

@@ -1,4 +1,4 @@
-"""A short report as values: a verdict, what to know about it, and tables; the same on a terminal, as Markdown and as a page."""
+"""A short report as values: a verdict, notes and tables; the same on a terminal, as Markdown and as a page."""
 
 from __future__ import annotations
 

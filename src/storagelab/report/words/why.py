@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings.devices import DeviceChange, Quantity
+from storagelab.findings.device_figures import DeviceChange, Quantity
 from storagelab.findings.model import Estimate, SpentPart
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
 from storagelab.findings.wait_classes import CLASS_NAMES
@@ -166,10 +166,10 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
     return Table(headings, rows)
 
 
-def crowd_sentences(case: Case) -> list[str]:
+def crowd_sentence(case: Case, slower: str) -> list[str]:
     """What waiting sessions were seen waiting for, at the slower end."""
-    return [
-        f"{numbers.percent(one.share)} of the waits seen were {one.wait_type} on {one.kind}; "
-        f"up to {numbers.count(one.most)} sessions at once."
+    parts = [
+        f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to {numbers.plural(one.most, 'session')} at once)"
         for one in list(case.crowds)[:MAX_CROWDS]
     ]
+    return [f"Of the waits seen at {slower}, most were {listed(parts)}."] if parts else []
