@@ -334,7 +334,7 @@ def test_a_password_in_a_message_does_not_leave_with_the_page():
 @settings(max_examples=200)
 @given(st.text())
 def test_any_text_comes_back_from_a_template_as_it_went_in(words):
-    element = html._templates().from_string('<p title="{{ words }}">{{ words }}</p>').render(words=words)
+    element = html.templates().from_string('<p title="{{ words }}">{{ words }}</p>').render(words=words)
     parsed = Elements(element)
     (attributes,) = parsed.named("p")
     plain = words.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "�")

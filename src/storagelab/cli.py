@@ -1,6 +1,6 @@
 """The command line: all verbs with their options. It prints each error once and sets the exit code.
 
-0 done, 1 some runs failed, 2 the user's mistake, 130 interrupted.
+0 done, 1 some runs failed (of `compare`: slower than allowed), 2 the user's mistake, 3 `compare` can't tell, 130 interrupted.
 
 Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits for
 the libraries of another.
@@ -105,7 +105,10 @@ def report_(
 @app.command("waits")
 def waits_(
     name: NameArgument,
-    cells: Annotated[list[str] | None, typer.Argument(metavar="CELL", help="Ids of cells; default: all.")] = None,
+    cells: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"); default: all.'),
+    ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     uncut: Annotated[bool, typer.Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,
 ) -> None:
@@ -113,6 +116,40 @@ def waits_(
     from storagelab.verbs import results as verbs
 
     verbs.waits(name, cells or (), results, uncut=uncut)
+
+
+@app.command("compare")
+def compare_(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...",
+            help="Two or more campaigns, by name, spec or folder; or one campaign and two of its cells.",
+        ),
+    ],
+    results: ResultsOption = DEFAULT_RESULTS,
+    format_: Annotated[Literal["text", "md", "html", "json"], typer.Option("--format", help="What to write.")] = "text",
+    output: OutputOption = None,
+    fit: FitOption = "robust",
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-if-slower",
+            metavar="SHARE",
+            help="Exit with 1 if a later campaign is surely slower than the first by more than this (5%), with 3 if the runs "
+            "can't tell.",
+        ),
+    ] = None,
+) -> None:
+    """Compare campaigns (before and after an upgrade, two servers), or two cells of one: `compare NAME CELL CELL`.
+
+    A cell is named by its id (c07) or by levels ("data_files=4,driver=2.2.3").
+    """
+    from storagelab.verbs import compare
+
+    result = compare.show(names, results, format_, output, fit, fail_if_slower)
+    if result:
+        raise typer.Exit(int(result))
 
 
 @app.command("export")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from storagelab.findings import drive_states, irregular, samples, stats, verdicts
+from storagelab.findings import drive_states, samples, spending, stats, verdicts
+from storagelab.findings.basis import Basis, basis_of, measured
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
-from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.evidence import Evidence
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import (
     CellSummary,
@@ -43,37 +42,30 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves odd runs of quiet
     cells out of means and verdicts, and names them.
     """
-    used = usable_runs(plan, runs)
-    summaries = tuple(_summaries(plan, runs, used))
-    provenance = next((cell.provenance for cell in summaries if cell.provenance is not None), None)
-    # A simulation has a seed per run and no drift from one block to the next: its world is made anew.
-    simulated = provenance == "simulated"
-    in_stretches = experiment.order == "cell-by-cell" and not simulated
-    compared = _compared(plan)
-    rounds, log_s = _log_s(plan, used, compared)
-    odd = irregular.outliers(log_s)
-    left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
-    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
-    kept = irregular.without(log_s, left_out)
-    trended = experiment.order == "as-listed" and not simulated
-    fitted = stats.fit(irregular.without_trend(kept, _places(plan, rounds)) if trended else kept, blocks)
-    stated = state(experiment.factors, plan, fitted, blocks)
+    basis = basis_of(experiment, plan, runs, fit)
+    used, compared, rounds, blocks = basis.used, basis.compared, basis.rounds, basis.blocks
+    stated = state(experiment.factors, plan, basis.fitted, blocks)
     judged = stated.judged
-    summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
+    summaries = tuple(_with_fitted_means(tuple(_summaries(plan, runs, basis)), basis.fitted, judged, compared))
     # Engines share no names of waits, so between engines compare what is waited for.
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
-    compared_cells = tuple(_summaries(plan, runs, used, by_class=True)) if several_engines else summaries
-    if in_stretches:
+    compared_cells = summaries
+    if several_engines:
+        compared_cells = tuple(_summaries(plan, runs, basis, by_class=True))
+        summaries = tuple(
+            one.model_copy(update={"spent": joined.spent})
+            for one, joined in zip(summaries, compared_cells, strict=True)
+        )
+    if basis.in_stretches:
         summaries, compared_cells = (
             tuple(map(without_intervals, cells)) for cells in (summaries, compared_cells)
         )  # fmt: skip
     by_id = {cell.cell_id: cell for cell in compared_cells}
     extremes = None if judged.fastest is None or judged.worst is None else (by_id[judged.fastest], by_id[judged.worst])
-    left_out_ids = tuple((plan.cells[run.cell].cell_id, rounds[run.round]) for run in left_out)
     return Findings(
         experiment=experiment.name,
         question=experiment.question,
-        provenance=provenance,
+        provenance=basis.provenance,
         order=experiment.order,
         factors=experiment.factors,
         runs_planned=len(plan.runs),
@@ -86,7 +78,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         not_compared=judged.not_compared,
         at_most_slower=judged.at_most_slower,
         fit=fit,
-        left_out=left_out_ids,
+        left_out=basis.left_out,
         cells=summaries,
         comparisons=judged.comparisons,
         loads=judged.loads,
@@ -94,7 +86,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         wait_changes=() if extremes is None else _wait_changes(*extremes),
         wait_trends=tuple(_wait_trends(experiment.factors, compared_cells)),
         cautions=cautions_of(
-            Evidence(experiment, plan, tuple(runs), used, summaries, rounds, tuple(odd), left_out_ids)
+            Evidence(experiment, plan, tuple(runs), used, summaries, rounds, basis.odd, basis.left_out)
         ),
         compared=compared,
         dependences=stated.dependences,
@@ -107,24 +99,6 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         ),
         wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
-
-
-def _places(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
-    """The places of all runs in the order, as cells x rounds."""
-    row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
-    column = {repetition: index for index, repetition in enumerate(rounds)}
-    places = np.zeros((len(plan.cells), len(rounds)))
-    for run in plan.runs:
-        if run.repetition in column:
-            places[row[run.cell_id], column[run.repetition]] = run.sequence
-    return places
-
-
-def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
-    """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared."""
-    if in_stretches:
-        return range(len(plan.cells))
-    return (0,) * len(plan.cells) if simulated else blocks_of(plan)
 
 
 def _with_fitted_means(
@@ -190,75 +164,62 @@ def _bare_sample(sample: Sample) -> Sample:
     return sample.model_copy(update={"mean": Estimate(value=sample.mean.value), "arithmetic": arithmetic})
 
 
-def _compared(plan: Plan) -> Compared:
-    work = {cell.config.workload.work for cell in plan.cells}
-    if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
-        return "time-per-request"
-    return "elapsed" if len(work) < 2 else "time-per-row"
-
-
-def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
-    """cell_id -> repetition -> the latest attempt with figures, for every cell of the plan, in its order."""
-    used: dict[str, dict[int, Run]] = {cell.cell_id: {} for cell in plan.cells}
-    for run in sorted(runs, key=lambda run: (run.repetition, run.attempt)):
-        if run.usable and not run.burn_in and run.cell_id in used:
-            used[run.cell_id][run.repetition] = run
-    return used
-
-
-def _measured(runs: Mapping[int, Run]) -> Iterator[tuple[int, Measurement]]:
-    for repetition, run in runs.items():
-        if run.measurement is not None:
-            yield repetition, run.measurement
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Cells
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _summaries(
-    plan: Plan, runs: Sequence[Run], used: Mapping[str, Mapping[int, Run]], *, by_class: bool = False
-) -> Iterator[CellSummary]:
+def _summaries(plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False) -> Iterator[CellSummary]:
     """Summarise a cell. With `by_class`, join the waits of each run by what is waited for."""
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
-    for cell in plan.cells:
-        yield _summary(cell, planned[cell.cell_id], failed[cell.cell_id], used[cell.cell_id], by_class=by_class)
+    for cell, stretch in zip(plan.cells, basis.blocks, strict=True):
+        yield _summary(cell, basis, planned[cell.cell_id], failed[cell.cell_id], stretch, by_class=by_class)
 
 
-def _summary(cell: Cell, planned: int, failed: int, runs: Mapping[int, Run], *, by_class: bool) -> CellSummary:
-    measured = list(_measured(runs))
-    raw_waits = [measurement.waits for _, measurement in measured if measurement.waits is not None]
-    explained = [share for raw in raw_waits if (share := conservation(raw).explained) is not None]
+def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, *, by_class: bool) -> CellSummary:
+    runs = basis.used[cell.cell_id]
+    measured_runs = list(measured(runs))
+    waiting = [(repetition, one.waits) for repetition, one in measured_runs if one.waits is not None]
+    raw_waits = [raw for _, raw in waiting]
+    audits = [conservation(raw) for raw in raw_waits]
+    explained = [share for audit in audits if (share := audit.explained) is not None]
     rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     work = cell.config.workload
     return CellSummary(
         cell_id=cell.cell_id,
         levels=cell.levels,
-        provenance=measured[0][1].provenance if measured else None,
+        provenance=measured_runs[0][1].provenance if measured_runs else None,
         runs_planned=planned,
         runs_ok=sum(run.status == "ok" for run in runs.values()),
         runs_unverified=sum(run.status == "unverified" for run in runs.values()),
         runs_failed=failed,
         connections=work.connections if isinstance(work, DatabaseLoad) else 0,
         data_files=cell.config.layout.data_files,
-        elapsed_s=samples.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured]),
+        elapsed_s=samples.summarise([Point(repetition=r, value=m.elapsed_s) for r, m in measured_runs]),
         rows_per_s=samples.summarise(
-            [Point(repetition=r, value=rate) for r, m in measured if (rate := m.work_per_s) is not None]
+            [Point(repetition=r, value=rate) for r, m in measured_runs if (rate := m.work_per_s) is not None]
         ),
-        work=_mean([float(m.work.amount) for _, m in measured]),
+        work=_mean([float(m.work.amount) for _, m in measured_runs]),
         checkpoint_s=samples.summarise(
-            [Point(repetition=r, value=m.checkpoint_s) for r, m in measured if m.checkpoint_s is not None]
+            [Point(repetition=r, value=m.checkpoint_s) for r, m in measured_runs if m.checkpoint_s is not None]
         ),
-        raw_io=_raw_io(measured),
+        raw_io=_raw_io(measured_runs),
         waits=mean_of_runs(rows) if rows else (),
         waits_asked=cell.config.measure.waits,
         wait_shares=_wait_shares(rows, available_s),
         available_s=_mean(available_s),
         explained=_mean(explained),
-        drive_states=tuple(drive_states.states([measurement for _, measurement in measured])),
+        drive_states=tuple(drive_states.states([measurement for _, measurement in measured_runs])),
+        spent=spending.spent(
+            [
+                (raw.connections, audit, of_run)
+                for (repetition, raw), audit, of_run in zip(waiting, audits, rows, strict=True)
+                if (cell.cell_id, repetition) not in basis.left_out
+            ]
+        ),
+        stretch=stretch,
     )
 
 
@@ -282,24 +243,6 @@ def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float
 
 def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
-
-
-def _log_s(
-    plan: Plan, used: Mapping[str, Mapping[int, Run]], compared: Compared
-) -> tuple[tuple[int, ...], stats.Matrix]:
-    """The rounds, and log elapsed, of the run or per row, as cells x rounds.
-
-    A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
-    so cells of different blocks may not be tested against each other.
-    """
-    rounds = sorted({repetition for runs in used.values() for repetition in runs})
-    column = {repetition: index for index, repetition in enumerate(rounds)}
-    log_s = np.full((len(plan.cells), len(rounds)), np.nan)
-    for row, cell in enumerate(plan.cells):
-        for repetition, measurement in _measured(used[cell.cell_id]):
-            share = 1 if compared == "elapsed" else max(measurement.work.amount, 1)
-            log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
-    return tuple(rounds), log_s
 
 
 # ---------------------------------------------------------------------------------------------------------------------

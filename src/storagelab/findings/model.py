@@ -6,6 +6,7 @@ If cells insert different numbers of rows, ratios are of elapsed time per row (`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -16,6 +17,10 @@ from storagelab.model.engines import Provenance
 from storagelab.model.plan import Factor, Order
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
+
+SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
+"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
+finished, while others worked; "unaccounted": what waits, CPU and idle time leave, below 0 where they overlap."""
 
 
 class Estimate(Frozen):
@@ -59,6 +64,25 @@ class DriveState(Frozen):
     mean: Estimate
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What the mean connection of each run of a cell spent on one thing, in seconds: `by_run_s`, in the order of repetitions.
+
+    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here too. `name` is the wait type,
+    the CPU row's name, or what is left.
+    """
+
+    name: str
+    analogue: str
+    category: Category
+    part: SpentPart
+    by_run_s: tuple[float, ...]
+
+    @property
+    def mean_s(self) -> float:
+        return sum(self.by_run_s) / len(self.by_run_s)
+
+
 class CellSummary(Frozen):
     """One cell over its repetitions. Samples are None while the cell has no usable run."""
 
@@ -84,6 +108,10 @@ class CellSummary(Frozen):
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
+    spent: tuple[Spent, ...] = Field(
+        (), description="where each second of the mean connection went; of several engines by class of wait"
+    )
+    stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
 
 
 class Comparison(Frozen):

@@ -200,7 +200,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     value, runs = float(fitted.cells[cell]), int(fitted.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.luck[cell]):
         return Estimate(value=math.exp(value))
-    variance, df = _variance_of_one(fitted, cell)
+    variance, df = variance_of_one(fitted, cell)
     of_rounds, of_cell = float(fitted.luck[cell]) / runs, variance * (1 - 1 / fitted.peers[cell]) / runs
     total_df = (of_rounds + of_cell) ** 2 / max(of_rounds**2 / (runs - 1) + of_cell**2 / df, 1e-300)
     down = t_point(round(max(total_df, 1.0), 1), ALPHA) * math.sqrt(of_rounds + of_cell)
@@ -209,7 +209,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
     return Estimate(value=math.exp(value), low=_exp(value - down), high=_exp(value + up), confidence=CONFIDENCE)
 
 
-def _variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
+def variance_of_one(fitted: Fit, cell: int) -> tuple[float, float]:
     """The variance of a cell's run without its round's luck, and its degrees of freedom."""
     own, own_df = float(fitted.own[cell]), float(fitted.runs[cell] - 1)
     if math.isnan(own):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storagelab import screen
-from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Findings
@@ -14,7 +13,9 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report import writing
 from storagelab.report.text import terminal
+from storagelab.report.words.names import factor_labels
 from storagelab.run import stored
+from storagelab.spec.naming import find_cell
 
 
 def report(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, embed_data: bool) -> None:
@@ -32,11 +33,9 @@ def report(name: str, results: Path, format_: str, output: Path | None, fit: Fit
 
 def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> None:
     _, _, _, _, findings = _stored(name, results)
-    known = [cell.cell_id for cell in findings.cells]
-    for cell_id in cells:
-        if cell_id not in known:
-            raise SpecError(f"there is no cell {cell_id!r}", key="CELL", hint=f"cells: {', '.join(known)}")
-    terminal.print_waits(screen.out(), findings, cells or known, uncut)
+    labels = factor_labels(findings.factors)
+    asked = [find_cell(cell, findings.cells, labels) for cell in cells]
+    terminal.print_waits(screen.out(), findings, asked or [cell.cell_id for cell in findings.cells], uncut)
 
 
 def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:

@@ -17,6 +17,7 @@ from storagelab.report.charts import (
     raw_io,
     speed_ups,
     waits,
+    waterfall,
     write_amplification,
 )
 from storagelab.report.drawing.chart import Chart, Drawn
@@ -30,6 +31,7 @@ CHARTS: tuple[Chart, ...] = (
     effects.CHART,
     *speed_ups.CHARTS,
     waits.CHART,
+    waterfall.CHART,
     *over_time.CHARTS,
 )
 """In reading order."""

@@ -12,7 +12,7 @@ from storagelab.report.drawing.layers import dodged_rows, height_px, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import headline
-from storagelab.report.words.names import cell_text
+from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
 
 MAX_RUNS_DRAWN = 1_500
@@ -94,7 +94,7 @@ def _table(data: Figure, findings: Findings) -> Table:
     for row in data.rows:
         runs = points[str(row["cell_id"])]
         values = [f"{point.value:.4g}" for point in runs[:_RUNS_LISTED]] + ["…"] * (len(runs) > _RUNS_LISTED)
-        rows.append([str(row["cell"]), *(bare(row[key]) for key in _FIELDS), "  ".join(values)])
+        rows.append([cell_entry(row["cell_id"], row["cell"]), *(bare(row[key]) for key in _FIELDS), "  ".join(values)])
     return Table(headings, rows)
 
 

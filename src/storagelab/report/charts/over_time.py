@@ -20,7 +20,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, only
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_text
+from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
 
 MAX_SERIES_POINTS = 120
@@ -132,7 +132,7 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
                     most = MAX_SERIES_POINTS if place == 0 else MAX_POINTS_OF_OTHERS
                     of_run: Row = {
                         "panel": panel, "line": line, "series": f"{line} {run.repetition}", "median": place == 0,
-                        "cell": cell_text(cell.levels), "repetition": run.repetition,
+                        "cell": cell_text(cell.levels), "cell_id": cell.cell_id, "repetition": run.repetition,
                         "run": f"{cell_text(cell.levels)}, repetition {run.repetition}, {line}",
                     }  # fmt: skip
                     rows += _stretches(run.measurement.series, values, of_run, quantity, most)
@@ -249,7 +249,9 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
                 Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
     lines: dict[tuple[str, str, str], list[Row]] = {}
     for row in data.rows:
-        lines.setdefault((str(row["cell"]), str(row["line"]), str(row["repetition"])), []).append(row)
+        lines.setdefault(
+            (cell_entry(row["cell_id"], row["cell"]), str(row["line"]), str(row["repetition"])), []
+        ).append(row)
     rows = []
     for key, of_line in lines.items():
         values = [float(row["value"]) for row in of_line if row["value"] is not None]

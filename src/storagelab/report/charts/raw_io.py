@@ -6,7 +6,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, said_rows
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.words import compared
-from storagelab.report.words.names import cell_text
+from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
 
 _FIELDS = ("mean", "low", "high")
@@ -39,7 +39,9 @@ def _chart(name: str, title: str, counter: str, unit: str, divisor: float) -> Ch
 
 def _table(data: Figure, _findings: Findings) -> Table:
     headings = [Heading("cell", "prose"), Heading("mean"), Heading("95 % from"), Heading("to")]
-    return Table(headings, [[str(row["cell"]), *(bare(row[key]) for key in _FIELDS)] for row in data.rows])
+    return Table(
+        headings, [[cell_entry(row["cell_id"], row["cell"]), *(bare(row[key]) for key in _FIELDS)] for row in data.rows]
+    )
 
 
 CHARTS = (

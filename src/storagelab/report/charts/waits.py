@@ -14,7 +14,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import MANY_PANELS, TIP, label_limit, legend_columns, level_axis
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_text
+from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table
 
 MAX_WAIT_TYPES = 8
@@ -157,7 +157,7 @@ def _caption(data: Figure, findings: Findings) -> str:
 def _table(data: Figure, _findings: Findings) -> Table:
     cells: dict[str, list[str]] = {}
     for row in data.rows:
-        name = str(row["cell"])
+        name = cell_entry(row["cell_id"], row["cell"])
         cells.setdefault(str(row["cell_id"]), [name]).append(numbers.percent(float(row["share"] or 0), 1))
     return Table([Heading("cell", "prose"), *map(Heading, data.lines)], list(cells.values()))
 

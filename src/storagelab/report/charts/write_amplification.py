@@ -12,7 +12,7 @@ from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells,
 from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_text
+from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.table import Heading, Table, bare
 
 MAX_DRIVES = 2
@@ -78,7 +78,10 @@ def _caption(_data: Figure, _findings: Findings) -> str:
 def _table(data: Figure, _findings: Findings) -> Table:
     headings = [Heading("cell", "prose"), Heading("drive", "text"), Heading("write amplification"), Heading("95 % from"),
                 Heading("to")]  # fmt: skip
-    rows = [[str(row["cell"]), str(row["drive"]), *(bare(row[name]) for name in _FIELDS)] for row in data.rows]
+    rows = [
+        [cell_entry(row["cell_id"], row["cell"]), str(row["drive"]), *(bare(row[name]) for name in _FIELDS)]
+        for row in data.rows
+    ]
     return Table(headings, rows)
 
 

@@ -14,7 +14,7 @@ from storagelab.report.page.pieces import Content, PageTable, Swatch, View
 from storagelab.report.text.tables import NINE_COLUMNS, wait_columns, waits_of
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import verdict_mark
-from storagelab.report.words.names import cell_text
+from storagelab.report.words.names import cell_entry, cell_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 from storagelab.report.words.waiting import (
@@ -95,7 +95,7 @@ def _part(
     return {
         "anchor": cell_anchor(cell),
         "is_open": is_open,
-        "name": name[0].upper() + name[1:],
+        "name": cell_entry(cell.cell_id, name),
         "mark": verdict_mark(findings, cell.cell_id),
         "time": compared.figure_text(findings, cell) or "no time measured",
         "waits": PageTable(caption, _HEADINGS, _nine_columns(rows, colours)) if rows else None,

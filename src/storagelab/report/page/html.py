@@ -64,9 +64,9 @@ def page(
         found = sections(experiment, plan, runs, findings, drawn, manifest or {})
         packed = _packed(export_json)
         drawings = {name: Markup(svg) for name, svg in framed(drawing.svgs()).items()}  # noqa: S704 - drawn by us
-    content = _templates().get_template("content.html").render(sections=found, drawings=drawings)
-    script = _asset("page.js")
-    return _templates().get_template("page.html").render(
+    content = templates().get_template("content.html").render(sections=found, drawings=drawings)
+    script = asset("page.js")
+    return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
         provenance=findings.provenance,
@@ -77,7 +77,7 @@ def page(
         size=numbers.bytes_(len(export_json.encode())),
         packed_size=numbers.bytes_(len(packed)),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=_asset("page.css"),
+        style=asset("page.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )  # fmt: skip
@@ -98,7 +98,7 @@ def _file_name(name: str) -> str:
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
     return Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, finalize=_unsecret,
         trim_blocks=True, lstrip_blocks=True,
@@ -111,7 +111,7 @@ def _unsecret(value: object) -> object:
 
 
 @cache
-def _asset(name: str) -> Markup:
-    loader = _templates().loader
+def asset(name: str) -> Markup:
+    loader = templates().loader
     assert loader is not None
-    return Markup(loader.get_source(_templates(), name)[0])  # noqa: S704 - a file of this package
+    return Markup(loader.get_source(templates(), name)[0])  # noqa: S704 - a file of this package

@@ -11,7 +11,7 @@ from storagelab.model.measurement import Check, Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.page.pieces import PageTable, View
 from storagelab.report.words import numbers
-from storagelab.report.words.names import cell_text, repetition_text
+from storagelab.report.words.names import cell_entry, cell_text, repetition_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.table import Heading
 
@@ -199,6 +199,13 @@ def _runs_gone_wrong(runs: Sequence[Run]) -> PageTable | None:
     rows: list[list[str]] = []
     for run in wrong[:MAX_RUNS_LISTED]:
         unverified = ", ".join(check.name for check in run.measurement.unverified) if run.measurement else ""
-        rows.append([cell_text(run.levels), repetition_text(run.repetition), run.status, run.reason or unverified])
+        rows.append(
+            [
+                cell_entry(run.cell_id, cell_text(run.levels)),
+                repetition_text(run.repetition),
+                run.status,
+                run.reason or unverified,
+            ]
+        )
     rest = f", the first {MAX_RUNS_LISTED} of {numbers.count(len(wrong))}" if len(wrong) > MAX_RUNS_LISTED else ""
     return PageTable(f"Runs that failed or could not be verified{rest}", headings, rows)

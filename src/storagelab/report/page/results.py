@@ -12,7 +12,7 @@ from storagelab.report.page.cells import cell_anchor, cells_with_parts
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import first_factor, verdict_mark
-from storagelab.report.words.names import cell_text, factor_text, value_text
+from storagelab.report.words.names import cell_entry, cell_text, factor_text, value_text
 from storagelab.report.words.table import Heading
 
 MAX_ROWS_OPEN = 40
@@ -50,7 +50,7 @@ def _results(findings: Findings) -> list[PageTable]:
 def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Heading], list[list[Content]]]:
     factors = sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings))
     columns = [Heading(factor_text(f.name), "number" if _numeric(f.levels) else "text") for f in factors]
-    columns = columns or [Heading("cell", "prose")]
+    columns = [Heading("cell", "text"), *columns]
     columns += _raw_io_columns() if compared.of_raw_io(findings) else _time_columns()
     drives = drives_of(findings)
     for drive in drives:
@@ -63,9 +63,7 @@ def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list
     rows: list[list[Content]] = []
     for cell in cells:
         names: list[Content] = [value_text(cell.levels[f.name]) if f.name in cell.levels else "" for f in factors]
-        names = names or [cell_text(cell.levels)]
-        if cell.cell_id in linked:
-            names[0] = Link(str(names[0]), cell_anchor(cell))
+        names = [Link(cell.cell_id, cell_anchor(cell)) if cell.cell_id in linked else cell.cell_id, *names]
         mean, of_runs = _times(compared.figure(findings, cell), decimals, span)
         states = [
             _state(cell, drive, quantity) for drive in drives for quantity in ("write_amplification", "utilisation")
@@ -192,4 +190,4 @@ def _checkpoint_row(cell: CellSummary, decimals: int) -> list[Content]:
     load, after = cell.elapsed_s.mean, cell.checkpoint_s.mean
     figures = (load.value, after.value, load.value + after.value)
     load_s, after_s, both_s = (numbers.seconds_number(value, decimals) for value in figures)
-    return [cell_text(cell.levels), load_s, after_s, _interval(after, decimals), both_s]
+    return [cell_entry(cell.cell_id, cell_text(cell.levels)), load_s, after_s, _interval(after, decimals), both_s]

@@ -10,7 +10,7 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
-from storagelab.report.text.tables import cell_columns, cells_shown, wait_columns, waits_of
+from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline
 from storagelab.report.words.names import cell_text, repetition_text, unmet_text
@@ -27,7 +27,7 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
     parts = [
         _title(experiment, findings),
-        [f"- {_escaped(sentence)}" for sentence in sentences(findings)],
+        [f"- {escaped(sentence)}" for sentence in sentences(findings)],
         ["## Cells", "", *_cells(findings)],
         _doubts(findings),
         ["## Waits", "", *_waits(findings)],
@@ -40,35 +40,35 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
 
 
 def _title(experiment: Experiment, findings: Findings) -> list[str]:
-    question = [f"*{_escaped(experiment.question)}*", ""] if experiment.question else []
-    return [f"# {_escaped(experiment.name)}", "", *question, f"**{_escaped(headline(findings))}**"]
+    question = [f"*{escaped(experiment.question)}*", ""] if experiment.question else []
+    return [f"# {escaped(experiment.name)}", "", *question, f"**{escaped(headline(findings))}**"]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text escaped so that Markdown leaves it unchanged."""
     return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", " ")
 
 
-def _table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) -> list[str]:
-    heads = [_escaped(name) for name, _ in columns]
+def markdown_table(columns: Sequence[tuple[str, Sequence[str]]], left: Sequence[str]) -> list[str]:
+    heads = [escaped(name) for name, _ in columns]
     rules = ["---" if name in left else "---:" for name, _ in columns]
     rows = zip(*(texts for _, texts in columns), strict=True)
-    lines = [heads, rules, *([_escaped(text) for text in row] for row in rows)]
+    lines = [heads, rules, *([escaped(text) for text in row] for row in rows)]
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
 def _cells(findings: Findings) -> list[str]:
     cells, _ = cells_shown(findings, _ALL)
-    left = ("verdict", "against the best (joint 95 % CI)")
+    left = (CELL_ID, "verdict", "against the best (joint 95 % CI)")
     note = "sd: standard deviation over the runs of a cell, as a share of its mean."
-    return [*_table(cell_columns(findings, cells), left), "", note]
+    return [*markdown_table(cell_columns(findings, cells), left), "", note]
 
 
 def _doubts(findings: Findings) -> list[str]:
     if not findings.cautions:
         return []
     serious = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
-    return ["## To bear in mind", "", *(f"- {_escaped(caution_sentence(item, findings))}" for item in serious)]
+    return ["## To bear in mind", "", *(f"- {escaped(caution_sentence(item, findings))}" for item in serious)]
 
 
 def _waits(findings: Findings) -> list[str]:
@@ -82,13 +82,13 @@ def _waits(findings: Findings) -> list[str]:
 
 
 def _waits_of(findings: Findings, cell: CellSummary) -> list[str]:
-    title = f"### {_escaped(waits_title(findings, cell, uncut=False))}"
+    title = f"### {escaped(waits_title(findings, cell, uncut=False))}"
     rows = waits_of(cell, uncut=False)
-    audit = [f"- {_escaped(line)}" for line in audit_sentences(cell)]
+    audit = [f"- {escaped(line)}" for line in audit_sentences(cell)]
     if not rows:
         return [title, "", no_waits_sentence(cell), "", *audit]
     columns = [*wait_columns(rows), ("Method", [method_text(row.method) for row in rows])]
-    return [title, "", *_table(columns, ("WaitType", "In SQL Server", "Method")), "", *audit]
+    return [title, "", *markdown_table(columns, ("WaitType", "In SQL Server", "Method")), "", *audit]
 
 
 def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
@@ -98,14 +98,14 @@ def _charts(findings: Findings, runs: Sequence[Run]) -> list[str]:
         headings, rows = drawn.table
         columns = [(heading.text, [row[place] for row in rows]) for place, heading in enumerate(headings)]
         left = [heading.text for heading in headings if heading.align != "number"]
-        lines += [f"### {_escaped(drawn.title)}", "", _escaped(drawn.label), "", *_table(columns, left), ""]
+        lines += [f"### {escaped(drawn.title)}", "", escaped(drawn.label), "", *markdown_table(columns, left), ""]
     return ["## Charts in words", "", *lines[:-1]] if lines else []
 
 
 def _troubles(runs: Sequence[Run]) -> list[str]:
     lines = [
-        f"- {run.status}: {_escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
-        f"{_escaped(run.reason or unmet_text(run) or 'no reason recorded')}"
+        f"- {run.status}: {run.cell_id}, {escaped(cell_text(run.levels))}, {repetition_text(run.repetition)}: "
+        f"{escaped(run.reason or unmet_text(run) or 'no reason recorded')}"
         for run in runs
         if run.status != "ok"
     ]
@@ -125,7 +125,7 @@ def _method(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> list[str
     ]
     measured = [run.measurement for run in runs if run.measurement is not None]
     if measured:
-        lines += [f"- {_escaped(name)}: {_escaped(text)}" for name, text in _flat(measured[0].environment)]
+        lines += [f"- {escaped(name)}: {escaped(text)}" for name, text in _flat(measured[0].environment)]
         lines.append("- as found at the first stored run; the export has every run's")
     return lines
 

@@ -18,6 +18,8 @@ TextColumn = tuple[str, list[str]]
 NINE_COLUMNS = (
     "WaitType", "Wait_S", "Resource_S", "Signal_S", "WaitCount", "Percentage", "AvgWait_S", "AvgRes_S", "AvgSig_S",
 )  # fmt: skip
+CELL_ID = "cell"
+"""The heading of the column of ids, by which other verbs take cells."""
 # Which columns a narrow terminal drops, the highest first; those not named always stay.
 CELL_RANKS = {
     "against the best (joint 95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
@@ -55,11 +57,14 @@ def factor_order(findings: Findings) -> list[str]:
 
 
 def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
-    """The table of cells: a column per factor, then times, throughput, spread, runs and verdict."""
+    """The table of cells: id, a column per factor, then times, throughput, spread, runs and verdict."""
     names = factor_order(findings)
     columns: list[TextColumn] = [
-        (factor_text(name), [value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
-        for name in names
+        (CELL_ID, [cell.cell_id for cell in cells]),
+        *(
+            (factor_text(name), [value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
+            for name in names
+        ),
     ]
     if compared.of_raw_io(findings):
         return [*columns, *_raw_io_columns(cells), *_judged_columns(findings, cells)]

@@ -7,21 +7,28 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from storagelab.errors import StoragelabError
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.waits import TableRow
 from storagelab.report.text.columns import Column, are_numbers, blank, emit, narrow, print_paragraph, print_table
-from storagelab.report.text.tables import CELL_RANKS, WAIT_RANKS, cell_columns, cells_shown, wait_columns, waits_of
+from storagelab.report.text.tables import (
+    CELL_ID,
+    CELL_RANKS,
+    WAIT_RANKS,
+    cell_columns,
+    cells_shown,
+    wait_columns,
+    waits_of,
+)
 from storagelab.report.words import compared
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline, verdict_mark
-from storagelab.report.words.names import level_text, listed
+from storagelab.report.words.names import level_text
 from storagelab.report.words.sentences import sentences
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 
 _CELLS_SHOWN = 40
 _WIDE = 140  # from here on the SQL Server names stand in the table, not below it
-_LEFT = ("verdict", "against the best (joint 95 % CI)", "WaitType", "In SQL Server")
+_LEFT = (CELL_ID, "verdict", "against the best (joint 95 % CI)", "WaitType", "In SQL Server")
 _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 
@@ -52,9 +59,9 @@ def _print_cells(console: Console, findings: Findings) -> None:
         for name, texts in cell_columns(findings, cells)
     ]
     if sum(column.width + 2 for column in columns if not column.rank) > console.width:
-        levels = Column("cell", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
-        count = len(findings.factors)
-        columns = [*narrow(columns[:count], levels), *columns[count:]]
+        levels = Column("levels", [level_text(cell.levels) for cell in cells], right=False, wraps=True)
+        after = 1 + len(findings.factors)
+        columns = [columns[0], *narrow(columns[1:after], levels), *columns[after:]]
     styles = [_STYLES.get(verdict_mark(findings, cell.cell_id).split(" ")[0], "") for cell in cells]
     print_table(console, columns, rows_styled=styles)
     if left_out:
@@ -88,9 +95,6 @@ def _print_doubts(console: Console, findings: Findings) -> None:
 def print_waits(console: Console, findings: Findings, cell_ids: Sequence[str], uncut: bool) -> None:
     """The nine columns for each cell, best first as given. `uncut` shows all waits, not just those of the top 95 %."""
     known = {cell.cell_id: cell for cell in findings.cells}
-    unknown = [cell_id for cell_id in cell_ids if cell_id not in known]
-    if unknown:
-        raise StoragelabError(f"no cell {listed(unknown)} in {findings.experiment}\n  cells: {', '.join(known)}")
     noted: dict[str, TableRow] = {}
     for cell_id in cell_ids:
         rows = waits_of(known[cell_id], uncut)

@@ -62,6 +62,11 @@ def factor_text(name: str) -> str:
     return parts[-1].replace("_", " ")
 
 
+def factor_labels(factors: Iterable[Factor]) -> dict[str, str]:
+    """Each factor's name in a spec -> in words."""
+    return {factor.name: factor_text(factor.name) for factor in factors}
+
+
 def is_counted(name: str) -> bool:
     """Whether the factor's levels read as "4 data files"."""
     return name in _COUNTED
@@ -131,6 +136,11 @@ def _joined(names: Sequence[str], phrases: Sequence[str]) -> str:
     if len(phrases) == 1 or names[0] not in _COUNTED:
         return listed(phrases)
     return f"{phrases[0]} with {listed(phrases[1:])}"
+
+
+def cell_entry(cell_id: object, text: object) -> str:
+    """One cell in a table's column of cells: "c07: 4 data files with log on b"."""
+    return f"{cell_id}: {text}"
 
 
 def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:

@@ -223,7 +223,9 @@ def waits_title(findings: Findings, cell: CellSummary, uncut: bool) -> str:
             place = f" (slowest{under})" if cell.cell_id in told else f" (nominally slowest{under})"
     runs = cell.runs_ok + cell.runs_unverified
     mean = f", mean of {runs} runs" if runs > 1 else ""
-    return f"Waits of {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
+    return (
+        f"Waits of {cell.cell_id}, {cell_text(cell.levels)}{place}{mean}: {'all of them' if uncut else 'the top 95 %'}"
+    )
 
 
 def crowd_sentence(crowd: WaitingTask, kind: str, seen: int, moments: int) -> str:

@@ -1,0 +1,296 @@
+"""Two campaigns: the layouts that both have, the ratios of their times, and what differs in how they were made. Pure.
+
+The runs of two campaigns are independent samples: they have no rounds in common. So the luck of each campaign's own rounds
+counts in, and every layout of a campaign shares it. What no campaign shows by itself is how the machine changed between the
+two: a ratio tells whether times differ, not what made them.
+
+Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in `stats`,
+a layout differs only if it also does by the scatter of its own runs alone, so that a wild layout among quiet ones does not
+look different. How often equal campaigns are told apart: docs/explanation/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from storagelab.findings import stats
+from storagelab.findings.basis import Basis
+from storagelab.findings.effects import key
+from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
+from storagelab.model.plan import Experiment
+from storagelab.model.values import JsonValue
+
+OVERALL_SHARE = 0.5
+"""Of the error: the overall ratio is one statement, and the one that a gate asks for."""
+RUNS_LEAST = 2
+"""Runs of a layout, in each campaign, without which nothing is tested."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One campaign, judged by itself."""
+
+    name: str
+    experiment: Experiment
+    findings: Findings
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A layout that both campaigns have: its mean time in each (per unit of work, if that differs), and their ratio."""
+
+    levels: dict[str, JsonValue]
+    first_id: str
+    second_id: str
+    first: float
+    second: float
+    ratio: Estimate
+    p_value: float | None
+
+    @property
+    def differs(self) -> bool:
+        return self.p_value is not None and self.p_value < ALPHA
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Two campaigns side by side; ratios are the second's time over the first's.
+
+    `overall` is the geometric mean over the matched layouts. `untested` says why nothing is tested; "" if it is.
+    """
+
+    first: Campaign
+    second: Campaign
+    compared: Compared
+    matched: tuple[Matched, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    overall: Estimate
+    differs: bool
+    untested: str = ""
+
+    @property
+    def slower(self) -> tuple[Matched, ...]:
+        return tuple(one for one in self.matched if one.differs and one.ratio.value > 1)
+
+    @property
+    def faster(self) -> tuple[Matched, ...]:
+        return tuple(one for one in self.matched if one.differs and one.ratio.value < 1)
+
+
+class Gate(IntEnum):
+    """Whether a campaign is slower than another by more than a margin; the values are exit codes."""
+
+    NOT_SLOWER = 0
+    SLOWER = 1
+    CANT_TELL = 3
+
+
+def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
+    """The second campaign against the first; `others` = the campaigns that are compared with the first in all.
+
+    Raises LookupError if they have no layout in common that was run in both.
+    """
+    pairs, only_first, only_second = _match(first.findings.cells, second.findings.cells)
+    if not pairs:
+        raise LookupError(first.name, second.name)
+    compared = _compared(first, second, pairs)
+    untested = _untested(first, second)
+    alpha = ALPHA / others
+    share = OVERALL_SHARE if len(pairs) > 1 else 1.0
+    sides = [
+        _side(campaign, [pair[n].cell_id for pair in pairs], compared) for n, campaign in enumerate((first, second))
+    ]
+    overall, p_value = _ratio(sides[0].overall, sides[1].overall, 1, alpha * share, untested)
+    # One layout makes one statement, not two: the layout's row is the overall ratio.
+    of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
+    matched = tuple(_matched(pair, sides[0], sides[1], n, of_layouts, untested) for n, pair in enumerate(pairs))
+    if len(pairs) == 1:
+        overall, p_value = matched[0].ratio, matched[0].p_value
+    differs = p_value is not None and p_value < ALPHA
+    return Compare(first, second, compared, matched, only_first, only_second, overall, differs, untested)
+
+
+def gate(found: Sequence[Compare], margin: float) -> Gate:
+    """Slower, if the overall ratio or any layout's is above the margin for sure; not slower, if every overall ratio is below
+    it for sure. `margin` = 0.05 for 5 %."""
+    limit = 1 + margin
+    ratios = [one.ratio for compared in found for one in compared.matched]
+    overall = [compared.overall for compared in found]
+    if any(ratio.low is not None and ratio.low > limit for ratio in (*ratios, *overall)):
+        return Gate.SLOWER
+    if all(ratio.high is not None and ratio.high <= limit for ratio in overall):
+        return Gate.NOT_SLOWER
+    return Gate.CANT_TELL
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which layouts, and what of them
+# ---------------------------------------------------------------------------------------------------------------------
+
+_Pair = tuple[CellSummary, CellSummary]
+
+
+def _match(
+    first: Sequence[CellSummary], second: Sequence[CellSummary]
+) -> tuple[list[_Pair], tuple[str, ...], tuple[str, ...]]:
+    """The cells with the same levels, of the factors that vary in either campaign; and the ids of the others."""
+    varied = _varied(first) | _varied(second)
+    there = {_levels(cell, varied): cell for cell in second if cell.elapsed_s is not None}
+    pairs = [
+        (cell, there[_levels(cell, varied)])
+        for cell in first if cell.elapsed_s is not None and _levels(cell, varied) in there
+    ]  # fmt: skip
+    ones, others = {one.cell_id for one, _ in pairs}, {other.cell_id for _, other in pairs}
+    return pairs, _without(first, ones), _without(second, others)
+
+
+def _varied(cells: Iterable[CellSummary]) -> set[str]:
+    levels: dict[str, set[str]] = {}
+    for cell in cells:
+        for name, value in cell.levels.items():
+            levels.setdefault(name, set()).add(key({name: value}))
+    return {name for name, values in levels.items() if len(values) > 1}
+
+
+def _levels(cell: CellSummary, varied: set[str]) -> str:
+    return key({name: value for name, value in cell.levels.items() if name in varied})
+
+
+def _without(cells: Iterable[CellSummary], ids: set[str]) -> tuple[str, ...]:
+    return tuple(cell.cell_id for cell in cells if cell.cell_id not in ids)
+
+
+def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Compared:
+    """What ratios are of: the elapsed time only if the work is the same in every pair."""
+    of_both = {first.findings.compared, second.findings.compared}
+    if "time-per-request" in of_both:
+        return "time-per-request"
+    same = all(one.work == other.work for one, other in pairs)
+    return "elapsed" if of_both == {"elapsed"} and same else "time-per-row"
+
+
+def of_one_kind(first: Campaign, second: Campaign) -> bool:
+    """Whether their work has one unit: rows cannot be compared with requests."""
+    of_requests = [campaign.findings.compared == "time-per-request" for campaign in (first, second)]
+    return of_requests[0] == of_requests[1]
+
+
+def _untested(first: Campaign, second: Campaign) -> str:
+    for campaign in (first, second):
+        if campaign.basis.in_stretches:
+            return (
+                f"the runs of each layout of {campaign.name} were made in one stretch of time, so their scatter does not "
+                "show what another one would give"
+            )
+    return ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Ratios
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """A mean of log times, the parts of its variance with their degrees of freedom, and the same by its own runs alone."""
+
+    log_s: float
+    parts: tuple[tuple[float, float], ...]
+    own: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One campaign: the mean of each matched layout, and of all of them."""
+
+    cells: tuple[_Mean, ...]
+    overall: _Mean
+
+
+def _side(campaign: Campaign, ids: Sequence[str], compared: Compared) -> _Side:
+    order = [cell.cell_id for cell in campaign.findings.cells]
+    rows = [order.index(cell_id) for cell_id in ids]
+    works = [campaign.findings.cells[row].work or 1.0 for row in rows]
+    # The fit is of times per work already where the campaign's own cells are so compared.
+    divide = compared != "elapsed" and campaign.findings.compared == "elapsed"
+    shifts = [math.log(work) if divide else 0.0 for work in works]
+    fitted, blocks = campaign.basis.fitted, list(campaign.basis.blocks)
+    cells = tuple(_cell(fitted, row, shift) for row, shift in zip(rows, shifts, strict=True))
+    return _Side(cells, _all(fitted, rows, [blocks[row] for row in rows], cells))
+
+
+def _cell(fitted: stats.Fit, row: int, shift: float) -> _Mean:
+    runs, log_s = int(fitted.runs[row]), float(fitted.cells[row]) - shift
+    luck = float(fitted.luck[row])
+    if runs < RUNS_LEAST or math.isnan(luck):
+        return _Mean(log_s, (), ())
+    variance, df = stats.variance_of_one(fitted, row)
+    kept = 1 - 1 / max(float(fitted.peers[row]), 1.0)
+    own = np.var(fitted.log_s[row][~np.isnan(fitted.log_s[row])], ddof=1)
+    parts = ((luck / runs, runs - 1.0), (variance * kept / runs, df))
+    return _Mean(log_s, parts, ((float(own) / runs, runs - 1.0),))
+
+
+def _all(fitted: stats.Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequence[_Mean]) -> _Mean:
+    """The mean over the matched layouts: that of each block's rounds, with the luck of these."""
+    parts: list[tuple[float, float]] = []
+    for block in dict.fromkeys(blocks):
+        inside = [row for row, of in zip(rows, blocks, strict=True) if of == block]
+        # A round without some of the layouts is brought to the mean of all by what those took elsewhere.
+        differences = fitted.log_s[inside] - fitted.cells[inside][:, None]
+        there = ~np.isnan(differences)
+        counted = there.sum(axis=0)
+        rounds = (np.where(there, differences, 0.0).sum(axis=0) / np.maximum(counted, 1))[counted > 0]
+        if len(rounds) < RUNS_LEAST:
+            return _Mean(float(np.mean([cell.log_s for cell in cells])), (), ())
+        weight = len(inside) / len(rows)
+        parts.append((weight**2 * float(np.var(rounds, ddof=1)) / len(rounds), len(rounds) - 1.0))
+    return _Mean(float(np.mean([cell.log_s for cell in cells])), tuple(parts), tuple(parts))
+
+
+def _matched(pair: _Pair, first: _Side, second: _Side, number: int, alpha: float, untested: str) -> Matched:
+    one, other = first.cells[number], second.cells[number]
+    ratio, p_value = _ratio(one, other, len(first.cells), alpha, untested)
+    return Matched(
+        pair[1].levels if len(pair[1].levels) > len(pair[0].levels) else pair[0].levels, pair[0].cell_id,
+        pair[1].cell_id, math.exp(one.log_s), math.exp(other.log_s), ratio, p_value,
+    )  # fmt: skip
+
+
+def _ratio(one: _Mean, other: _Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, float | None]:
+    """The second over the first, with its interval as one of a family; the p-value scaled so that 5 % is the limit."""
+    value = other.log_s - one.log_s
+    if untested or not one.parts or not other.parts:
+        return Estimate(value=math.exp(value)), None
+    tested = bonferroni(family)
+    error, df = _error((*one.parts, *other.parts))
+    own_error, own_df = _error((*one.own, *other.own))
+    half = max(tested.point(df, alpha) * error, t_point(own_df, alpha / tested.caution) * own_error)
+    p_value = max(
+        tested.tail(_standardised(value, error), df),
+        min(1.0, t_tail(_standardised(value, own_error), own_df) * tested.caution),
+    )
+    ratio = Estimate(value=math.exp(value), low=math.exp(value - half), high=math.exp(value + half))
+    return ratio, min(1.0, p_value * ALPHA / alpha)
+
+
+def _standardised(value: float, error: float) -> float:
+    return abs(value) / error if error else (math.inf if value else 0.0)
+
+
+def _error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946), rounded down: of three
+    runs each, with one campaign four times as noisy, these are about 2, and t falls fast there."""
+    variance = max(math.fsum(part for part, _ in parts), stats.VARIANCE_FLOOR)
+    spread = math.fsum(part**2 / df for part, df in parts if df)
+    df = min(variance**2 / spread, MANY) if spread else MANY
+    return math.sqrt(variance), float(max(1, math.floor(df + 1e-9)))

@@ -1,0 +1,241 @@
+"""Rules that turn a waterfall, the devices' counters and the looks at waiting sessions into reasons. Pure.
+
+A rule is a small function of a case. It gives a `Reason`, or None where the evidence is thin: where the times can't be told
+apart, where a step lies inside its interval, or where it explains too little of the change. A reason says what changed
+along with the time and by how much; that one thing causes another is never more than what the mechanism lets one expect.
+
+case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
+reasons(case)                                 the reasons of the change, the one that explains most first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from storagelab.findings.crowds import Crowd, crowds
+from storagelab.findings.device_figures import DeviceChange, Quantity, device_changes
+from storagelab.findings.model import Estimate, Findings
+from storagelab.findings.why import (
+    EXPLAINS,
+    KINDS,
+    QUEUE,
+    WORK,
+    Step,
+    Waterfall,
+    between,
+    between_levels,
+    by_cause,
+)
+from storagelab.model.measurement import Run
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import Category
+
+WRITES_MORE = 0.03
+"""The least change of write amplification that counts: less comes of the state in which a run found its drive."""
+QUEUES_MORE = 0.10
+"""The least change of a device's queue that counts. Little's law ties it to the wait itself, so less adds nothing."""
+TAKES_LONGER = 0.05
+"""The least change of the time of a request that counts."""
+CPU_IS_THE_LIMIT = 0.6
+"""Of a connection's time on a CPU or queueing for one. Above it, waits for anything else can't be most of the time."""
+
+
+class Rule(StrEnum):
+    """What a change of time is put down to."""
+
+    MORE_WORK = "more-work"
+    WRITE_AMPLIFICATION = "write-amplification"
+    DEVICE_QUEUE = "device-queue"
+    DEVICE_LATENCY = "device-latency"
+    DATA_WAITS = "data-waits"
+    LATCHES = "latches"
+    LOG = "log"
+    LOCKS = "locks"
+    CPU_LIMIT = "cpu-limit"
+    SCHEDULER = "scheduler"
+    CPU_WORK = "cpu-work"
+
+
+@dataclass(frozen=True)
+class Case:
+    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices' figures; and
+    the crowds at the slower end."""
+
+    waterfall: Waterfall
+    parts: Waterfall
+    devices: Sequence[DeviceChange] = ()
+    crowds: Sequence[Crowd] = ()
+
+    @property
+    def change_s(self) -> float:
+        return self.waterfall.change.value
+
+    def explains(self, *names: str) -> Step | None:
+        """The largest step of these names, if it is sure, goes along with the change, and explains enough of it."""
+        for step in self.waterfall.steps:
+            along = step.change.value * self.change_s > 0
+            if step.thing.name in names and step.sure and along:
+                return step if abs(step.change.value) >= EXPLAINS * abs(self.change_s) else None
+        return None
+
+    def moved_along(self, quantity: Quantity, least: float) -> DeviceChange | None:
+        """The device whose quantity changed most, in the direction of the time, for sure and by that share at least."""
+        along = [
+            one for one in self.devices
+            if one.figure.quantity == quantity and one.sure and one.change.value * self.change_s > 0
+            and abs(one.change.value) >= least * min(one.before, one.after)
+        ]  # fmt: skip
+        return max(along, key=lambda one: abs(one.change.value), default=None)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A rule that holds, the step that it rests on and the share of the change that this explains, the wait types that make
+    most of it, and what goes along with it."""
+
+    rule: Rule
+    step: Step
+    share: float
+    types: tuple[str, ...] = ()
+    device: DeviceChange | None = None
+    crowd: Crowd | None = None
+
+
+def reasons(case: Case) -> tuple[Reason, ...]:
+    """What a change of time comes from, the largest share first; nothing unless the times differ for sure.
+
+    Of several rules that rest on one step only the first listed speaks: it knows more about it.
+    """
+    if not case.waterfall.differs:
+        return ()
+    found: dict[str, Reason] = {}
+    for rule in RULES:
+        reason = rule(case)
+        if reason is not None:
+            found.setdefault(reason.step.thing.name, reason)
+    return tuple(sorted(found.values(), key=lambda one: -one.share))
+
+
+def _names(*categories: Category) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(KINDS[category][0] for category in categories))
+
+
+_DATA = _names("data-read", "data-write", "file-growth")
+_LOG = _names("commit", "log-buffer")
+
+
+def _reason(case: Case, rule: Rule, step: Step | None, device: DeviceChange | None = None) -> Reason | None:
+    if step is None:
+        return None
+    types = tuple(
+        one.thing.name for one in case.parts.steps
+        if one.thing.part in ("resource", "wait") and KINDS[one.thing.category][0] == step.thing.name
+        and one.change.value / step.change.value >= EXPLAINS
+    )  # fmt: skip
+    crowd = next((one for one in case.crowds if one.wait_type in types[:1]), None)
+    return Reason(rule, step, step.change.value / case.change_s, types, device, crowd)
+
+
+def more_work(case: Case) -> Reason | None:
+    """The runs did not do the same work."""
+    step = next((one for one in case.waterfall.steps if one.thing == WORK), None)
+    if step is None or step.change.value * case.change_s <= 0:
+        return None
+    return _reason(case, Rule.MORE_WORK, step) if abs(step.change.value) >= EXPLAINS * abs(case.change_s) else None
+
+
+def write_amplification(case: Case) -> Reason | None:
+    """Waits for data change, and with them what the drive writes for each page that it is given: the drive has less of its
+    time left for the server."""
+    device = case.moved_along("write_amplification", WRITES_MORE)
+    return None if device is None else _reason(case, Rule.WRITE_AMPLIFICATION, case.explains(*_DATA), device)
+
+
+def device_queue(case: Case) -> Reason | None:
+    """Waits for data change, and with them the requests that are under way at a device."""
+    device = case.moved_along("queue", QUEUES_MORE)
+    return None if device is None else _reason(case, Rule.DEVICE_QUEUE, case.explains(*_DATA), device)
+
+
+def device_latency(case: Case) -> Reason | None:
+    """Waits for data change, and with them the time that a device takes for a request."""
+    device = case.moved_along("read_latency_s", TAKES_LONGER) or case.moved_along("write_latency_s", TAKES_LONGER)
+    return None if device is None else _reason(case, Rule.DEVICE_LATENCY, case.explains(*_DATA), device)
+
+
+def data_waits(case: Case) -> Reason | None:
+    """Waits for data change, for a reason that no device tells."""
+    return _reason(case, Rule.DATA_WAITS, case.explains(*_DATA))
+
+
+def latches(case: Case) -> Reason | None:
+    """Waits for pages in memory, or for other structures there, that another session holds."""
+    return _reason(case, Rule.LATCHES, case.explains(*_names("page-latch", "latch")))
+
+
+def log(case: Case) -> Reason | None:
+    """Waits for the log's write, or for room in its buffer."""
+    return _reason(case, Rule.LOG, case.explains(*_LOG))
+
+
+def locks(case: Case) -> Reason | None:
+    return _reason(case, Rule.LOCKS, case.explains(*_names("lock")))
+
+
+def cpu_limit(case: Case) -> Reason | None:
+    """Queueing for a CPU changes, and at the slower end connections do little but work on one and queue for one."""
+    step = case.explains(QUEUE.name)
+    rows = [one for one in case.waterfall.steps if one.thing == QUEUE or one.thing.part == "cpu"]
+    slower_s = max(case.waterfall.before_s, case.waterfall.after_s)
+    spent_s = sum(one.after_s if case.change_s > 0 else one.before_s for one in rows)
+    return _reason(case, Rule.CPU_LIMIT, step) if spent_s >= CPU_IS_THE_LIMIT * slower_s else None
+
+
+def scheduler(case: Case) -> Reason | None:
+    """Queueing for a CPU changes, though the CPU is not what most time goes to."""
+    return _reason(case, Rule.SCHEDULER, case.explains(QUEUE.name))
+
+
+def cpu_work(case: Case) -> Reason | None:
+    """The work of a CPU itself changes."""
+    names = [one.thing.name for one in case.waterfall.steps if one.thing.part == "cpu"]
+    return _reason(case, Rule.CPU_WORK, case.explains(*names))
+
+
+RULES = (
+    more_work, write_amplification, device_queue, device_latency, data_waits, latches, log, locks, cpu_limit, scheduler,
+    cpu_work,
+)  # fmt: skip
+"""In the order of how much each knows about a step."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The evidence on two cells, and on two levels
+# ---------------------------------------------------------------------------------------------------------------------
+
+Used = Mapping[str, Mapping[int, Run]]
+"""The runs of each cell that are judged: cell -> repetition -> run."""
+
+
+def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
+    """From one cell to another; None without waits of both. `ratio` as in `between`."""
+    waterfall = between(findings, one, other, by=by_cause, ratio=ratio)
+    return _case(waterfall, between(findings, one, other, ratio=ratio), used)
+
+
+def case_between_levels(
+    findings: Findings, used: Used, factor: str, level: JsonValue, baseline: JsonValue
+) -> Case | None:
+    """From one level of a factor to another, over all cells that agree in the rest."""
+    waterfall = between_levels(findings, factor, level, baseline, by=by_cause)
+    return _case(waterfall, between_levels(findings, factor, level, baseline), used)
+
+
+def _case(waterfall: Waterfall | None, parts: Waterfall | None, used: Used) -> Case | None:
+    if waterfall is None or parts is None:
+        return None
+    pairs = [(list(used[one].values()), list(used[other].values())) for one, other in waterfall.pairs]
+    slower = 1 if waterfall.change.value > 0 else 0
+    return Case(waterfall, parts, device_changes(pairs), crowds(run for pair in pairs for run in pair[slower]))

@@ -1,0 +1,327 @@
+"""Where each second went, from one time to another: between two cells, or between two levels of a factor. Pure.
+
+between(findings, one, other)                       two cells
+between_levels(findings, factor, level, baseline)   two levels, over the cells that agree in all other factors
+legs(findings, factor)                              the pairs of levels that tell a factor's story, each with what moved most
+
+Each gives a `Waterfall`, whose steps add up to the difference of the two times exactly: waits (with resource and signal
+apart, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work where it differs. Seconds are those
+of the mean connection, brought to the mean time by which cells are compared.
+
+The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They rest on
+the scatter of runs, as of independent samples (Welch 1947): luck that two cells of a round share only widens them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storagelab.findings.changes import NONE, Change, change, estimate, leaves_out_zero, mean
+from storagelab.findings.effects import key
+from storagelab.findings.model import CellSummary, Estimate, Findings, Spent, SpentPart
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.wait_classes import CLASS_NAMES
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import Category
+from storagelab.spec.axis import in_order, is_numeric
+
+NEGLIGIBLE = 0.005
+"""Of the longer time: smaller steps don't widen the intervals of the others."""
+EXPLAINS = 0.25
+"""A wait that explains less of a change than this is not named as its cause: three others may explain as much each."""
+MOST_OF_A_KIND = 0.9
+"""A wait type that makes this much of its kind's change is named itself."""
+KINDS: dict[Category, tuple[str, Category]] = {
+    **{category: (name, category) for category, name in CLASS_NAMES.items()},
+    "allocation": ("page latches", "page-latch"), "page-latch": ("page latches", "page-latch"),
+    "commit": ("log waits", "commit"), "log-buffer": ("log waits", "commit"),
+}  # fmt: skip
+"""Kinds of waits, as one would speak of them, each with the category that stands for it."""
+
+
+class Thing(NamedTuple):
+    """What a step is about. `part` is None where parts are joined."""
+
+    name: str
+    analogue: str
+    category: Category
+    part: SpentPart | None
+
+
+WORK = Thing("more or fewer rows", "", "other", None)
+"""The step for the work of a run, where that differs. The other steps then compare at the same work."""
+QUEUE = Thing("queueing for a CPU", "", "cpu-queue", None)
+By = Callable[[Spent], Thing]
+
+
+def by_part(one: Spent) -> Thing:
+    """Every wait type, its resource and its signal part apart."""
+    return Thing(one.name, one.analogue, one.category, one.part)
+
+
+def by_type(one: Spent) -> Thing:
+    """Every wait type, as in the nine columns."""
+    return Thing(one.name, one.analogue, one.category, one.part if one.part in ("cpu", "idle", "unaccounted") else None)
+
+
+def by_kind(one: Spent) -> Thing:
+    """Waits of a kind together."""
+    if not is_wait(one.part):
+        return by_type(one)
+    name, category = KINDS[one.category]
+    return Thing(name, "", category, None)
+
+
+def by_cause(one: Spent) -> Thing:
+    """Waits of a kind together, but the time for which their sessions queued for a CPU with all such time."""
+    return QUEUE if one.part == "signal" or one.category == "cpu-queue" else by_kind(one)
+
+
+def is_wait(part: SpentPart | None) -> bool:
+    return part not in ("cpu", "idle", "unaccounted")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that time was spent on, before and after, in seconds of the mean connection."""
+
+    thing: Thing
+    before_s: float
+    after_s: float
+    change: Estimate
+
+    @property
+    def sure(self) -> bool:
+        """Whether the change is beyond its interval."""
+        return leaves_out_zero(self.change)
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """From one time to another: the steps, the largest change first, and the `pairs` of cells that were averaged.
+
+    `change` has its own 95 % interval. `differs`: whether the two times differ for sure, over all that could be asked.
+    """
+
+    before_s: float
+    after_s: float
+    change: Estimate
+    steps: tuple[Step, ...]
+    pairs: tuple[tuple[str, str], ...]
+    differs: bool
+
+    def step(self, name: str, part: SpentPart | None = None) -> Step | None:
+        return next((one for one in self.steps if one.thing.name == name and part in (None, one.thing.part)), None)
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One stretch of a factor's story: from `baseline` to `level`, and the wait that explains most of it, if one does."""
+
+    factor: str
+    baseline: JsonValue
+    level: JsonValue
+    waterfall: Waterfall
+    main: Step | None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Two cells, two levels
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def between(
+    findings: Findings, one: str, other: str, *, by: By = by_part, ratio: Estimate | None = None
+) -> Waterfall | None:
+    """From the cell `one` to the cell `other`; None without waits of both.
+
+    `ratio` = the tested ratio of the two times. Without it, it is that of the findings if one of the two is the best, else
+    the two are not taken to differ.
+    """
+    cells = findings.cell(one), findings.cell(other)
+    found = ratio or next(
+        (row.ratio for row in findings.comparisons if {row.cell_id, row.best_cell_id} == {one, other}), None
+    )
+    differs = found is not None and leaves_out_zero(_logs(found))
+    return _waterfall([cells], by, differs=differs)
+
+
+def between_levels(
+    findings: Findings, factor: str, level: JsonValue, baseline: JsonValue, *, by: By = by_part
+) -> Waterfall | None:
+    """From one level of a factor to another: the mean over all pairs of cells that agree in the rest; None without any.
+
+    Whether they differ is tested over all pairs of levels of all factors, as one may pick them by looking.
+    """
+    pairs = _matched(findings, factor, level, baseline)
+    levels = [len(one.levels) for one in findings.factors]
+    questions = sum(math.comb(number, 2) for number in levels)
+    found = _waterfall(pairs, by, differs=False)
+    if found is None:
+        return None
+    total = estimate(_whole_changes(pairs), ALPHA / max(1, questions))
+    return Waterfall(found.before_s, found.after_s, found.change, found.steps, found.pairs, leaves_out_zero(total))
+
+
+def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
+    """The stretches of a factor in which time changes for sure: along numbers, to the fastest level and on from there; of
+    names, from the slowest to the fastest."""
+    found = next((one for one in findings.factors if one.name == factor), None)
+    if found is None:
+        return ()
+    return tuple(leg for ends in _ends(findings, found) if (leg := leg_of(findings, factor, *ends)).waterfall.differs)
+
+
+def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValue) -> Leg:
+    """From one level to another. Raises LookupError if no two cells with waits agree in the other factors."""
+    waterfall = between_levels(findings, factor, level, baseline, by=by_kind)
+    if waterfall is None:
+        raise LookupError(factor)
+    of_types = between_levels(findings, factor, level, baseline, by=by_type)
+    assert of_types is not None
+    return Leg(factor, baseline, level, waterfall, _main(waterfall, of_types))
+
+
+def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonValue]]:
+    levels = [level for level in in_order(factor) if _cells_at(findings, factor.name, level)]
+    if len(levels) < 2 or not all(_matched(findings, factor.name, level, levels[0]) for level in levels):
+        return
+    times = [_relative(findings, factor.name, level, levels[0]) for level in levels]
+    best, worst = times.index(min(times)), times.index(max(times))
+    if not is_numeric(factor):
+        yield levels[worst], levels[best]
+        return
+    if best > 0:
+        yield levels[0], levels[best]
+    if best < len(levels) - 1:
+        yield levels[best], levels[-1]
+
+
+def _relative(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> float:
+    """The time at a level over that at the baseline, per work."""
+    pairs = _matched(findings, factor, level, baseline)
+    return sum(_time(other) / _work(other) / (_time(one) / _work(one)) for one, other in pairs) / len(pairs)
+
+
+def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
+    """The wait that explains most of a change; a kind of waits, unless one type makes nearly all of its change."""
+    total = waterfall.change.value
+    along = [
+        step for step in waterfall.steps if is_wait(step.thing.part) and step.thing != WORK and step.sure
+        and step.change.value * total > 0 and abs(step.change.value) >= EXPLAINS * abs(total)
+    ]  # fmt: skip
+    if not along or not waterfall.differs:
+        return None
+    of_kind = along[0]
+    for step in of_types.steps:
+        same = is_wait(step.thing.part) and KINDS[step.thing.category][0] == of_kind.thing.name
+        if same and step.change.value / of_kind.change.value >= MOST_OF_A_KIND:
+            return step
+    return of_kind
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sums
+# ---------------------------------------------------------------------------------------------------------------------
+
+_Cells = tuple[CellSummary, CellSummary]
+
+
+def _matched(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> list[_Cells]:
+    """(cell at the baseline, cell at the level), for all combinations of the other factors that have both with waits."""
+    at = {key(cell.levels): cell for cell in findings.cells if cell.spent and cell.elapsed_s}
+    ones = _cells_at(findings, factor, baseline)
+    found = ((at.get(key(one.levels)), at.get(key({**one.levels, factor: level}))) for one in ones)
+    return [(one, other) for one, other in found if one is not None and other is not None]
+
+
+def _cells_at(findings: Findings, factor: str, level: JsonValue) -> list[CellSummary]:
+    return [
+        cell for cell in findings.cells
+        if cell.spent and cell.elapsed_s and factor in cell.levels and key({"": cell.levels[factor]}) == key({"": level})
+    ]  # fmt: skip
+
+
+def _time(cell: CellSummary) -> float:
+    """The mean time by which a cell is compared."""
+    assert cell.elapsed_s is not None
+    return cell.elapsed_s.mean.value
+
+
+def _work(cell: CellSummary) -> float:
+    return cell.work or 1.0
+
+
+def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall | None:
+    if not pairs or not all(cell.spent and cell.elapsed_s for pair in pairs for cell in pair):
+        return None
+    before_s = sum(_time(one) for one, _ in pairs) / len(pairs)
+    after_s = sum(_time(other) for _, other in pairs) / len(pairs)
+    changes = _changes(pairs, by)
+    means = {thing: mean(rows) for thing, rows in changes.items()}
+    longer_s = max(before_s, after_s)
+    family = sum(abs(after - before) >= NEGLIGIBLE * longer_s for before, after in means.values())
+    tested = all(one.stretch == other.stretch for one, other in pairs)
+    alpha = ALPHA / max(1, family) if tested else 0.0
+    steps = [Step(thing, *means[thing], estimate(rows, alpha)) for thing, rows in changes.items()]
+    steps.sort(key=lambda step: (-abs(step.change.value), step.thing.name, step.thing.part or ""))
+    whole = estimate(_whole_changes(pairs), ALPHA if tested else 0.0)
+    ids = tuple((one.cell_id, other.cell_id) for one, other in pairs)
+    return Waterfall(before_s, after_s, whole, tuple(steps), ids, differs and tested)
+
+
+def _changes(pairs: Sequence[_Cells], by: By) -> dict[Thing, list[Change]]:
+    """Each thing's changes, one for each pair, at the work of the pair's second cell; and the change of the work itself."""
+    more = [_work(other) / _work(one) for one, other in pairs]
+    things = _changes_at(pairs, by, more)
+    if any(times != 1.0 for times in more):
+        things[WORK] = [
+            Change(_time(one), times * _time(one), (0.0, 0.0), (1, 1))
+            for (one, _), times in zip(pairs, more, strict=True)
+        ]
+    return things
+
+
+def _changes_at(pairs: Sequence[_Cells], by: By, more: Sequence[float] = ()) -> dict[Thing, list[Change]]:
+    """Each thing's changes, one for each pair, with the first cell's seconds times `more`."""
+    things: dict[Thing, list[Change]] = {}
+    for number, (one, other) in enumerate(pairs):
+        befores, afters = _grouped(one, by, more[number] if more else 1.0), _grouped(other, by, 1.0)
+        for thing in {**befores, **afters}:
+            rows = things.setdefault(thing, [NONE] * len(pairs))
+            rows[number] = change(befores.get(thing) or _zeros(one), afters.get(thing) or _zeros(other))
+    return things
+
+
+def _zeros(cell: CellSummary) -> tuple[float, ...]:
+    """What each run spent on a thing that none of them met."""
+    return (0.0,) * len(cell.spent[0].by_run_s)
+
+
+def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
+    """Each thing's seconds by run, brought to the mean time of the cell's table."""
+    arithmetic_s = sum(one.mean_s for one in cell.spent)
+    scale = times * _time(cell) / arithmetic_s if arithmetic_s else 0.0
+    groups: dict[Thing, list[float]] = {}
+    for one in cell.spent:
+        thing = by(one)
+        sums = groups.setdefault(thing, [0.0] * len(one.by_run_s))
+        for number, seconds in enumerate(one.by_run_s):
+            sums[number] += scale * seconds
+    return {thing: tuple(values) for thing, values in groups.items()}
+
+
+def _whole_changes(pairs: Sequence[_Cells]) -> list[Change]:
+    """The change of the whole time of each pair."""
+    (rows,) = _changes_at(pairs, lambda _: Thing("", "", "other", None)).values()
+    return rows
+
+
+def _logs(ratio: Estimate) -> Estimate:
+    """A ratio as a difference of logarithms."""
+    low, high = (None if end is None or end <= 0 else math.log(end) for end in (ratio.low, ratio.high))
+    return Estimate(value=math.log(ratio.value), low=low, high=high)

@@ -1,0 +1,99 @@
+"""Comparisons as JSON: two cells of one experiment, and campaigns. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from storagelab.findings.campaigns import Campaign, Compare
+from storagelab.findings.model import Estimate, Findings
+from storagelab.findings.reasons import Case, reasons
+from storagelab.findings.why import Step
+from storagelab.report.export.as_json import plain
+from storagelab.report.words.paper import Paper
+
+SCHEMA = 1
+
+
+def pair_json(
+    findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper
+) -> str:
+    """Two cells: every step uncut, the devices, the crowds, the reasons, and the sentence."""
+    document: dict[str, object] = {
+        "schema": SCHEMA,
+        "experiment": findings.experiment,
+        "provenance": findings.provenance,
+        "before": {"cell_id": before, "levels": findings.cell(before).levels},
+        "after": {"cell_id": after, "levels": findings.cell(after).levels},
+        "ratio": _estimate(ratio),
+        "sentence": paper.verdict,
+    }
+    if case is not None:
+        document |= {
+            "before_s": case.parts.before_s,
+            "after_s": case.parts.after_s,
+            "change_s": _estimate(case.parts.change),
+            "differs": case.parts.differs,
+            "steps": [_step(step) for step in case.parts.steps],
+            "devices": [
+                {**one.figure._asdict(), "before": one.before, "after": one.after, "change": _estimate(one.change)}
+                for one in case.devices
+            ],
+            "crowds": [crowd._asdict() for crowd in case.crowds],
+            "reasons": [
+                {"rule": one.rule.value, "share": one.share, "of": one.step.thing.name, "wait_types": list(one.types)}
+                for one in reasons(case)
+            ],
+        }
+    return _text(document)
+
+
+def _step(step: Step) -> dict[str, object]:
+    thing = step.thing
+    return {
+        "name": thing.name, "analogue": thing.analogue, "category": thing.category, "part": thing.part,
+        "before_s": step.before_s, "after_s": step.after_s, "change_s": _estimate(step.change),
+    }  # fmt: skip
+
+
+def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
+    """Campaigns against the first: every matched layout, what has no match, and what differs in how they were made."""
+    return _text(
+        {
+            "schema": SCHEMA,
+            "verdict": paper.verdict,
+            "gate": gate,
+            "first": _campaign(found[0].first),
+            "comparisons": [_comparison(one) for one in found],
+            "differences": [
+                {"caption": part.caption, "rows": part.table.rows}
+                for part in paper.parts if part.caption.startswith("What differs")
+            ],
+        }
+    )  # fmt: skip
+
+
+def _campaign(one: Campaign) -> dict[str, object]:
+    return {"name": one.name, "experiment": one.experiment.name, "provenance": one.findings.provenance}
+
+
+def _comparison(one: Compare) -> dict[str, object]:
+    return {
+        "second": _campaign(one.second),
+        "compared": one.compared,
+        "overall": _estimate(one.overall),
+        "differs": one.differs,
+        "untested": one.untested,
+        "only_first": list(one.only_first),
+        "only_second": list(one.only_second),
+        "cells": [asdict(cell) | {"ratio": _estimate(cell.ratio), "differs": cell.differs} for cell in one.matched],
+    }
+
+
+def _estimate(one: Estimate | None) -> dict[str, object] | None:
+    return None if one is None else one.model_dump()
+
+
+def _text(document: dict[str, object]) -> str:
+    return json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,202 @@
+"""Two campaigns side by side, in words and as tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
+from storagelab.model.measurement import Run
+from storagelab.report.words import numbers
+from storagelab.report.words.names import cell_text, listed
+from storagelab.report.words.paper import Paper, Part
+from storagelab.report.words.secrets import masked
+from storagelab.report.words.table import Heading, Table
+
+_PER = {"elapsed": "", "time-per-row": " per row", "time-per-request": " per request"}
+_LONGEST = 70
+"""Characters of a value that tables quote."""
+NAMED = 3
+"""Layouts that a sentence names; it counts the others."""
+
+
+def verdict_sentence(found: Compare) -> str:
+    """The verdict in one sentence: "b takes 6.1 % more time than a over 12 layouts (joint 95 % CI 4.0 to 8.2 %): ..."."""
+    layouts = numbers.plural(len(found.matched), "matched layout")
+    ratio, per = found.overall, _PER[found.compared]
+    names = f"{found.second.name} against {found.first.name}"
+    if found.untested or ratio.low is None:
+        why = found.untested or "two runs of each layout in both campaigns are the least"
+        return f"{names}: {numbers.change(ratio.value, per=per)} over {layouts}, which is not tested: {why}."
+    if not found.differs and not found.slower and not found.faster:
+        return f"{names}: can't be told apart over {layouts}: {numbers.change_estimate(ratio, per)}."
+    start = f"{names}: {numbers.change_estimate(ratio, per)} over {layouts}"
+    if not found.differs:
+        start += ", which may be chance"
+    return f"{start}{_which(found)}."
+
+
+def _which(found: Compare) -> str:
+    if len(found.matched) == 1:
+        return ""
+    parts = [
+        f"{len(rows)} of them surely {word}, by {_amounts(rows)}"
+        for word, rows in (("slower", found.slower), ("faster", found.faster)) if rows
+    ]  # fmt: skip
+    return f"; {'; '.join(parts)}" if parts else "; no single layout differs for sure"
+
+
+def _amounts(rows: Sequence[Matched]) -> str:
+    texts = sorted({one.ratio.value for one in rows}, key=lambda value: abs(value - 1))
+    ends = list(dict.fromkeys(numbers.signed_percent(value) for value in (texts[0], texts[-1])))
+    return " to ".join(ends)
+
+
+def gate_sentence(result: Gate, margin: float) -> str:
+    """What the gate says, and why."""
+    limit = numbers.percent(margin)
+    return {
+        Gate.SLOWER: f"Gate: slower by more than {limit}, for sure.",
+        Gate.NOT_SLOWER: f"Gate: not slower by more than {limit} overall, for sure.",
+        Gate.CANT_TELL: f"Gate: these runs can't tell whether it is slower by more than {limit}; more repetitions may.",
+    }[result]
+
+
+def provenance_sentence(found: Compare) -> str:
+    """Where the figures of both come from."""
+    first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
+    if first == second:
+        return f"Both are {first}."
+    return (
+        f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio is one of a model to a machine, "
+        "and says how far the two are apart."
+    )
+
+
+def unmatched_sentences(found: Compare) -> list[str]:
+    return [
+        f"Only in {campaign.name}: {_cells(campaign, ids)}."
+        for campaign, ids in ((found.first, found.only_first), (found.second, found.only_second)) if ids
+    ]  # fmt: skip
+
+
+def _cells(campaign: Campaign, ids: Sequence[str]) -> str:
+    texts = [f"{cell_id} ({cell_text(campaign.findings.cell(cell_id).levels)})" for cell_id in ids[:NAMED]]
+    more = len(ids) - NAMED
+    return "; ".join(texts) + (f"; and {numbers.plural(more, 'other cell')}" if more > 0 else "")
+
+
+def assumption_sentence() -> str:
+    return (
+        "The two campaigns' runs are taken as independent samples: what happened to all runs of a campaign at once, such as "
+        "another day or a fuller drive, is part of the ratio."
+    )
+
+
+def matched_table(found: Compare) -> Table:
+    """Every layout that both have."""
+    unit = "s" if found.compared == "elapsed" else "µs" + _PER[found.compared]
+    headings = [Heading("layout", "prose"), Heading(f"in {found.first.name}", "text"),
+                Heading(f"in {found.second.name}", "text"), Heading(f"{found.first.name}, {unit}"),
+                Heading(f"{found.second.name}, {unit}"), Heading("change (joint 95 % CI)", "text"),
+                Heading("verdict", "text")]  # fmt: skip
+    times = 1.0 if found.compared == "elapsed" else 1e6
+    rows = [
+        [
+            cell_text(one.levels), one.first_id, one.second_id, numbers.significant(one.first * times, 4),
+            numbers.significant(one.second * times, 4), numbers.signed_estimate(one.ratio), mark(one),
+        ]
+        for one in found.matched
+    ]  # fmt: skip
+    return Table(headings, rows)
+
+
+def mark(one: Matched) -> str:
+    if one.p_value is None:
+        return "not tested"
+    if not one.differs:
+        return "can't be told apart"
+    return "slower" if one.ratio.value > 1 else "faster"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What differs in how they were made
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def manifest_table(
+    found: Compare, spec: Sequence[tuple[str, str, str]], runs: tuple[Sequence[Run], Sequence[Run]]
+) -> Table:
+    """Keys of the spec and facts of host and server that differ: `spec` = (key, first, second)."""
+    headings = [
+        Heading("what differs", "text"),
+        Heading(found.first.name, "prose"),
+        Heading(found.second.name, "prose"),
+    ]
+    different = [*((f"spec: {name}", *values) for name, *values in spec), *environment_differences(found, runs)]
+    return Table(headings, [[_cut(text) for text in row] for row in different])
+
+
+def _cut(text: str) -> str:
+    text = masked(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
+    """(fact, first, second) of what is the same in all runs of a layout in each campaign, and differs between the two."""
+    different: dict[tuple[str, str, str], None] = {}
+    for one in found.matched:
+        facts = [_constant(of, cell_id) for of, cell_id in zip(runs, (one.first_id, one.second_id), strict=True)]
+        for name in {**facts[0], **facts[1]}:
+            pair = facts[0].get(name, ""), facts[1].get(name, "")
+            if pair[0] != pair[1]:
+                different[(name, *pair)] = None
+    return sorted(different)
+
+
+def _constant(runs: Sequence[Run], cell_id: str) -> dict[str, str]:
+    """The facts that all runs of a cell share."""
+    of_runs = [
+        dict(_flat(run.measurement.environment))
+        for run in runs
+        if run.cell_id == cell_id and run.measurement is not None
+    ]
+    if not of_runs:
+        return {}
+    first, *rest = of_runs
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in rest)}
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif not name.endswith(("free_bytes", "available_bytes", "used_bytes", "load_1min")):  # of the moment
+            yield f"{prefix}{name}", str(value)
+
+
+def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Paper:
+    """One or several campaigns against the first, as a short report; `differences` = what differs in how each was made."""
+    first = found[0].first
+    verdict = " ".join([*([gated] if gated else []), *(verdict_sentence(one) for one in found)])
+    notes: list[str] = []
+    parts: list[Part] = []
+    for one, different in zip(found, differences, strict=True):
+        notes += [provenance_sentence(one), *unmatched_sentences(one)]
+        name = f"{one.second.name} against {first.name}"
+        parts.append(Part(f"Matched layouts, {name}", matched_table(one), _ranks(one)))
+        parts.append(Part(f"What differs between {first.name} and {one.second.name}", different))
+        if not different.rows:
+            notes.append(
+                f"Nothing recorded of spec, host and server differs between {first.name} and {one.second.name}."
+            )
+    names = [first.name, *(one.second.name for one in found)]
+    kinds = dict.fromkeys(str(one.findings.provenance) for one in (first, *(of.second for of in found)))
+    provenance = " and ".join(kinds)
+    return Paper(
+        f"{listed(names)} compared", provenance, verdict, [*dict.fromkeys(notes), assumption_sentence()], parts
+    )
+
+
+def _ranks(found: Compare) -> dict[str, int]:
+    headings = [heading.text for heading in matched_table(found).headings]
+    return dict(zip(headings[1:5], (4, 4, 3, 3), strict=True)) | {"verdict": 1}

@@ -1,0 +1,175 @@
+"""Why one layout takes longer than another, in words and as tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storagelab.findings.device_figures import DeviceChange, Quantity
+from storagelab.findings.model import Estimate, SpentPart
+from storagelab.findings.reasons import Case, Reason, Rule, reasons
+from storagelab.findings.wait_classes import CLASS_NAMES
+from storagelab.findings.why import NEGLIGIBLE, Step, Thing, Waterfall
+from storagelab.report.words import numbers
+from storagelab.report.words.names import listed
+from storagelab.report.words.table import Heading, Table
+
+_PARTS: dict[SpentPart | None, str] = {
+    "resource": "resource", "signal": "signal", "wait": "", "cpu": "", "idle": "", "unaccounted": "", None: "",
+}  # fmt: skip
+_OF_DEVICES: dict[Quantity, str] = {
+    "write_amplification": "write amplification", "read_bytes_per_s": "read, MB/s", "write_bytes_per_s": "written, MB/s",
+    "read_latency_s": "time of a read", "write_latency_s": "time of a write", "queue": "requests under way",
+}  # fmt: skip
+_MB = 1e6
+MAX_STEPS = 14
+MAX_CROWDS = 3
+SMALLER = "smaller changes"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One sentence
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, per: str = "") -> str:
+    """Why `after` takes another time than `before`, with its evidence: "c08 against c01: 9 % less time (...).
+    Waits for page latches take 736 s less of each connection's time, ..."."""
+    waterfall = case.waterfall
+    shown = numbers.change_estimate(ratio, per) if ratio is not None else _plain_change(waterfall)
+    if not waterfall.differs:
+        tested = "" if ratio is not None else " (not tested: run in separate stretches of time)"
+        return f"{after} and {before} can't be told apart: {shown}{tested}. So there is nothing to explain."
+    found = reasons(case)
+    start = f"{after} against {before}: {shown}"
+    if not found:
+        return f"{start}. No kind of wait explains a quarter of that for sure."
+    text = "; ".join(_reason_text(one, " of each connection's time" * (one is found[0])) for one in found)
+    return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
+
+
+def _plain_change(waterfall: Waterfall) -> str:
+    return numbers.change(waterfall.after_s / waterfall.before_s)
+
+
+def _reason_text(reason: Reason, of_what: str) -> str:
+    step = reason.step
+    moved = f"{numbers.seconds(abs(step.change.value))} {'more' if step.change.value > 0 else 'less'}"
+    share = f"{numbers.percent(reason.share)} of the change" if reason.share < 1 else "more than the whole change"
+    return f"{_subject(reason)} {moved}{of_what} ({share}){_along(reason)}"
+
+
+def _subject(reason: Reason) -> str:
+    """ "waits for page latches (PAGELATCH_UP) take"; the wait types where they are not the kind's own name."""
+    name, types = reason.step.thing.name, listed([one for one in reason.types if one not in CLASS_NAMES.values()])
+    named = f" ({types})" if types else ""
+    return {
+        Rule.MORE_WORK: "the work of a run takes",
+        Rule.LOCKS: f"waits for locks{named} take",
+        Rule.LOG: f"waits for the log{named} take",
+        Rule.LATCHES: f"waits for {name if name.endswith('s') else f'{name}es'}{named} take",
+        Rule.CPU_LIMIT: "the CPU is the limit: queueing for it takes",
+        Rule.SCHEDULER: "queueing for a CPU takes",
+        Rule.CPU_WORK: "work on a CPU takes",
+    }.get(reason.rule, f"waits for {name}s{named} take")
+
+
+def _along(reason: Reason) -> str:
+    """What goes along with a step: of the device, or of the crowd."""
+    if reason.device is not None:
+        one = reason.device
+        before, after = (figure_text(one.figure.quantity, value) for value in (one.before, one.after))
+        return {
+            "write_amplification": f", as {one.figure.device} writes {after} times what it is given instead of {before}",
+            "queue": f", with {after} requests under way at {one.figure.device} instead of {before}",
+        }.get(one.figure.quantity, f", as {_a_request(one)} takes {after} instead of {before}")
+    if reason.crowd is not None:
+        crowd = reason.crowd
+        return f", most often {crowd.wait_type} on {crowd.kind} ({numbers.percent(crowd.share)} of the waits seen)"
+    return ""
+
+
+def _a_request(one: DeviceChange) -> str:
+    return "a read" if one.figure.quantity == "read_latency_s" else "a write"
+
+
+def _against(case: Case, found: Sequence[Reason]) -> str:
+    """What moved the other way, if it is large; "" otherwise."""
+    total = case.change_s
+    back = [
+        step for step in case.waterfall.steps
+        if step.sure and step.change.value * total < 0 and abs(step.change.value) >= 0.25 * abs(total)
+    ]  # fmt: skip
+    parts = [f"{step.thing.name} {signed_seconds(step.change.value)}" for step in back]
+    return f" Against that: {listed(parts)}." if parts and found else ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def signed_seconds(value_s: float) -> str:
+    return f"{'+' if value_s > 0 else ''}{numbers.seconds(value_s) if value_s else '0 s'}"
+
+
+def thing_text(thing: Thing) -> str:
+    """ "PAGEIOLATCH_EX, signal"; the resource part of a wait goes by the wait's name."""
+    return f"{thing.name}, signal" if thing.part == "signal" else thing.name
+
+
+def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> tuple[tuple[Step, ...], Step | None]:
+    """The steps to show, largest first, and the sum of the others, so that a table still adds up; None if there are none."""
+    least = NEGLIGIBLE * max(waterfall.before_s, waterfall.after_s)
+    shown = [step for step in waterfall.steps if abs(step.change.value) >= least][:most]
+    rest = [step for step in waterfall.steps if step not in shown]
+    if not rest:
+        return tuple(shown), None
+    before_s, after_s = sum(step.before_s for step in rest), sum(step.after_s for step in rest)
+    value = sum(step.change.value for step in rest)
+    return tuple(shown), Step(Thing(SMALLER, "", "other", None), before_s, after_s, Estimate(value=value))
+
+
+def waterfall_table(waterfall: Waterfall, before: str, after: str) -> Table:
+    """Seconds of the mean connection: the first time, each step, and the second time."""
+    steps, rest = folded(waterfall)
+    rows = [[thing_text(step.thing), *_figures(step, waterfall)] for step in (*steps, *((rest,) if rest else ()))]
+    total = Step(Thing("elapsed time", "", "other", None), waterfall.before_s, waterfall.after_s, waterfall.change)
+    headings = [Heading("each connection's time", "text"), Heading(f"{before}, s"), Heading(f"{after}, s"),
+                Heading("change, s"), Heading("95 % interval, s", meaning="joint over all steps")]  # fmt: skip
+    return Table(headings, [*rows, [total.thing.name, *_figures(total, waterfall)]])
+
+
+def _figures(step: Step, waterfall: Waterfall) -> list[str]:
+    decimals = numbers.decimals_for([max(waterfall.before_s, waterfall.after_s)], None, 4)
+    change, low, high = step.change.value, step.change.low, step.change.high
+    interval = "" if low is None or high is None else f"{low:+,.{decimals}f} to {high:+,.{decimals}f}"
+    return [f"{step.before_s:,.{decimals}f}", f"{step.after_s:,.{decimals}f}", f"{change:+,.{decimals}f}", interval]
+
+
+def figure_text(quantity: Quantity, value: float) -> str:
+    if quantity in ("read_latency_s", "write_latency_s"):
+        return numbers.seconds(value)
+    return numbers.significant(value / _MB if quantity.endswith("bytes_per_s") else value)
+
+
+def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Table:
+    """What the devices did; a change inside its interval is marked as one that may be chance."""
+    headings = [Heading("devices", "text"), Heading("of", "text"), Heading(before), Heading(after),
+                Heading("change", "text")]  # fmt: skip
+    rows = [
+        [
+            _OF_DEVICES[one.figure.quantity], one.figure.device, figure_text(one.figure.quantity, one.before),
+            figure_text(one.figure.quantity, one.after), "differs" if one.sure else "can't be told apart",
+        ]
+        for one in devices
+    ]  # fmt: skip
+    return Table(headings, rows)
+
+
+def crowd_sentence(case: Case, slower: str) -> list[str]:
+    """What waiting sessions were seen waiting for, at the slower end."""
+    parts = [
+        f"{one.wait_type} on {one.kind} ({numbers.percent(one.share)}, up to {numbers.plural(one.most, 'session')} at once)"
+        for one in list(case.crowds)[:MAX_CROWDS]
+    ]
+    return [f"Of the waits seen at {slower}, most were {listed(parts)}."] if parts else []

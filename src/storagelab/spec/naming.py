@@ -1,0 +1,122 @@
+"""Which cell a user means: by its id, or by levels. Pure.
+
+    c07                              the id that every table shows; c7 and c007 are the same cell
+    data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full or by its
+                                     beginning; other factors may be left out if one cell fits all the same
+
+An id is the cell's place in its spec, so it holds as long as the results do; from one spec to another, cells go by levels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from storagelab.errors import SpecError
+from storagelab.model.values import JsonValue
+from storagelab.spec.keys import shown
+
+_ID = re.compile(r"[cC]0*(\d+)")
+_SHOWN = 6
+
+
+class Named(Protocol):
+    """A cell, as planned or as judged."""
+
+    @property
+    def cell_id(self) -> str: ...
+
+    @property
+    def levels(self) -> dict[str, JsonValue]: ...
+
+
+def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> str:
+    """The id of the cell that `asked` names. `labels` = the factors' names in words. Raises SpecError with what would fit."""
+    if "=" not in asked:
+        return _by_id(asked.strip(), cells)
+    fitting = list(cells)
+    for name, value in _parts(asked):
+        factor = _factor(name, asked, cells, labels)
+        known = list(dict.fromkeys(_text(cell.levels[factor]) for cell in cells if factor in cell.levels))
+        levels = _levels(value, known)
+        if not levels:
+            raise _error(f"{asked!r}: no level of {factor} is {value!r}", f"levels: {', '.join(known)}")
+        fitting = [cell for cell in fitting if factor in cell.levels and _text(cell.levels[factor]) in levels]
+    if len(fitting) == 1:
+        return fitting[0].cell_id
+    if fitting:
+        raise _error(f"{asked!r} fits {len(fitting)} cells", f"name one of them: {_listed(fitting)}")
+    raise _error(f"no cell has {asked!r}", f"cells: {_listed(cells)}")
+
+
+def _by_id(asked: str, cells: Sequence[Named]) -> str:
+    for cell in cells:
+        if asked == cell.cell_id or (_number(asked) is not None and _number(asked) == _number(cell.cell_id)):
+            return cell.cell_id
+    ids = ", ".join(cell.cell_id for cell in cells[:_SHOWN]) + (
+        f" ... {cells[-1].cell_id}" if len(cells) > _SHOWN else ""
+    )
+    some = next((cell.levels for cell in cells if cell.levels), None)
+    example = f'; or by levels: "{_levels_text(some)}"' if some else ""
+    raise _error(f"there is no cell {asked!r}", f"cells: {ids}{example}")
+
+
+def _number(cell_id: str) -> int | None:
+    found = _ID.fullmatch(cell_id)
+    return int(found[1]) if found else None
+
+
+def _parts(asked: str) -> list[tuple[str, str]]:
+    """(factor, level) of each part; a comma before something without "=" belongs to the level before it."""
+    parts: list[str] = []
+    for piece in asked.split(","):
+        if "=" in piece or not parts:
+            parts.append(piece)
+        else:
+            parts[-1] += f",{piece}"
+    pairs = (part.partition("=") for part in parts)
+    return [(name.strip(), value.strip().strip('"')) for name, _, value in pairs]
+
+
+def _factor(name: str, asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> str:
+    known = list(dict.fromkeys(factor for cell in cells for factor in cell.levels))
+    for names_of in (lambda one: (one,), lambda one: (one.rsplit(".", 1)[-1], labels.get(one, one))):
+        fitting = [one for one in known if _plain(name) in map(_plain, names_of(one))]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise _error(f"{asked!r}: {name!r} fits several factors", f"write one of: {', '.join(fitting)}")
+    raise _error(f"{asked!r}: no factor is called {name!r}", f"factors: {', '.join(known) or 'none'}")
+
+
+def _levels(value: str, known: Sequence[str]) -> list[str]:
+    """The levels that fit: those equal to it, else those that begin with it."""
+    equal = [level for level in known if _plain(level) == _plain(value)]
+    return equal or [level for level in known if value and _plain(level).startswith(_plain(value))]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s_-]+", "_", text.strip().lower())
+
+
+def _text(value: JsonValue) -> str:
+    """A level as one would type it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        return "+".join(map(_text, value)) or "none"
+    return value if isinstance(value, str) else shown(value)
+
+
+def _levels_text(levels: Mapping[str, JsonValue]) -> str:
+    return ",".join(f"{name.rsplit('.', 1)[-1]}={_text(value)}" for name, value in levels.items())
+
+
+def _listed(cells: Sequence[Named]) -> str:
+    some = "; ".join(f"{cell.cell_id} ({_levels_text(cell.levels)})" for cell in cells[:_SHOWN])
+    return some + (f"; and {len(cells) - _SHOWN} more" if len(cells) > _SHOWN else "")
+
+
+def _error(problem: str, hint: str) -> SpecError:
+    return SpecError(problem, key="CELL", hint=hint)

@@ -1,0 +1,161 @@
+"""`storagelab compare`: two cells of one experiment, or two and more campaigns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from storagelab import screen
+from storagelab.errors import SpecError
+from storagelab.findings.analysis import analyse
+from storagelab.findings.basis import basis_of, ratio_of
+from storagelab.findings.campaigns import Campaign, Compare, Gate, compare, gate, of_one_kind
+from storagelab.findings.fit_kinds import FitKind
+from storagelab.findings.reasons import case_between
+from storagelab.report import writing
+from storagelab.report.export.comparisons import campaigns_json, pair_json
+from storagelab.report.text.paper import markdown_of, print_paper
+from storagelab.report.words.campaigns import campaigns_paper, gate_sentence, manifest_table
+from storagelab.report.words.names import factor_labels
+from storagelab.report.words.pair import pair_paper
+from storagelab.report.words.paper import Paper
+from storagelab.run import stored
+from storagelab.run.store import FILE_NAME
+from storagelab.spec.naming import find_cell
+from storagelab.spec.reading import differences
+
+HTML_FILE = "comparison.html"
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+
+
+def show(
+    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, fail_if_slower: str | None
+) -> Gate:
+    """Two cells, if one name of results and two of cells are given; else campaigns. The gate's answer, or "not slower"."""
+    margin = None if fail_if_slower is None else _margin(fail_if_slower)
+    are_results = [_place(name, results) is not None for name in names]
+    if len(names) == 3 and are_results[0] and not any(are_results[1:]):
+        if margin is not None:
+            hint = "leave it out, or compare two campaigns: storagelab compare BEFORE AFTER"
+            raise SpecError("is for campaigns", key="--fail-if-slower", hint=hint)
+        _show_cells(names[0], names[1], names[2], results, format_, output, fit)
+        return Gate.NOT_SLOWER
+    if len(names) < 2:
+        hint = "two campaigns: compare BEFORE AFTER; two cells of one: compare NAME CELL CELL"
+        raise SpecError("needs two things to compare", key="NAME", hint=hint)
+    return _show_campaigns(names, results, format_, output, fit, margin)
+
+
+def _margin(text: str) -> float:
+    found = _PERCENT.fullmatch(text)
+    if found is None:
+        raise SpecError(f"{text!r} is not a share", key="--fail-if-slower", hint='write it in per cent: "5%"')
+    return float(found[1]) / 100
+
+
+def _place(name: str, results: Path) -> tuple[str, Path] | None:
+    """The name and the folder of results that `name` means: an experiment's name, its spec, or its folder; None for none."""
+    folder = Path(name)
+    if name.endswith(".toml") and folder.exists():
+        return name, results
+    if (results / name / FILE_NAME).is_file():
+        return name, results
+    if (folder / FILE_NAME).is_file():
+        whole = folder.resolve()
+        return whole.name, whole.parent
+    return None
+
+
+def _read(name: str, results: Path) -> stored.Stored:
+    return stored.read(*(_place(name, results) or (name, results)))
+
+
+def _show_cells(
+    name: str, one: str, other: str, results: Path, format_: str, output: Path | None, fit: FitKind
+) -> None:
+    _, experiment, plan, runs = _read(name, results)
+    findings, basis = analyse(experiment, plan, runs, fit), basis_of(experiment, plan, runs, fit)
+    labels = factor_labels(experiment.factors)
+    before, after = (find_cell(cell, findings.cells, labels) for cell in (one, other))
+    if before == after:
+        raise SpecError(f"{one!r} and {other!r} are the same cell, {before}", key="CELL", hint="name two cells")
+    ratio = ratio_of(basis, plan, before, after)
+    case = case_between(findings, basis.used, before, after, ratio)
+    paper = pair_paper(findings, before, after, ratio, case)
+    as_json = pair_json(findings, before, after, ratio, case, paper) if format_ == "json" else ""
+    _deliver(paper, as_json, format_, output)
+
+
+def _show_campaigns(
+    names: Sequence[str], results: Path, format_: str, output: Path | None, fit: FitKind, margin: float | None
+) -> Gate:
+    read = [_read(name, results) for name in names]
+    called = _called([one.folder for one in read])
+    campaigns = [
+        Campaign(
+            name, one.experiment, analyse(one.experiment, one.plan, one.runs, fit),
+            basis_of(one.experiment, one.plan, one.runs, fit),
+        )
+        for name, one in zip(called, read, strict=True)
+    ]  # fmt: skip
+    first, *others = campaigns
+    for campaign in others:
+        if not of_one_kind(first, campaign):
+            raise SpecError(f"{first.name} and {campaign.name} did different work: rows, and requests", key="NAME")
+    found = [_compare(first, campaign, len(others)) for campaign in others]
+    tables = [
+        manifest_table(one, _spec_differences(one), (read[0].runs, read[place].runs))
+        for place, one in enumerate(found, start=1)
+    ]
+    result = Gate.NOT_SLOWER if margin is None else gate(found, margin)
+    paper = campaigns_paper(found, tables, "" if margin is None else gate_sentence(result, margin))
+    as_json = ""
+    if format_ == "json":
+        as_json = campaigns_json(found, paper, None if margin is None else result.name.lower().replace("_", "-"))
+    _deliver(paper, as_json, format_, output)
+    return result
+
+
+def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
+    try:
+        return compare(first, second, others)
+    except LookupError:
+        factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
+        hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
+        problem = f"{first.name} and {second.name} have no layout in common that was run in both"
+        raise SpecError(problem, key="NAME", hint=hint) from None
+
+
+def _called(folders: Sequence[Path]) -> list[str]:
+    """A short name for each: the folder's, or as much of its path as tells it from the others."""
+    resolved = [folder.resolve() for folder in folders]
+    most = max(len(folder.parts) for folder in resolved)
+    for parts in range(1, most + 1):
+        names = ["/".join(folder.parts[-parts:]) for folder in resolved]
+        if len(set(names)) == len(names):
+            return names
+    raise SpecError("the same results are named twice", key="NAME", hint="name two campaigns")
+
+
+def _spec_differences(found: Compare) -> list[tuple[str, str, str]]:
+    """(key, first, second) of what the two specs say differently."""
+    rows = []
+    for line in differences(found.first.experiment.canonical, found.second.experiment.canonical):
+        name, _, change = line.partition(": ")
+        before, arrow, after = change.partition(" -> ")
+        rows.append((name, before if arrow else "", after if arrow else change))
+    return rows
+
+
+def _deliver(paper: Paper, as_json: str, format_: str, output: Path | None) -> None:
+    if format_ == "text" and output is None:
+        print_paper(screen.out(), paper)
+    elif format_ == "html":
+        from storagelab.report.page.paper import page_of  # here, because only this format needs templates
+
+        file = output or Path(HTML_FILE)
+        writing.write_atomically(file, page_of(paper))
+        screen.say(str(file), stdout=True)
+    else:
+        writing.deliver(as_json if format_ == "json" else markdown_of(paper), output)

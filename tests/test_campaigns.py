@@ -1,0 +1,198 @@
+"""Two campaigns: layouts matched by their levels, ratios whose errors are drawn, and a gate that knows what it can't tell."""
+
+from __future__ import annotations
+
+import math
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from builders import make_environment, make_experiment, make_plan, make_runs
+
+from storagelab.findings import stats
+from storagelab.findings.analysis import analyse
+from storagelab.findings.basis import basis_of
+from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind
+from storagelab.report.words.campaigns import environment_differences, matched_table, verdict_sentence
+
+FILES, LOG = "layout.data_files", "layout.log"
+
+
+def campaign(name, factors=None, slower=1.0, repetitions=5, odd=None, **fields):
+    """A campaign of 10 s a run, scattered by 1 %; `odd` = levels of the cell that takes half as long again."""
+    experiment = make_experiment(factors or {FILES: [1, 4, 8]}, repetitions, **fields)
+    plan = make_plan(experiment)
+
+    def elapsed(levels, repetition):
+        noise = random.Random(f"{name}{sorted(levels.items())}{repetition}").gauss(0, 0.01)
+        return 10.0 * slower * math.exp(noise) * (1.5 if dict(levels) == odd else 1.0)
+
+    runs = make_runs(experiment, plan, elapsed=elapsed)
+    return Campaign(name, experiment, analyse(experiment, plan, runs), basis_of(experiment, plan, runs))
+
+
+def test_a_slower_campaign_is_found_with_every_layout():
+    found = compare(campaign("before"), campaign("after", slower=1.1))
+    assert found.overall.low < 1.1 < found.overall.high
+    assert found.differs
+    assert len(found.slower) == 3
+    assert verdict_sentence(found).startswith("after against before: 1")
+    assert "3 of them surely slower" in verdict_sentence(found)
+
+
+def test_equal_campaigns_can_not_be_told_apart():
+    found = compare(campaign("before"), campaign("after"))
+    assert not found.differs
+    assert not found.slower + found.faster
+    assert "can't be told apart over 3 matched layouts" in verdict_sentence(found)
+
+
+def test_one_layout_that_is_slower_is_found_among_equal_ones():
+    found = compare(campaign("before"), campaign("after", odd={FILES: 4}))
+    assert [one.levels for one in found.slower] == [{FILES: 4}]
+    assert gate([found], 0.2) == Gate.SLOWER
+
+
+def test_layouts_are_matched_by_levels_and_the_others_named():
+    before = campaign("before", {FILES: [1, 4], LOG: ["a"]})
+    after = campaign("after", {LOG: ["a"], FILES: [4, 16]})
+    found = compare(before, after)
+    assert [(one.first_id, one.second_id) for one in found.matched] == [("cell-002", "cell-001")]
+    assert (found.only_first, found.only_second) == (("cell-001",), ("cell-002",))
+    assert found.overall == found.matched[0].ratio
+
+
+def test_a_factor_of_one_level_in_one_campaign_alone_does_not_keep_layouts_apart():
+    found = compare(campaign("before"), campaign("after", {FILES: [1, 4, 8], LOG: ["b"]}))
+    assert len(found.matched) == 3
+    assert found.matched[0].levels == {FILES: 1, LOG: "b"}
+
+
+def test_campaigns_without_a_layout_in_common_are_refused():
+    with pytest.raises(LookupError):
+        compare(campaign("before", {FILES: [1, 4]}), campaign("after", {LOG: ["a", "b"]}))
+
+
+def test_with_another_number_of_rows_times_are_compared_per_row():
+    rows = {"target": {"engine": "postgres"}, "volumes": {"a": {"path": "a"}, "b": {"path": "b"}}}
+    base = rows | {
+        "layout": {"data": ["a"], "log": "a"},
+        "workload": {"connections": 16, "rows_per_connection": 100_000},
+    }
+    found = compare(campaign("before"), campaign("after", slower=2.0, base=base))
+    assert found.compared == "time-per-row"
+    assert found.overall.value == pytest.approx(1.0, abs=0.02)
+    assert any("µs per row" in heading.text for heading in matched_table(found).headings)
+
+
+def test_runs_of_one_stretch_each_are_shown_and_not_tested():
+    found = compare(campaign("before", order="cell-by-cell"), campaign("after", slower=1.5))
+    assert found.untested
+    assert found.overall.low is None
+    assert not found.slower
+    assert gate([found], 0.05) == Gate.CANT_TELL
+    assert "not tested" in verdict_sentence(found)
+
+
+def test_single_runs_are_not_tested():
+    found = compare(campaign("before", repetitions=1), campaign("after", repetitions=1, slower=2.0))
+    assert found.matched[0].p_value is None
+    assert gate([found], 0.05) == Gate.CANT_TELL
+
+
+def test_rows_are_not_compared_with_requests():
+    requests = SimpleNamespace(findings=SimpleNamespace(compared="time-per-request"))
+    assert of_one_kind(requests, requests)
+    assert not of_one_kind(requests, campaign("before"))
+
+
+def test_of_several_campaigns_each_is_compared_more_strictly():
+    before, after = campaign("before"), campaign("after", slower=1.02)
+    alone, of_three = compare(before, after), compare(before, after, others=3)
+    assert of_three.overall.low < alone.overall.low
+    assert of_three.overall.high > alone.overall.high
+
+
+@pytest.mark.parametrize(
+    ("slower", "expected"), [(1.0, Gate.NOT_SLOWER), (1.05, Gate.CANT_TELL), (1.2, Gate.SLOWER), (0.8, Gate.NOT_SLOWER)]
+)
+def test_the_gate_says_slower_not_slower_or_that_it_can_not_tell(slower, expected):
+    assert gate([compare(campaign("before"), campaign("after", slower=slower))], 0.05) == expected
+
+
+def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_not():
+    before, after = make_environment(), make_environment()
+    after["server"] = after["server"] | {"version": "19.0"}
+    after["host"] = after["host"] | {"load_1min": 3.0}
+    runs = []
+    for environment in (before, after):
+        experiment = make_experiment({FILES: [1, 4, 8]})
+        runs.append(make_runs(experiment, make_plan(experiment), environment=environment))
+    found = compare(campaign("before"), campaign("after"))
+    assert environment_differences(found, tuple(runs)) == [("server.version", "18.4", "19.0")]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Drawn: campaigns in which nothing differs, and ones that are slower by a known amount
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def drawn(log_s, name="drawn"):
+    """A campaign of these log times, with nothing but what a comparison asks for."""
+    cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
+    return SimpleNamespace(
+        name=name, findings=SimpleNamespace(cells=cells, compared="elapsed"),
+        basis=SimpleNamespace(fitted=stats.fit(log_s), blocks=[0] * len(log_s), in_stretches=False),
+    )  # fmt: skip
+
+
+def normal(rng, cells, runs):
+    return rng.normal(0, 0.03, (cells, runs))
+
+
+def with_round_luck(rng, cells, runs):
+    """A round is 5 % slower or faster for all its cells."""
+    return normal(rng, cells, runs) + rng.normal(0, 0.05, (1, runs))
+
+
+def one_noisy(rng, cells, runs):
+    log_s = normal(rng, cells, runs)
+    log_s[0] *= 5
+    return log_s
+
+
+def comparisons(kind, cells, runs, times, shift=0.0, noisier=1.0):
+    rng = np.random.default_rng(20)
+    for _ in range(times):
+        yield compare(drawn(kind(rng, cells, runs)), drawn(kind(rng, cells, runs) * noisier + shift))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "cells", "runs", "noisier"),
+    [
+        (normal, 8, 5, 1),
+        (with_round_luck, 8, 5, 1),
+        (one_noisy, 8, 5, 1),
+        (normal, 1, 3, 4),
+        (with_round_luck, 2, 5, 3),
+    ],
+)
+def test_of_equal_campaigns_at_most_one_in_twenty_is_said_to_differ(kind, cells, runs, noisier):
+    times = 300
+    false = sum(
+        found.differs or any(one.differs for one in found.matched)
+        for found in comparisons(kind, cells, runs, times, noisier=noisier)
+    )
+    assert false <= 24  # at 5 %, more come in 0.9 % of such draws
+
+
+@pytest.mark.slow
+def test_the_gate_errs_in_at_most_one_of_twenty():
+    """At exactly the margin it must neither fail nor pass; well above it, it must fail."""
+    at_margin = [gate([found], 0.05) for found in comparisons(normal, 8, 5, 300, shift=math.log(1.05))]
+    assert at_margin.count(Gate.SLOWER) <= 24
+    assert at_margin.count(Gate.NOT_SLOWER) <= 24
+    above = [gate([found], 0.05) for found in comparisons(normal, 8, 5, 60, shift=math.log(1.12))]
+    assert above.count(Gate.SLOWER) >= 57

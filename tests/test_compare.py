@@ -1,0 +1,96 @@
+"""`storagelab compare`, as typed: two cells, campaigns, every format, the gate's exit codes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from simulated_specs import SMALL
+
+from storagelab.verbs.run import run
+
+SPEC = SMALL.replace("cell-by-cell", "randomised").replace("repetitions = 2", "repetitions = 3").split('"drives.ssd')[0]
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory):
+    """The results of two campaigns of two layouts: before, and after with half the cores."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    for name, cores in (("before", 4), ("after", 2)):
+        text = SPEC.replace('"small"', f'"{name}"').replace("cores = 4", f"cores = {cores}")
+        spec = folder / f"{name}.toml"
+        spec.write_text(f'{text}"layout.data_files" = [1, 4]\n')
+        assert run(spec, folder / "results", again=False, jobs=1, allow_commands=False)
+    return folder / "results"
+
+
+@pytest.fixture
+def stored(campaigns, typed, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STORAGELAB_RESULTS", str(campaigns))
+    return typed
+
+
+def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path):
+    code, out, _ = stored("compare", "before", "c1", "data_files=4")
+    assert code == 0
+    assert out.startswith("c02 and c01 can't be told apart: ")
+    assert "Where each second of a connection went (simulated)" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+    code, out, _ = stored("compare", "before", "c1", "c2", "--format", "json")
+    found = json.loads(out)
+    assert sum(step["change_s"]["value"] for step in found["steps"]) == pytest.approx(
+        found["after_s"] - found["before_s"]
+    )
+    assert found["provenance"] == "simulated"
+
+    code, out, _ = stored("compare", "before", "after")
+    assert code == 0
+    verdict = " ".join(out.split("\n\n")[0].split())
+    assert verdict.startswith("after against before: ")
+    assert "over 2 matched layouts; 2 of them surely slower" in verdict
+    assert "spec: server.cores" in out
+
+    code, out, _ = stored("compare", "before", "after", "--format", "md")
+    assert out.startswith("# before and after compared\n")
+    code, out, _ = stored("compare", "before", campaigns / "after", "--format", "html")
+    assert code == 0
+    page = (tmp_path / "comparison.html").read_text()
+    assert "<h1>before and after compared</h1>" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_gate_sets_the_exit_code(stored):
+    code, out, _ = stored("compare", "before", "after", "--fail-if-slower", "5%")
+    assert (code, out.startswith("Gate: slower by more than 5 %, for sure.")) == (1, True)
+    assert stored("compare", "after", "before", "--fail-if-slower", "5 %")[0] == 0
+    code, out, _ = stored("compare", "before", "after", "--fail-if-slower", "86%", "--format", "json")
+    assert json.loads(out)["gate"] == {0: "not-slower", 1: "slower", 3: "cant-tell"}[code]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("before",), "needs two things to compare"),
+        (("before", "nowhere"), "no experiment 'nowhere' has been run here"),
+        (("before", "before"), "the same results are named twice"),
+        (("before", "c1", "c01"), "are the same cell, c01"),
+        (("before", "c1", "c9"), "there is no cell 'c9'"),
+        (("before", "c1", "c2", "--fail-if-slower", "5%"), "is for campaigns"),
+        (("before", "after", "--fail-if-slower", "5"), 'write it in per cent: "5%"'),
+    ],
+)
+def test_what_can_not_be_compared_is_refused(stored, words, message):
+    code, _, err = stored("compare", *words)
+    assert code == 2
+    assert message in err
+
+
+def test_waits_takes_cells_by_levels(stored):
+    code, out, _ = stored("waits", "before", "data_files=4")
+    assert code == 0
+    assert "Waits of c02, 4 data files" in out

@@ -1,0 +1,42 @@
+"""The chart of the waterfall: each bar begins where the one before it ends, and the last one at the second time."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+
+from storagelab.findings.analysis import analyse
+from storagelab.report.charts import waterfall
+
+FILES = "layout.data_files"
+
+
+def findings_of(**how):
+    experiment = make_experiment({FILES: [1, 2, 4, 8]})
+    plan = make_plan(experiment)
+    return analyse(
+        experiment, plan, make_runs(experiment, plan, elapsed=lambda levels, n: 16 - levels[FILES] + n / 50, **how)
+    )
+
+
+def test_the_bars_lead_from_the_shortest_time_to_the_longest():
+    drawn = waterfall.CHART.of(findings_of(), ())
+    first, *steps, last = drawn.data.rows
+    assert str(first["name"]).startswith("cell-004: 8 data files")
+    assert steps[0]["from_s"] == first["to_s"]
+    for one, other in itertools.pairwise(steps):
+        assert other["from_s"] == one["to_s"]
+    assert steps[-1]["to_s"] == pytest.approx(last["to_s"])
+    assert len({row["name"] for row in drawn.data.rows}) == len(drawn.data.rows)
+
+
+def test_the_table_adds_up_as_the_bars_do():
+    drawn = waterfall.CHART.of(findings_of(), ())
+    *steps, total = [float(row[3].replace(",", "")) for row in drawn.table.rows]
+    assert sum(steps) == pytest.approx(total, abs=0.01 * len(steps))
+
+
+def test_without_waits_there_is_no_chart():
+    assert waterfall.CHART.of(findings_of(waits=None), ()) is None
