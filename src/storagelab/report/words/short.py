@@ -1,0 +1,167 @@
+"""Short names for lines of limited length: factors, levels, layouts, and lines that fit. Pure.
+
+A factor's short name is the one that the spec gives it ([labels]), else its field's word: "format", not "format of drive ssd".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from storagelab.findings.model import Findings
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.report.words.names import DATA_FILES, factor_text, is_counted, value_text
+
+LINE = 100
+WIDTHS = (LINE, 60, 40, 28, 20, 12, 8)
+"""How long names may be, tried in this order until a line fits."""
+_LISTED = 4
+_SHORT = {DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "target.engine": "engine"}
+_ALONE = ("layout.log", "layout.data")
+
+
+def cut(text: str, most: int) -> str:
+    """`text` in at most `most` characters, cut between words if it can be, and marked where it is cut."""
+    if len(text) <= most:
+        return text
+    room = text[: max(1, most - 3)]
+    words = room.rpartition(" ")[0].rstrip(" ,;:(")
+    return (words if len(words) > most // 2 else room.rstrip()) + "..."
+
+
+def fitting(candidates: Iterable[str], most: int = LINE) -> str:
+    """The first text that fits, else the last one, cut."""
+    text = ""
+    for text in candidates:  # noqa: B007 - the last one is wanted where none fits
+        if len(text) <= most:
+            return text
+    return cut(text, most)
+
+
+def narrowing(*tellings: Callable[[int], str]) -> Iterator[str]:
+    """Every telling with ever shorter names, the fullest telling first. A telling takes the room that a name has."""
+    for width in WIDTHS[:3]:
+        yield from (telling(width) for telling in tellings)
+    for telling in tellings:
+        yield from (telling(width) for width in WIDTHS[3:])
+
+
+def listed_or(items: Sequence[str], word: str = "or") -> str:
+    """ "1", "1 or 2", "1, 2 or 4"."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}" if items else ""
+
+
+class Names:
+    """The short names of an experiment's factors and levels."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._factors = {factor.name: factor for factor in findings.factors}
+        short = [_short(name) for name in self._factors]
+        self._twice = {name for name in short if short.count(name) > 1}
+
+    def factor(self, name: str, width: int = LINE) -> str:
+        """ "files", "format", "driver"."""
+        return cut(self._label(self._factors[name], name) if name in self._factors else _short(name), width)
+
+    def _label(self, factor: Factor, path: str) -> str:
+        short = _short(path)
+        return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
+
+    def levels(self, name: str, levels: Sequence[JsonValue], width: int = LINE) -> str:
+        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"."""
+        factor = self._factors[name]
+        texts, _ = self._grouped(factor, levels)
+        many = self._many(factor, levels, [cut(text, width) for text in texts])
+        label = self.factor(name, width)
+        if is_counted(name) and name not in factor.labels:
+            return many if many.endswith(label) else f"{many} {'file' if list(levels) == [1] and label == 'files' else label}"
+        if name in factor.labels and _are_numbers(levels):
+            return f"{many} {label}"
+        if name in _ALONE:
+            return f"{label} on {many}"
+        return f"{label} {many}" if self._needs_its_factor(factor, many) else many
+
+    def level(self, name: str, level: JsonValue, width: int = LINE) -> str:
+        """One level alone, where its factor is named before: "1", "basic"."""
+        return cut(value_text(level), width) if name in self._factors else value_text(level)
+
+    def layout(self, levels: Mapping[str, JsonValue], width: int = LINE) -> str:
+        """One layout in full: "4 files, basic, 2.2.3, 512 B"."""
+        names = sorted(levels, key=lambda name: not is_counted(name))
+        return ", ".join(self._in_layout(name, levels[name], width) for name in names) or "the only layout"
+
+    def _in_layout(self, name: str, level: JsonValue, width: int) -> str:
+        factor = self._factors.get(name)
+        if factor is None or is_counted(name) or name in _ALONE or not isinstance(level, str):
+            return self.levels(name, [level], width) if factor is not None else cut(value_text(level), width)
+        text = cut(value_text(level), width)
+        return f"{self.factor(name, width)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
+
+    def unimportant(self, name: str, levels: Sequence[JsonValue], width: int = LINE) -> list[str]:
+        """What varies among the good levels of a labelled factor without mattering: "sector size"."""
+        return [cut(one, width) for one in self._grouped(self._factors[name], levels)[1]]
+
+    def _needs_its_factor(self, factor: Factor, text: str) -> bool:
+        return not _is_labelled(factor) or not text[:1].isalpha()
+
+    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
+        """Several levels in few words: all in a row as a range, most as "all but", of the others the first ones."""
+        if len(texts) <= _LISTED:
+            return listed_or(texts)
+        known = [value_text(level.value) for level in factor.levels]
+        if _are_numbers([level.value for level in factor.levels]):
+            row = sorted(float(str(level)) for level in levels)
+            between = [one for one in _numbers(factor) if row[0] <= one <= row[-1]]
+            if len(between) == len(row):
+                ordered = sorted(levels, key=lambda level: float(str(level)))
+                return f"{value_text(ordered[0])} to {value_text(ordered[-1])}"
+        left = [text for text in known if text not in {value_text(level) for level in levels}]
+        if len(left) <= 2 and len(texts) == len(levels):
+            return f"any but {listed_or(left, 'and')}"
+        return f"{', '.join(texts[:2])} or {len(texts) - 2} more"
+
+    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
+        """The levels' texts, and what need not be said: labels that share their first part are one text if all of that
+        part are there ("2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB"), and what differs among them is returned by its name."""
+        texts = [value_text(level) for level in levels]
+        if not _is_labelled(factor) or len(levels) < 2:
+            return texts, []
+        of_head: dict[str, list[str]] = {}
+        for level in factor.levels:
+            of_head.setdefault(value_text(level.value).rpartition(", ")[0], []).append(value_text(level.value))
+        said: dict[str, None] = {}
+        free: dict[str, None] = {}
+        for text in texts:
+            head = text.rpartition(", ")[0]
+            family = of_head.get(head, [])
+            if head and len(family) > 1 and all(one in texts for one in family):
+                said[head] = None
+                free |= dict.fromkeys(self._varying(factor, family))
+            else:
+                said[text] = None
+        return list(said), list(free)
+
+    def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
+        """The short names of the paths that differ among labels of one family."""
+        sets = [level.sets for level in factor.levels if value_text(level.value) in family]
+        paths = dict.fromkeys(path for one in sets for path in one)
+        return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
+
+
+def _short(name: str) -> str:
+    if name in _SHORT:
+        return _SHORT[name]
+    text = factor_text(name).partition(" of drive ")[0].partition(" of volume ")[0]
+    return f"{text.removesuffix(' bytes')} size" if text.endswith(" bytes") else text
+
+
+def _is_labelled(factor: Factor) -> bool:
+    return any(set(level.sets) != {factor.name} for level in factor.levels)
+
+
+def _are_numbers(levels: Sequence[JsonValue]) -> bool:
+    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+
+
+def _numbers(factor: Factor) -> list[float]:
+    return [float(str(level.value)) for level in factor.levels]
