@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storagelab.findings import caution_kinds as kinds
-from storagelab.findings.answer_kinds import Answer, Choice, Gain, Good, Pattern, Pick, Unable
+from storagelab.findings.answer_kinds import Answer, Choice, Gain, Good, Pick, Unable
 from storagelab.findings.answer_why import causes
-from storagelab.findings.model import CellSummary, Effect, Estimate, Findings, LoadVerdict, Verdict
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, LoadVerdict, Verdict
 from storagelab.findings.pattern import pattern_of
 from storagelab.model.plan import Factor, Preference
 from storagelab.model.values import JsonValue
@@ -108,35 +108,34 @@ def _load(findings: Findings, judged: LoadVerdict) -> _Load:
 
 def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Choice:
     layouts = [layout for layout in loads[0].cells if all(layout in load.cells for load in loads)]
-    pick = _pick(findings, loads, tied)
-    first = _key(_layout(findings, findings.cell(pick.cell_id)))
-    places = [layouts.index(layout) for layout in (first, *(one for one in tied if one != first))]
-    cells = [load.cells[layout] for load in loads for layout in tied]
-    most = _most(findings, loads, tied)
+    levels = [json.loads(layout) for layout in layouts]
+    factors = [factor for factor in layout_factors(findings) if factor.name in levels[0]]
+    pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
+    meant = [layouts[place] for place in places]
+    most = _most(findings, loads, meant)
+    cells = [load.cells[layout] for load in loads for layout in meant]
     lowest, highest = _range(findings, cells) if len(loads) == 1 else (None, None)
-    slower = _next(findings, loads[0].judged) if len(loads) == 1 else None
+    slower = [row for load in loads if (row := _next(findings, load.judged)) is not None]
+    leads = sorted((row.ratio for row in slower), key=lambda ratio: ratio.value)
     return Choice(
         loads=tuple(load.judged.load for load in loads) if findings.loads else (),
         verdict=_verdict([load.judged.verdict for load in loads]),
         layouts=len(layouts),
-        tied=tuple(cell.cell_id for cell in cells),
-        pattern=_pattern(findings, [json.loads(layout) for layout in layouts], places),
-        pick=pick,
+        tied=tuple(load.cells[layout].cell_id for load in loads for layout in tied),
+        meant=tuple(cell.cell_id for cell in cells),
+        pattern=pattern,
+        pick=_pick(findings, loads, meant),
         lowest=lowest,
         highest=highest,
         at_most_slower=most,
         same=most is not None and findings.indifferent is not None and most <= 1 + findings.indifferent,
-        next_slower=None if slower is None else slower[0],
-        next_ratio=None if slower is None else slower[1],
+        next_slower=slower[0].cell_id if len(loads) == 1 and slower else None,
+        leads=(leads[0], leads[-1]) if len(leads) > 1 else tuple(leads),
     )
 
 
 def _verdict(verdicts: Sequence[Verdict]) -> Verdict:
     return verdicts[0] if len(set(verdicts)) == 1 else "best-set"
-
-
-def _pattern(findings: Findings, layouts: Sequence[dict[str, JsonValue]], tied: Sequence[int]) -> Pattern:
-    return pattern_of([factor for factor in layout_factors(findings) if factor.name in layouts[0]], layouts, tied)
 
 
 def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate | None, Estimate | None]:
@@ -164,11 +163,10 @@ def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None
     return next((row.at_most_slower for row in findings.comparisons if row.cell_id == cell.cell_id), None)
 
 
-def _next(findings: Findings, load: LoadVerdict) -> tuple[str, Estimate] | None:
+def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
     """The nearest layout that is told apart from the fastest."""
     told = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
-    nearest = min(told, key=lambda row: row.ratio.value, default=None)
-    return None if nearest is None else (nearest.cell_id, nearest.ratio)
+    return min(told, key=lambda row: row.ratio.value, default=None)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -177,7 +175,7 @@ def _next(findings: Findings, load: LoadVerdict) -> tuple[str, Estimate] | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of `tied` by the preferences, and at last by the order of levels; judged by the first load's cells."""
+    """The first of the layouts by the preferences, and at last by the order of levels; judged by the first load's cells."""
     left = [loads[0].cells[layout] for layout in tied]
     decided: list[Preference] = []
     for preference in findings.prefer:
@@ -205,7 +203,10 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
 def _places(findings: Findings, cell: CellSummary) -> list[int]:
     """Where the cell's levels stand in the lists of their factors."""
     return [
-        next((place for place, level in enumerate(factor.levels) if repr(level.value) == repr(cell.levels[factor.name])), 0)
+        next(
+            (place for place, level in enumerate(factor.levels) if repr(level.value) == repr(cell.levels[factor.name])),
+            0,
+        )
         for factor in findings.factors
         if factor.name in cell.levels
     ]
@@ -228,9 +229,7 @@ _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
 """The smaller, the better."""
 
 
-def _keeps(
-    findings: Findings, cells: Sequence[CellSummary]
-) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
+def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
     """The factor whose level alone decides how much room the drives have, and the room at each level."""
     for factor in layout_factors(findings):
         rooms: dict[str, tuple[JsonValue, set[float]]] = {}
@@ -287,7 +286,8 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
         reference=reference,
         best=ordered[0],
         worst=ordered[-1],
-        seen=all(one.distinguishable for one in used),
+        seen=any(one.distinguishable for one in used),
+        sure=all(one.distinguishable for one in used),
         same=findings.indifferent is not None and all(_within(ratio, findings.indifferent) for ratio in ordered),
         untested=any(one.across_blocks for one in used),
         depends_on=tuple(_depends_on(findings, factor.name)),
@@ -302,7 +302,9 @@ def _inverse(ratio: Estimate) -> Estimate:
 
 def _within(ratio: Estimate, margin: float) -> bool:
     """Two one-sided tests: the interval lies within the margin on both sides."""
-    return ratio.low is not None and ratio.high is not None and ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
+    return (
+        ratio.low is not None and ratio.high is not None and ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
+    )
 
 
 def _depends_on(findings: Findings, factor: str) -> Iterator[str]:

@@ -20,15 +20,10 @@ class Good(Frozen):
 
 
 class Pattern(Frozen):
-    """A set of layouts by its pattern: all combinations of the `needed` levels, whatever the `free` factors are.
-
-    `covered` = how many of the tied layouts it holds; all that it holds are tied. `others` = tied layouts that it leaves out.
-    """
+    """A set of layouts by its pattern: all combinations of the `needed` levels, whatever the `free` factors are."""
 
     needed: tuple[Good, ...]
     free: tuple[str, ...]
-    covered: int
-    others: int
 
 
 class Pick(Frozen):
@@ -40,21 +35,26 @@ class Pick(Frozen):
     at_most_slower: float | None = Field(None, description="than the truly fastest, at 95 %, as a ratio of times")
     capacity_bytes: float | None = None
     keeps: str | None = Field(None, description="the factor on which the capacity of the drives depends")
-    capacities: tuple[tuple[JsonValue, float], ...] = Field((), description="that factor's levels and what each keeps, in bytes")
+    capacities: tuple[tuple[JsonValue, float], ...] = Field(
+        (), description="that factor's levels and what each keeps, in bytes"
+    )
 
 
 class Choice(Frozen):
     """What to use, under all `loads` alike: `loads` = the levels of each; empty if only layouts are varied.
 
-    `tied` = the best set, by the ids of its cells. Its times, or rates, are from `lowest` to `highest`, with several loads only
-    if all have the same cells. `at_most_slower` = the most that any of them takes against the truly fastest, as a ratio, at 95 %;
-    `same` = whether that is within the margin `indifferent`. `next_slower` = the nearest layout that is told apart.
+    `tied` = the best set, by the ids of its cells; `meant` = those of them that the pattern describes, with a cell for each
+    load. Of these are the pick, the range of times or rates from `lowest` to `highest` (under one load), and
+    `at_most_slower`: the most that any takes against the truly fastest, as a ratio, at 95 %. `same` = whether that is
+    within the margin `indifferent`. `next_slower` = the nearest layout that is told apart, `leads` = its ratio of times;
+    over several loads the smallest and the largest.
     """
 
     loads: tuple[dict[str, JsonValue], ...]
     verdict: Verdict
     layouts: int
     tied: tuple[str, ...]
+    meant: tuple[str, ...]
     pattern: Pattern
     pick: Pick | None
     lowest: Estimate | None = None
@@ -62,14 +62,15 @@ class Choice(Frozen):
     at_most_slower: float | None = None
     same: bool = False
     next_slower: str | None = None
-    next_ratio: Estimate | None = None
+    leads: tuple[Estimate, ...] = ()
 
 
 class Gain(Frozen):
     """What the good levels of a factor save against `reference`, all else the same: ratios of time from `best` to `worst`.
 
-    A factor without good levels (any will do) is compared with its first level. `seen` = whether all the differences are told
-    apart from chance; `same` = whether all are within the margin. `depends_on` = factors on which the size of it depends.
+    A factor without good levels (any will do) is compared with its first level. `seen` = whether any of the differences is
+    told apart from chance, `sure` = whether all are; `same` = whether all are within the margin. `depends_on` = factors on
+    which the size of it depends.
     """
 
     factor: str
@@ -78,6 +79,7 @@ class Gain(Frozen):
     best: Estimate
     worst: Estimate
     seen: bool
+    sure: bool
     same: bool = False
     untested: bool = False
     depends_on: tuple[str, ...] = ()
@@ -86,7 +88,7 @@ class Gain(Frozen):
 class Cause(Frozen):
     """The wait that changed most from one level of a factor to others: seconds per connection, all other factors averaged.
 
-    `helps` = the wait changed as the time did. `total_from_s` and `total_to_s` are the connection's whole time.
+    `total_from_s` and `total_to_s` are the connection's whole time.
     """
 
     factor: str

@@ -102,7 +102,8 @@ class Comparison(Frozen):
     distinguishable: bool
     across_blocks: bool = False
     at_most_slower: float | None = Field(
-        None, description="this cell's time over that of the truly fastest is at most this, at 95 %, for all cells at once"
+        None,
+        description="this cell's time over that of the truly fastest is at most this, at 95 %, for all cells at once",
     )
 
 

@@ -17,15 +17,18 @@ Levels = Mapping[str, JsonValue]
 _Box = list[set[int]]
 
 
-def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> Pattern:
-    """The largest pattern found that holds only tied layouts; `tied` = their places in `layouts`, the preferred one first.
+def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
+    """The largest pattern found that holds only tied layouts, and the places of these; `tied` = places in `layouts`.
 
     A pattern is grown from one layout, by the level that adds most tied layouts and no other. Combinations that were not
     tried don't stand in its way.
     """
     levels = [[level.value for level in factor.levels] for factor in factors]
     places = np.array(
-        [[_place(known, layout[factor.name]) for factor, known in zip(factors, levels, strict=True)] for layout in layouts],
+        [
+            [_place(known, layout[factor.name]) for factor, known in zip(factors, levels, strict=True)]
+            for layout in layouts
+        ],
         dtype=int,
     ).reshape(len(layouts), len(factors))
     good = np.zeros(len(layouts), dtype=bool)
@@ -40,9 +43,9 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
         if held == len(tied):
             break
     assert best is not None, "a pattern of nothing"
-    held, box = best
+    _, box = best
     everywhere = [set(column.tolist()) for column in places.T]
-    return Pattern(
+    pattern = Pattern(
         needed=tuple(
             Good(factor=factor.name, levels=tuple(known[place] for place in sorted(inside)))
             for factor, known, inside, there in zip(factors, levels, box, everywhere, strict=True)
@@ -53,9 +56,8 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
             for factor, inside, there in zip(factors, box, everywhere, strict=True)
             if inside == there and len(there) > 1
         ),
-        covered=held,
-        others=len(tied) - held,
     )
+    return pattern, np.flatnonzero(_inside(places, box)).tolist()
 
 
 def _place(known: Sequence[JsonValue], value: JsonValue) -> int:

@@ -251,9 +251,7 @@ def compare_with_best(
     ]  # fmt: skip
 
 
-def at_most_slower(
-    fitted: Fit, cells: Collection[int], among: Collection[int], families: int = 1
-) -> dict[int, float]:
+def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], families: int = 1) -> dict[int, float]:
     """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
 
     The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals

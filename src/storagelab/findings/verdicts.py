@@ -151,7 +151,10 @@ def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
     if fastest is not None and alone and tied:
         among = {samples.plan.cells[cell].cell_id: cell for cell in compared}
         bounds = stats.at_most_slower(
-            samples.fitted, [among[cell_id] for cell_id in (best, *tied) if cell_id in among], compared, samples.families
+            samples.fitted,
+            [among[cell_id] for cell_id in (best, *tied) if cell_id in among],
+            compared,
+            samples.families,
         )
         most = {samples.plan.cells[cell].cell_id: bound for cell, bound in bounds.items()}
     return Judged(

@@ -23,7 +23,8 @@ class Factor(Frozen):
     name: str
     levels: tuple[Level, ...]
     labels: dict[str, str] = Field(
-        default_factory=dict, description="short names that the spec gives to the factor, or to a path that its levels set"
+        default_factory=dict,
+        description="short names that the spec gives to the factor, or to a path that its levels set",
     )
 
 

@@ -64,7 +64,9 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
     if not isinstance(labels, dict):
         hint = "Write [labels] on a line of its own, and the factors' short names below it."
         raise SpecError(f"must be a table, not {shown(labels)}", key="labels", hint=hint)
-    varied = {factor.name: {factor.name, *(path for level in factor.levels for path in level.sets)} for factor in factors}
+    varied = {
+        factor.name: {factor.name, *(path for level in factor.levels for path in level.sets)} for factor in factors
+    }
     known = list(dict.fromkeys(name for names in varied.values() for name in sorted(names)))
     for name, label in labels.items():
         if name not in known:
@@ -74,7 +76,9 @@ def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]
             said = f"must be text in quotes of at most {_LONGEST_LABEL} characters, not {shown(label)}"
             raise SpecError(said, key=dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
     return tuple(
-        factor.model_copy(update={"labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]}})
+        factor.model_copy(
+            update={"labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]}}
+        )
         for factor in factors
     )
 

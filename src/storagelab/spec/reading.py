@@ -156,7 +156,9 @@ def _header(raw: Tables, source: str) -> Experiment:
         )
     if header.indifferent is not None and _SHARE.fullmatch(header.indifferent) is None:
         hint = 'Write it as a share of the time: indifferent = "3%"'
-        raise SpecError(f"must be above 0 % and below 100 %, not {shown(header.indifferent)}", key="indifferent", hint=hint)
+        raise SpecError(
+            f"must be above 0 % and below 100 %, not {shown(header.indifferent)}", key="indifferent", hint=hint
+        )
     return header
 
 

@@ -101,11 +101,12 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
     return line
 
 
-def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "") -> None:
-    """Print a sentence wrapped to the console, with `first` before its first line and the others indented as far."""
+def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "", hanging: int = 0) -> None:
+    """Print a sentence wrapped to the console, with `first` before its first line and the others indented as far, or by
+    `hanging`."""
     width = max(20, console.width)
     lines = textwrap.wrap(
-        keep_together(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False,
+        keep_together(text), width, initial_indent=first, subsequent_indent=" " * (len(first) or hanging), break_on_hyphens=False,
         break_long_words=False,
     )  # fmt: skip
     for line in lines:

@@ -7,19 +7,23 @@ cut at last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
+from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Pick
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.briefly import doubt_text, unable_text
 from storagelab.report.words.loads import load_noun
-from storagelab.report.words.names import noun
+from storagelab.report.words.names import is_counted, noun
 from storagelab.report.words.numbers import (
     capacity,
-    change,
+    decimals_for,
     percent,
     plural,
     rows_per_s,
@@ -29,7 +33,7 @@ from storagelab.report.words.numbers import (
     signed_percent,
     significant,
 )
-from storagelab.report.words.short import LINE, Names, cut, fitting, listed_or, narrowing
+from storagelab.report.words.short import LINE, ROOMS, Names, Room, cut, fitting, listed_or, narrowing
 
 LINES = 8
 _CHOICES = 3
@@ -40,11 +44,26 @@ _REASONS = {
 }  # fmt: skip
 
 
-def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
+About = Literal["head", "use", "gains", "why", "doubt"]
+
+
+class Line(NamedTuple):
+    """A line, and what it is about: a report puts the evidence of that under it."""
+
+    about: About
+    text: str
+
+
+def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     """The lines, in the order in which they are read."""
     told = _Told(findings, found or answer_of(findings))
-    ranked = [told.head(), *told.use(), *told.gains(), *told.why()]
-    doubts = told.doubts()
+    ranked = [
+        Line("head", told.head()),
+        *(Line("use", text) for text in told.use()),
+        *(Line("gains", text) for text in told.gains()),
+        *(Line("why", text) for text in told.why()),
+    ]
+    doubts = [Line("doubt", text) for text in told.doubts()]
     return [*ranked[: LINES - len(doubts)], *doubts]
 
 
@@ -59,13 +78,26 @@ class _Told:
     def head(self) -> str:
         found = self.found
         if found.provenance is None:
-            return fitting([f"NOTHING MEASURED: no run of {plural(found.runs_planned, 'planned run')} has given a time."])
-        runs = plural(found.runs, "run") if found.runs == found.runs_planned else f"{found.runs} of {found.runs_planned} runs"
-        counts = f"{found.provenance.upper()}, {runs}, {found.layouts} {noun(self.findings.factors, found.layouts)}"
+            return fitting(
+                [f"NOTHING MEASURED: no run of {plural(found.runs_planned, 'planned run')} has given a time."]
+            )
+        runs = (
+            plural(found.runs, "run")
+            if found.runs == found.runs_planned
+            else f"{found.runs} of {found.runs_planned} runs"
+        )
+        number = len(self.findings.loads)
+        under = f" under {number} {load_noun(self.findings, number)}" if number else ""
+        counts = f"{found.provenance.upper()}, {runs}, {found.layouts} {self._noun(found.layouts)}{under}"
         facts = [unable_text(fact, found, self.findings) for fact in found.unable]
         if not facts:
             return f"{counts}: no drive was measured." if found.provenance == "simulated" else f"{counts}."
-        return fitting(f"{counts}; not conclusive: {_some(facts, number)}." for number in range(len(facts), 0, -1))
+        told = [facts, [re.sub(r" \([^)]*\)", "", fact) for fact in facts]]
+        return fitting(
+            f"{counts}; not conclusive: {_some(those, number)}."
+            for number in range(len(facts), 0, -1)
+            for those in told
+        )
 
     # -----------------------------------------------------------------------------------------------------------------
     # What to use, how sure, and which of those
@@ -88,61 +120,77 @@ class _Told:
                 yield f"For {left} more groups of {load_noun(self.findings, 2)} see the table of {self._noun(2)}."
 
     def _noun(self, number: int) -> str:
-        return noun(self.findings.factors, number)
+        return noun(layout_factors(self.findings), number)
 
     def _use(self, choice: Choice) -> str:
-        return fitting(
-            narrowing(
-                lambda width: self._start(choice, width) + self._rest(choice, width),
-                lambda width: self._start(choice, width) + ".",
+        tellings = [
+            lambda room, full=full, rest=rest, others=others: (
+                f"{self._start(choice, room, full=full)}{self._rest(choice, room, others=others) if rest else ''}."
             )
+            for rest, others in ((True, True), (True, False), (False, False))
+            for full in (True, False)
+        ]
+        whole = (telling(room) for room in ROOMS if room == LINE for telling in tellings)
+        return fitting(chain(whole, narrowing(*tellings)))
+
+    def _start(self, choice: Choice, room: Room, *, full: bool = False) -> str:
+        loads = len(choice.loads)
+        under = (
+            f"Under {'both' if loads == 2 else f'all {loads}'} {load_noun(self.findings, loads)} u"
+            if loads > 1
+            else "U"
+        )
+        if not choice.pattern.needed:
+            return f"{under}se {'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {self._noun(choice.layouts)}"
+        return f"{under}se {self._pattern(choice, room, full=full)}"
+
+    def _pattern(self, choice: Choice, room: Room, *, full: bool = False) -> str:
+        parts = {
+            good.factor: self.names.levels(good.factor, good.levels, room, full=full) for good in choice.pattern.needed
+        }
+        counted = [text for name, text in parts.items() if is_counted(name)]
+        others = [text for name, text in parts.items() if not is_counted(name)]
+        return (
+            f"{' and '.join(others)} with {' and '.join(counted)}"
+            if others and counted
+            else " and ".join(parts.values())
         )
 
-    def _start(self, choice: Choice, width: int) -> str:
-        if not choice.pattern.needed:
-            several = "any" if choice.layouts != 2 else "either"
-            return f"{self._whatever(choice)}se {several} of the {choice.layouts} {self._noun(choice.layouts)}"
-        return f"{self._whatever(choice)}se {self._pattern(choice, width)}"
-
-    def _whatever(self, choice: Choice) -> str:
-        """ "U" of "Use", or "Under all 4 loads u"."""
-        loads = len(choice.loads)
-        return f"Under {'both' if loads == 2 else f'all {loads}'} {load_noun(self.findings, loads)} u" if loads > 1 else "U"
-
-    def _pattern(self, choice: Choice, width: int) -> str:
-        parts = [self.names.levels(good.factor, good.levels, width) for good in choice.pattern.needed]
-        counted = [part for part in parts if part[:1].isdigit()]
-        others = [part for part in parts if part not in counted]
-        return f"{' and '.join(others)} with {' and '.join(counted)}" if others and counted else " and ".join(parts)
-
-    def _rest(self, choice: Choice, width: int) -> str:
+    def _rest(self, choice: Choice, room: Room, *, others: bool = False) -> str:
         if choice.verdict == "winner":
-            return f": faster than {'the other' if choice.layouts == 2 else 'every other'} {self._noun(1)}."
+            return f": faster than {'the other' if choice.layouts == 2 else 'every other'} {self._noun(1)}"
         if not choice.pattern.needed:
-            return ": none can be told apart from the fastest." if choice.layouts > 2 else ": they can't be told apart."
-        free = [self.names.factor(name, width) for name in choice.pattern.free]
+            return ": they can't be told apart" if choice.layouts == 2 else ": none can be told apart from the fastest"
+        free = [self.names.factor(name, room) for name in choice.pattern.free]
         for good in choice.pattern.needed:
-            free += self.names.unimportant(good.factor, good.levels, width)
-        visible = f"; {listed_or(free, 'and')} make{'s' * (len(free) == 1)} no visible difference there" if free else ""
-        others = choice.pattern.others
-        return f"{visible}{f'; {others} more tie' if others else ''}."
+            free += self.names.unimportant(good.factor, good.levels, room)
+        one = len(free) == 1 and not (choice.pattern.free and is_counted(choice.pattern.free[0]))
+        visible = f"; {listed_or(free, 'and')} {'makes' if one else 'make'} no visible difference there" if free else ""
+        left = len(choice.tied) - len(choice.meant)
+        more = f"; {left} more tie{'s' * (left == 1)}" if left and others else ""
+        return f"{visible}{more}"
 
     def _sure(self, choice: Choice) -> str:
         if choice.verdict == "winner":
             return self._sure_of_a_winner(choice)
-        number = choice.pattern.covered + choice.pattern.others
-        which = "Both" if number == 2 else f"Those {number} {self._noun(number)}"
-        which = which if number > 1 else "It"
-        room = self._room(choice)
-        lowest, highest = choice.lowest, choice.highest
-        if lowest is None or highest is None:
-            return fitting([f"{which}: {room}."])
-        takes = ("take" if number > 1 else "takes") if not compared.by_rate(self.findings) else "do"
-        span = self._span(lowest, highest)
-        tied = ", tied" if number > 1 else ""
-        return fitting([f"{which} {takes} {span}{tied}; {room}.", f"{which} {takes} {span}; {room}.", f"{which}: {room}."])
+        number = len(choice.meant) // max(1, len(choice.loads))
+        which = "It" if number == 1 else "Both" if number == 2 else f"Those {number} {self._noun(number)}"
+        of_all = f" (of {len(choice.tied)} tied)" if len(choice.tied) > len(choice.meant) and number > 1 else ""
+        slower = self._slower(choice)
+        if choice.lowest is None or choice.highest is None:
+            return fitting([f"{which}: {slower}."])
+        takes = ("takes" if number == 1 else "take") if not compared.by_rate(self.findings) else "do"
+        span = self._span(choice.lowest, choice.highest)
+        tied = ", tied" if number > 1 and not of_all else ""
+        return fitting(
+            [
+                f"{which}{of_all} {takes} {span}{tied}; {slower}.",
+                f"{which} {takes} {span}; {slower}.",
+                f"{which}: {slower}.",
+            ]
+        )
 
-    def _room(self, choice: Choice) -> str:
+    def _slower(self, choice: Choice) -> str:
         most, margin = choice.at_most_slower, self.found.indifferent
         if most is None:
             return "how much slower than the best is not known, as not all were tested against each other"
@@ -172,16 +220,19 @@ class _Told:
         figure = choice.lowest
         does = "It does" if compared.by_rate(self.findings) else "It takes"
         start = f"{does} {self._figure(figure)}" if figure is not None else "It is the fastest"
-        slower, ratio = choice.next_slower, choice.next_ratio
-        if slower is None or ratio is None:
+        slower = choice.next_slower
+        if slower is None or not choice.leads:
             return fitting([f"{start}."])
+        ratio = choice.leads[0]
         saved = signed_percent(1 / ratio.value).removeprefix("-")
         ends = "" if ratio.low is None or ratio.high is None else f" ({_saved(ratio.low)} to {_saved(ratio.high)} %)"
         than = "than the other" if choice.layouts == 2 else "than the next"
         rest = f"{saved}{ends} less time {than}"
         levels = self.findings.cell(slower).levels
         return fitting(
-            narrowing(lambda width: f"{start}; {rest}, {self.names.layout(levels, width)}.", lambda _: f"{start}; {rest}.")
+            narrowing(
+                lambda room: f"{start}; {rest}, {self.names.layout(levels, room)}.", lambda _: f"{start}; {rest}."
+            )
         )
 
     def _pick(self, choice: Choice, pick: Pick) -> str:
@@ -191,49 +242,63 @@ class _Told:
         sample = cell.rows_per_s if compared.by_rate(self.findings) else cell.elapsed_s
         took = f" ({self._figure(sample.mean, interval=False)})" if sample is not None and len(choice.loads) < 2 else ""
 
-        def named(width: int) -> str:
-            return self.names.layout(pick.levels, width)
+        def named(room: Room) -> str:
+            return self.names.layout(pick.levels, room)
 
-        rooms = _rooms(pick)
+        *keeps, none = _capacities(pick)
+        tellings = [*((reason, kept) for kept in keeps for reason in (why, "")), (why, none), ("", none)]
         return fitting(
             narrowing(
                 *(
-                    lambda width, why=why, room=room, took=took: f"Default pick{why}: {named(width)}{took}{room}."
-                    for why in dict.fromkeys((why, ""))
-                    for room in rooms
+                    lambda room, reason=reason, kept=kept: f"Default pick{reason}: {named(room)}{took}{kept}."
+                    for reason, kept in tellings
                 ),
-                lambda width: f"Default pick: {named(width)}.",
+                lambda room: f"Default pick: {named(room)}.",
             )
         )
 
     def _under(self, choice: Choice) -> str:
         """A choice of its own for some loads."""
-        where = self._loads(choice)
         pick, most = choice.pick, choice.at_most_slower
         sure = "" if most is None or choice.verdict == "winner" else f", at most {_more(most)} than the best (95 %)"
 
-        def default(width: int) -> str:
+        def default(room: Room) -> str:
             if pick is None or choice.verdict == "winner":
                 return ""
-            return f"; default {self.names.layout(pick.levels, width)}"
+            return f"; default {self.names.layout(pick.levels, room)}"
 
-        def used(width: int) -> str:
-            return self._pattern(choice, width) if choice.pattern.needed else f"any of the {choice.layouts}"
+        def used(room: Room) -> str:
+            if choice.pattern.needed:
+                return self._pattern(choice, room)
+            return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts}"
 
+        lead = self._leads(choice)
         return fitting(
             narrowing(
-                lambda width: f"With {cut(where, width)}: {used(width)}{sure}{default(width)}.",
-                lambda width: f"With {cut(where, width)}: {used(width)}{sure}.",
-                lambda width: f"With {cut(where, width)}: {used(width)}.",
+                lambda room: f"With {self._loads(choice, room)}: {used(room)}{sure}{default(room)}{lead}.",
+                lambda room: f"With {self._loads(choice, room)}: {used(room)}{sure}{lead}.",
+                lambda room: f"With {self._loads(choice, room)}: {used(room)}{sure or lead}.",
+                lambda room: f"With {self._loads(choice, room)}: {used(room)}.",
             )
         )
 
-    def _loads(self, choice: Choice) -> str:
+    def _leads(self, choice: Choice) -> str:
+        """How far behind the next layout is that is told apart."""
+        if not choice.leads:
+            return ""
+        texts = list(dict.fromkeys(f"{significant(one.value, 2)}" for one in choice.leads))
+        the_other = "the other" if choice.layouts == 2 else "the next"
+        if choice.leads[-1].value < 2:
+            texts = list(dict.fromkeys(percent(one.value - 1).removesuffix(" %") for one in choice.leads))
+            return f"; {the_other} is {' to '.join(texts)} % slower"
+        return f"; {the_other} is {' to '.join(texts)} times slower"
+
+    def _loads(self, choice: Choice, room: Room) -> str:
         """ "16 or 64 connections"."""
         names = list(choice.loads[0])
         if len(names) == 1:
-            return self.names.levels(names[0], [load[names[0]] for load in choice.loads])
-        texts = [", ".join(self.names.levels(name, [load[name]]) for name in names) for load in choice.loads]
+            return self.names.levels(names[0], [load[names[0]] for load in choice.loads], room)
+        texts = [", ".join(self.names.levels(name, [load[name]], room) for name in names) for load in choice.loads]
         return texts[0] if len(texts) == 1 else f"{texts[0]} and {len(texts) - 1} more {load_noun(self.findings, 2)}"
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -273,31 +338,40 @@ class _Told:
         if not gains or (len(gains) == 1 and self.found.choices[0].verdict == "winner"):
             return []
         tellings = [
-            lambda width, number=number, full=full, error=error: self._gains(number, width, full=full, error=error)
+            lambda room, number=number, form=form, error=error: self._gains(number, room, form, error=error)
             for number in range(len(gains), 0, -1)
-            for full, error in ((True, True), (True, False), (False, False))
+            for form, error in (
+                ("instead", True),
+                ("against", True),
+                ("instead", False),
+                ("against", False),
+                ("", False),
+            )
         ]
         return [fitting(narrowing(*tellings))]
 
-    def _gains(self, number: int, width: int, *, full: bool, error: bool) -> str:
+    def _gains(self, number: int, room: Room, form: str, *, error: bool) -> str:
         gains = self.found.gains
-        told = "; ".join(self._gain(gain, width, full=full, error=error) for gain in gains[:number])
+        told = "; ".join(self._gain(gain, room, form, error=error) for gain in gains[:number])
         return f"Gains: {told}{f'; {len(gains) - number} more' if number < len(gains) else ''}."
 
-    def _gain(self, gain: Gain, width: int, *, full: bool, error: bool) -> str:
-        name = self.names.factor(gain.factor, width)
+    def _gain(self, gain: Gain, room: Room, form: str, *, error: bool) -> str:
+        """`form` = how the levels are told: those that are good "instead" of another, the change "against" that, or neither."""
+        name, needed = self.names.factor(gain.factor, room), self._is_needed(gain.factor)
         if gain.same and self.found.indifferent is not None:
             return f"{name}: the same within {percent(self.found.indifferent)}"
-        if not gain.seen and not gain.untested:
+        if not gain.seen and not gain.untested and not needed:
             return f"{name}: none visible{_reach(gain) if error else ''}"
-        needed = {good.factor for choice in self.found.choices for good in choice.pattern.needed}
-        start = name
-        if gain.factor in needed and full:
-            levels = self.names.levels(gain.factor, gain.levels, width)
-            start = f"{levels} instead of {self.names.level(gain.factor, gain.reference, width)}"
-        depends = f", depending on {listed_or([self.names.factor(one, width) for one in gain.depends_on], 'and')}"
-        untested = " untested" if gain.untested else ""
-        return f"{start} {_changes(gain, error=error)}{untested}{depends if gain.depends_on and full and error else ''}"
+        reference, changed = self.names.level(gain.factor, gain.reference, room), _changes(gain, error=error)
+        if form == "instead" and needed:
+            told = f"{self.names.levels(gain.factor, gain.levels, room)} instead of {reference}: {changed}"
+        else:
+            told = f"{name} {changed}{f' against {reference}' if form else ''}"
+        depends = f" (depends on {listed_or([self.names.factor(one, room) for one in gain.depends_on], 'and')})"
+        return f"{told}{', untested' if gain.untested else ''}{depends if gain.depends_on and form and error else ''}"
+
+    def _is_needed(self, factor: str) -> bool:
+        return any(good.factor == factor for choice in self.found.choices for good in choice.pattern.needed)
 
     def why(self) -> Iterator[str]:
         of_factor: dict[str, list[Cause]] = {}
@@ -305,34 +379,31 @@ class _Told:
             of_factor.setdefault(cause.factor, []).append(cause)
         seen = {gain.factor for gain in self.found.gains if gain.seen}
         for factor, causes in of_factor.items():
-            yield self._why(factor, causes, told=factor in seen)
+            yield self._why(factor, causes, told=factor in seen or self._is_needed(factor))
 
     def _why(self, factor: str, causes: Sequence[Cause], *, told: bool) -> str:
-        def start(width: int) -> str:
-            name = self.names.factor(factor, width)
+        def start(room: Room) -> str:
+            name = self.names.factor(factor, room)
             return f"Why, {name}: " if told else f"Waits moved, the time not visibly; {name}: "
 
-        several = len(causes) > 1
+        def steps(room: Room, number: int) -> str:
+            return "; ".join(self._step(cause, room) for cause in causes[:number])
 
-        def steps(width: int, number: int) -> str:
-            return "; ".join(self._step(cause, width, along=several or not told) for cause in causes[:number])
-
-        unit = " per connection"
         return fitting(
             narrowing(
-                lambda width: f"{start(width)}{steps(width, len(causes))}{unit}.",
-                lambda width: f"{start(width)}{steps(width, len(causes))}.",
-                lambda width: f"{start(width)}{steps(width, 1)}.",
+                lambda room: f"{start(room)}{steps(room, len(causes))} per connection.",
+                lambda room: f"{start(room)}{steps(room, len(causes))}.",
+                lambda room: f"{start(room)}{steps(room, 1)} per connection.",
             )
         )
 
-    def _step(self, cause: Cause, width: int, *, along: bool) -> str:
-        digits = 3 if max(cause.from_s, cause.to_s) >= 100 else 2
-        moved = f"{cut(cause.wait, width)} {significant(cause.from_s, digits)} -> {significant(cause.to_s, digits)} s"
-        return f"{self._ends(cause.before, width)} -> {self._ends(cause.after, width)}, {moved}" if along else moved
-
-    def _ends(self, levels: Sequence[JsonValue], width: int) -> str:
-        return listed_or([self.names.level("", level, width) for level in levels[:2]])
+    def _step(self, cause: Cause, room: Room) -> str:
+        decimals = decimals_for([cause.from_s, cause.to_s], None)
+        moved = f"{cut(cause.wait, room)} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
+        if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
+            return moved
+        ends = [self.names.level(cause.factor, level, room) for level in (cause.before[0], cause.after[0])]
+        return f"{ends[0]} -> {ends[1]}, {moved}"
 
     # -----------------------------------------------------------------------------------------------------------------
     # What is doubtful
@@ -361,14 +432,17 @@ def _saved(ratio: float) -> str:
 
 
 def _changes(gain: Gain, *, error: bool) -> str:
-    """ "-16 ± 1 %", "-7 to -8 %"."""
-    texts = list(dict.fromkeys(signed_percent(ratio.value) for ratio in (gain.worst, gain.best)))
-    bare = [text.removesuffix(" %") if text.endswith(" %") else text for text in texts]
-    said = " to ".join([*bare[:-1], texts[-1]])
-    half = max((_half(ratio) for ratio in (gain.best, gain.worst)), default=0.0)
-    if not error or not half or not said.endswith(" %"):
-        return said
-    return f"{said.removesuffix(' %')} ± {percent(half)}"
+    """ "-16 ± 1 %", "-7 to -8 %"; where not all is told apart from chance, how far it may reach: "-4 to -9 % (-15 to +2 %)"."""
+    ratios = (gain.worst, gain.best)
+    if max(ratio.value for ratio in ratios) >= 2:
+        return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))
+    half = max(map(_half, ratios))
+    decimals = 0 if half >= 0.0095 or min(abs(ratio.value - 1) for ratio in ratios) >= 0.02 else 1
+    texts = list(dict.fromkeys(f"{100 * (ratio.value - 1):+.{decimals}f}" for ratio in ratios))
+    said = " to ".join(texts)
+    if not error or not half:
+        return f"{said} %"
+    return f"{said} ± {percent(half, decimals)}" if gain.sure else f"{said} %{_reach(gain)}"
 
 
 def _half(ratio: Estimate) -> float:
@@ -383,13 +457,17 @@ def _reach(gain: Gain) -> str:
     return f" ({100 * (low - 1):+.0f} to {100 * (high - 1):+.0f} %)"
 
 
-def _rooms(pick: Pick) -> list[str]:
-    """How much room the drives keep with it, and with the other levels of the factor that decides it."""
+def _capacities(pick: Pick) -> list[str]:
+    """How much room the drives keep with it, and with the other levels of the factor that decides it; "" last."""
     own = pick.capacity_bytes
     if own is None or not pick.capacities:
         return [""]
-    others = [(level, room) for level, room in pick.capacities if room != own]
-    said = ", ".join(f"{level} {capacity(room).removesuffix(' GB')}" for level, room in others)
-    rooms = sorted(room for _, room in others)
-    ends = " to ".join(dict.fromkeys(capacity(room) for room in (rooms[0], rooms[-1]))) if rooms else ""
-    return [f"; keeps {capacity(own)}, {said}", f"; keeps {capacity(own)}, others {ends}", f"; keeps {capacity(own)}", ""]
+    others = [(level, size) for level, size in pick.capacities if size != own]
+    sizes = [capacity(size) for size in sorted(size for _, size in others)]
+    said = ", ".join(f"{level} {capacity(size)}" for level, size in others)
+    ends = [sizes[0].rpartition(" ")[0] if sizes[0].endswith(sizes[-1][-3:]) else sizes[0], sizes[-1]]
+    return [
+        f"; keeps {capacity(own)}, {said}",
+        f"; keeps {capacity(own)}, others {sizes[-1] if len(set(sizes)) == 1 else ' to '.join(ends)}",
+        "",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Unable
 from storagelab.findings.model import Findings
 from storagelab.report.words.names import factor_text, noun
@@ -21,7 +22,7 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
         return _CAUTIONS[fact](found, findings)
     match fact:
         case "too-few-runs":
-            return f"{plural(_runs(findings), 'run')} of a {noun(findings.factors)} are too few to test"
+            return f"{plural(_runs(findings), 'run')} of a {noun(layout_factors(findings))} are too few to test"
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-finished":
@@ -46,7 +47,7 @@ def doubt_text(kind: str, findings: Findings) -> str:
 def _where(found: _Cautions, findings: Findings) -> str:
     """ " in 3 of 20 layouts", if it is not all."""
     cells = {cell for one in found for cell in one.cells}
-    return f" in {len(cells)} of {len(findings.cells)} {noun(findings.factors, 2)}" if cells else ""
+    return f" in {len(cells)} of {len(findings.cells)} {noun(layout_factors(findings), 2)}" if cells else ""
 
 
 def _short_runs(found: _Cautions, findings: Findings) -> str:
@@ -60,7 +61,7 @@ def _odd(found: _Cautions, findings: Findings) -> str:
 
 def _order(found: _Cautions, findings: Findings) -> str:
     drives = ", on a drive that ages" if found[0].provenance == "simulated" else ""
-    return f"{noun(findings.factors, 2)} ran in order{drives}"
+    return f"{noun(layout_factors(findings), 2)} ran in order{drives}"
 
 
 def _change(found: _Cautions, findings: Findings) -> str:
@@ -69,7 +70,7 @@ def _change(found: _Cautions, findings: Findings) -> str:
 
 def _busy(found: _Cautions, findings: Findings) -> str:
     share = max(one.others_share for one in found)
-    return f"the machine was busy (others took up to {percent(share)} of the CPUs)"
+    return f"the machine was busy (others took up to {percent(share)} of it)"
 
 
 def _unverified(found: _Cautions, findings: Findings) -> str:

@@ -13,10 +13,33 @@ from storagelab.model.values import JsonValue
 from storagelab.report.words.names import DATA_FILES, factor_text, is_counted, value_text
 
 LINE = 100
-WIDTHS = (LINE, 60, 40, 28, 20, 12, 8)
-"""How long names may be, tried in this order until a line fits."""
-_LISTED = 4
-_SHORT = {DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "target.engine": "engine"}
+
+
+class Room(int):
+    """How many characters a name may have; of a list of names as many as `items` are written out."""
+
+    items: int
+
+    def __new__(cls, letters: int, items: int) -> Room:
+        room = super().__new__(cls, letters)
+        room.items = items
+        return room
+
+
+WIDE = Room(LINE, 4)
+ROOMS = (
+    WIDE,
+    *(Room(letters, items) for letters in (LINE, 60, 40, 28) for items in (2, 1)),
+    Room(20, 1),
+    Room(12, 1),
+    Room(8, 1),
+)
+"""Tried in this order until a line fits."""
+_FLOOR = 28
+_SHORT = {
+    DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "server.pfs_latch": "PFS latch",
+    "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
+}  # fmt: skip
 _ALONE = ("layout.log", "layout.data")
 
 
@@ -38,17 +61,17 @@ def fitting(candidates: Iterable[str], most: int = LINE) -> str:
     return cut(text, most)
 
 
-def narrowing(*tellings: Callable[[int], str]) -> Iterator[str]:
-    """Every telling with ever shorter names, the fullest telling first. A telling takes the room that a name has."""
-    for width in WIDTHS[:3]:
-        yield from (telling(width) for telling in tellings)
-    for telling in tellings:
-        yield from (telling(width) for width in WIDTHS[3:])
+def narrowing(*tellings: Callable[[Room], str]) -> Iterator[str]:
+    """Each telling, the fullest first, with ever shorter names; only the last one with names that are hardly names any more."""
+    for telling in tellings[:-1]:
+        yield from (telling(room) for room in ROOMS if room >= _FLOOR)
+    yield from (tellings[-1](room) for room in ROOMS)
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
-    """ "1", "1 or 2", "1, 2 or 4"."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}" if items else ""
+    """ "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" where items hold commas."""
+    between = "; " if any(", " in item for item in items) else ", "
+    return items[0] if len(items) == 1 else f"{between.join(items[:-1])} {word} {items[-1]}" if items else ""
 
 
 class Names:
@@ -59,66 +82,73 @@ class Names:
         short = [_short(name) for name in self._factors]
         self._twice = {name for name in short if short.count(name) > 1}
 
-    def factor(self, name: str, width: int = LINE) -> str:
+    def factor(self, name: str, room: Room = WIDE) -> str:
         """ "files", "format", "driver"."""
-        return cut(self._label(self._factors[name], name) if name in self._factors else _short(name), width)
+        return cut(self._label(self._factors[name], name) if name in self._factors else _short(name), room)
 
     def _label(self, factor: Factor, path: str) -> str:
         short = _short(path)
         return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
 
-    def levels(self, name: str, levels: Sequence[JsonValue], width: int = LINE) -> str:
-        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"."""
+    def levels(self, name: str, levels: Sequence[JsonValue], room: Room = WIDE, *, full: bool = False) -> str:
+        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data files"."""
         factor = self._factors[name]
         texts, _ = self._grouped(factor, levels)
-        many = self._many(factor, levels, [cut(text, width) for text in texts])
-        label = self.factor(name, width)
-        if is_counted(name) and name not in factor.labels:
-            return many if many.endswith(label) else f"{many} {'file' if list(levels) == [1] and label == 'files' else label}"
+        many = self._many(factor, levels, [cut(text, room) for text in texts], room.items)
+        label = self.factor(name, room)
         if name in factor.labels and _are_numbers(levels):
             return f"{many} {label}"
+        if is_counted(name):
+            label = "data files" if full and name == DATA_FILES else label
+            return f"{many} {label.removesuffix('s') if list(levels) == [1] else label}"
         if name in _ALONE:
             return f"{label} on {many}"
         return f"{label} {many}" if self._needs_its_factor(factor, many) else many
 
-    def level(self, name: str, level: JsonValue, width: int = LINE) -> str:
-        """One level alone, where its factor is named before: "1", "basic"."""
-        return cut(value_text(level), width) if name in self._factors else value_text(level)
+    def level(self, name: str, level: JsonValue, room: Room = WIDE) -> str:
+        """One level where its factor is named before: "1", "basic", and "1.2.7" if no other label begins with that."""
+        text = value_text(level)
+        factor = self._factors[name]
+        head = text.rpartition(", ")[0]
+        heads = [value_text(one.value).rpartition(", ")[0] for one in factor.levels]
+        if head and heads.count(head) == 1 and len(set(heads)) < len(heads):
+            text = head
+        return cut(text, room)
 
-    def layout(self, levels: Mapping[str, JsonValue], width: int = LINE) -> str:
+    def layout(self, levels: Mapping[str, JsonValue], room: Room = WIDE) -> str:
         """One layout in full: "4 files, basic, 2.2.3, 512 B"."""
         names = sorted(levels, key=lambda name: not is_counted(name))
-        return ", ".join(self._in_layout(name, levels[name], width) for name in names) or "the only layout"
+        return ", ".join(self._in_layout(name, levels[name], room) for name in names) or "the only layout"
 
-    def _in_layout(self, name: str, level: JsonValue, width: int) -> str:
+    def _in_layout(self, name: str, level: JsonValue, room: Room) -> str:
         factor = self._factors.get(name)
         if factor is None or is_counted(name) or name in _ALONE or not isinstance(level, str):
-            return self.levels(name, [level], width) if factor is not None else cut(value_text(level), width)
-        text = cut(value_text(level), width)
-        return f"{self.factor(name, width)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
+            return self.levels(name, [level], room) if factor is not None else cut(value_text(level), room)
+        text = cut(value_text(level), room)
+        return f"{self.factor(name, room)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
 
-    def unimportant(self, name: str, levels: Sequence[JsonValue], width: int = LINE) -> list[str]:
+    def unimportant(self, name: str, levels: Sequence[JsonValue], room: Room = WIDE) -> list[str]:
         """What varies among the good levels of a labelled factor without mattering: "sector size"."""
-        return [cut(one, width) for one in self._grouped(self._factors[name], levels)[1]]
+        return [cut(one, room) for one in self._grouped(self._factors[name], levels)[1]]
 
     def _needs_its_factor(self, factor: Factor, text: str) -> bool:
         return not _is_labelled(factor) or not text[:1].isalpha()
 
-    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
-        """Several levels in few words: all in a row as a range, most as "all but", of the others the first ones."""
-        if len(texts) <= _LISTED:
-            return listed_or(texts)
-        known = [value_text(level.value) for level in factor.levels]
-        if _are_numbers([level.value for level in factor.levels]):
+    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str], most: int) -> str:
+        """Several levels in few words: numbers in a row as a range, most levels as "any but", of others the first ones."""
+        if len(levels) > 2 and _are_numbers([level.value for level in factor.levels]):
             row = sorted(float(str(level)) for level in levels)
-            between = [one for one in _numbers(factor) if row[0] <= one <= row[-1]]
-            if len(between) == len(row):
+            if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
                 ordered = sorted(levels, key=lambda level: float(str(level)))
                 return f"{value_text(ordered[0])} to {value_text(ordered[-1])}"
-        left = [text for text in known if text not in {value_text(level) for level in levels}]
-        if len(left) <= 2 and len(texts) == len(levels):
+        if len(texts) <= most:
+            return listed_or(texts)
+        good = {value_text(level) for level in levels}
+        left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
+        if len(left) <= 2 and most > 2:
             return f"any but {listed_or(left, 'and')}"
-        return f"{', '.join(texts[:2])} or {len(texts) - 2} more"
+        shown = min(2, most)
+        return listed_or([*texts[:shown], f"{len(texts) - shown} more"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
         """The levels' texts, and what need not be said: labels that share their first part are one text if all of that
@@ -134,9 +164,15 @@ class Names:
         for text in texts:
             head = text.rpartition(", ")[0]
             family = of_head.get(head, [])
-            if head and len(family) > 1 and all(one in texts for one in family):
+            good = [one for one in family if one in texts]
+            if head and 1 < len(family) == len(good):
                 said[head] = None
                 free |= dict.fromkeys(self._varying(factor, family))
+            elif head and len(good) > 1:
+                tails = [one.rpartition(", ")[2] for one in family]
+                left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
+                few = f"any but {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
+                said[f"{head}, {few}"] = None
             else:
                 said[text] = None
         return list(said), list(free)
@@ -161,7 +197,3 @@ def _is_labelled(factor: Factor) -> bool:
 
 def _are_numbers(levels: Sequence[JsonValue]) -> bool:
     return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
-
-
-def _numbers(factor: Factor) -> list[float]:
-    return [float(str(level.value)) for level in factor.levels]
