@@ -332,7 +332,7 @@ def _unable(findings: Findings) -> Iterator[Unable]:
     if not any(cell.elapsed_s for cell in findings.cells):
         yield "nothing-measured"
     elif findings.verdict in ("too-few-runs", "untested"):
-        yield findings.verdict  # type: ignore[misc]
+        yield findings.verdict
     if "missing-runs" in there:
         yield "not-finished"
     if any(cell.elapsed_s is None for cell in findings.cells) or findings.not_compared:
@@ -345,7 +345,7 @@ def _unable(findings: Findings) -> Iterator[Unable]:
         yield "shared-device"
     for kind in ("short-runs", "busy-machine", "different-loads"):
         if kind in there:
-            yield kind  # type: ignore[misc]
+            yield kind
 
 
 def _sets_place(factor: Factor) -> bool:

@@ -34,22 +34,23 @@ def causes(findings: Findings, asked: Sequence[tuple[Factor, Sequence[JsonValue]
     for factor, good, reference in asked:
         steps: list[tuple[Sequence[JsonValue], Sequence[JsonValue]]] = [([reference], good)]
         if axis is not None and factor.name == axis.name and is_numeric(factor):
-            steps = _along(findings, factor)
+            steps = list(_along(findings, factor))
         for before, after in steps:
             found = _cause(findings, factor, before, after)
             if found is not None:
                 yield found
 
 
-def _along(findings: Findings, factor: Factor) -> list[tuple[list[JsonValue], list[JsonValue]]]:
+def _along(findings: Findings, factor: Factor) -> Iterator[tuple[Sequence[JsonValue], Sequence[JsonValue]]]:
     """From the first level to the fastest, and from there to the last."""
     total = {repr(level): _total(of[0]) for level in in_order(factor) if (of := _means(findings, factor, [[level]]))}
     levels = [level for level in in_order(factor) if repr(level) in total]
     if len(levels) < 2:
-        return []
+        return
     turn = min(levels, key=lambda level: total[repr(level)])
     ends = [level for place, level in enumerate(levels) if place in (0, len(levels) - 1) or level is turn]
-    return [([before], [after]) for before, after in pairwise(ends)]
+    for before, after in pairwise(ends):
+        yield [before], [after]
 
 
 def _cause(findings: Findings, factor: Factor, before: Sequence[JsonValue], after: Sequence[JsonValue]) -> Cause | None:

@@ -106,8 +106,8 @@ def print_paragraph(console: Console, text: str, *, first: str = "", style: str 
     `hanging`."""
     width = max(20, console.width)
     lines = textwrap.wrap(
-        keep_together(text), width, initial_indent=first, subsequent_indent=" " * (len(first) or hanging), break_on_hyphens=False,
-        break_long_words=False,
+        keep_together(text), width, initial_indent=first, subsequent_indent=" " * (len(first) or hanging),
+        break_on_hyphens=False, break_long_words=False,
     )  # fmt: skip
     for line in lines:
         emit(console, Text(line.replace(_BREAK, " "), style=style))

@@ -8,7 +8,7 @@ cut at last.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -33,7 +33,7 @@ from storagelab.report.words.numbers import (
     signed_percent,
     significant,
 )
-from storagelab.report.words.short import LINE, ROOMS, Names, Room, cut, fitting, listed_or, narrowing
+from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
 
 LINES = 8
 _CHOICES = 3
@@ -123,15 +123,16 @@ class _Told:
         return noun(layout_factors(self.findings), number)
 
     def _use(self, choice: Choice) -> str:
-        tellings = [
-            lambda room, full=full, rest=rest, others=others: (
-                f"{self._start(choice, room, full=full)}{self._rest(choice, room, others=others) if rest else ''}."
-            )
-            for rest, others in ((True, True), (True, False), (False, False))
-            for full in (True, False)
-        ]
+        forms = ((True, True), (True, False), (False, False))
+        tellings = [self._using(choice, rest, others, full) for rest, others in forms for full in (True, False)]
         whole = (telling(room) for room in ROOMS if room == LINE for telling in tellings)
         return fitting(chain(whole, narrowing(*tellings)))
+
+    def _using(self, choice: Choice, rest: bool, others: bool, full: bool) -> Telling:
+        def told(room: Room) -> str:
+            return f"{self._start(choice, room, full=full)}{self._rest(choice, room, others=others) if rest else ''}."
+
+        return told
 
     def _start(self, choice: Choice, room: Room, *, full: bool = False) -> str:
         loads = len(choice.loads)
@@ -141,7 +142,8 @@ class _Told:
             else "U"
         )
         if not choice.pattern.needed:
-            return f"{under}se {'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {self._noun(choice.layouts)}"
+            any_of = "either" if choice.layouts == 2 else "any"
+            return f"{under}se {any_of} of the {choice.layouts} {self._noun(choice.layouts)}"
         return f"{under}se {self._pattern(choice, room, full=full)}"
 
     def _pattern(self, choice: Choice, room: Room, *, full: bool = False) -> str:
@@ -193,7 +195,7 @@ class _Told:
     def _slower(self, choice: Choice) -> str:
         most, margin = choice.at_most_slower, self.found.indifferent
         if most is None:
-            return "how much slower than the best is not known, as not all were tested against each other"
+            return "how much slower than the best is not known"
         each = "it is" if choice.layouts == 1 else "each"
         slower = f"{each} at most {_more(most)} than the best (95 %)"
         if margin is None:
@@ -316,18 +318,28 @@ class _Told:
             number = len(findings.loads)
             yield f"One layout was run under {number} {load_noun(findings, number)}, so there is none to choose."
         elif findings.verdict == "untested":
-            yield f"No {self._noun(1)} can be chosen: each ran in a stretch of time of its own, where a drift looks like a gain."
+            yield f"No {self._noun(1)} can be chosen: each ran in a stretch of its own, where a drift looks like a gain."
             yield 'Set order = "randomised" (and no costly factor), and run it under a new name.'
         else:
             yield f"No {self._noun(1)} can be chosen yet: differences can't be told from chance. Make 5 repetitions."
-        samples = [(cell, compared.by_rate(findings) and cell.rows_per_s or cell.elapsed_s) for cell in measured]
+        samples = [(cell, cell.rows_per_s if compared.by_rate(findings) else cell.elapsed_s) for cell in measured]
         ordered = sorted(((cell, one) for cell, one in samples if one), key=lambda pair: pair[1].mean.value)
-        ends = [ordered[0], ordered[-1]] if len(ordered) > 1 else ordered
-        words = ("Lowest", "highest") if compared.by_rate(findings) else ("Shortest", "longest")
-        for number, (cell, sample) in enumerate(ends):
-            what = f"{words[0] if number == 0 else words[1].capitalize()} mean: " if len(ends) > 1 else "It took "
-            figure = self._figure(sample.mean)
-            yield fitting(narrowing(lambda w, c=cell, x=what, f=figure: f"{x}{f}, {self.names.layout(c.levels, w)}."))
+        rate = compared.by_rate(findings)
+        if len(ordered) == 1:
+            (cell, sample), *_ = ordered
+            yield self._mean_of("It did" if rate else "It took", sample.mean, cell.levels)
+        elif ordered:
+            for what, (cell, sample) in (
+                ("Lowest" if rate else "Shortest", ordered[0]),
+                ("Highest" if rate else "Longest", ordered[-1]),
+            ):
+                yield self._mean_of(f"{what} mean:", sample.mean, cell.levels)
+
+    def _mean_of(self, what: str, mean: Estimate, levels: Mapping[str, JsonValue]) -> str:
+        def told(room: Room) -> str:
+            return f"{what} {self._figure(mean)}, {self.names.layout(levels, room)}."
+
+        return fitting(narrowing(told))
 
     # -----------------------------------------------------------------------------------------------------------------
     # What is gained, and why
@@ -337,26 +349,24 @@ class _Told:
         gains = self.found.gains
         if not gains or (len(gains) == 1 and self.found.choices[0].verdict == "winner"):
             return []
-        tellings = [
-            lambda room, number=number, form=form, error=error: self._gains(number, room, form, error=error)
-            for number in range(len(gains), 0, -1)
-            for form, error in (
-                ("instead", True),
-                ("against", True),
-                ("instead", False),
-                ("against", False),
-                ("", False),
-            )
+        forms = (("instead", True), ("against", True), ("instead", False), ("against", False), ("", False))
+        numbers = range(len(gains), 0, -1)
+        return [
+            fitting(narrowing(*(self._gaining(number, form, error) for number in numbers for form, error in forms)))
         ]
-        return [fitting(narrowing(*tellings))]
 
-    def _gains(self, number: int, room: Room, form: str, *, error: bool) -> str:
+    def _gaining(self, number: int, form: str, error: bool) -> Telling:
+        """The first `number` gains; `error` = with how far each may be off."""
         gains = self.found.gains
-        told = "; ".join(self._gain(gain, room, form, error=error) for gain in gains[:number])
-        return f"Gains: {told}{f'; {len(gains) - number} more' if number < len(gains) else ''}."
+
+        def told(room: Room) -> str:
+            said = "; ".join(self._gain(gain, room, form, error=error) for gain in gains[:number])
+            return f"Gains: {said}{f'; {len(gains) - number} more' if number < len(gains) else ''}."
+
+        return told
 
     def _gain(self, gain: Gain, room: Room, form: str, *, error: bool) -> str:
-        """`form` = how the levels are told: those that are good "instead" of another, the change "against" that, or neither."""
+        """`form` = how levels are told: those that are good "instead" of another, the change "against" that, or neither."""
         name, needed = self.names.factor(gain.factor, room), self._is_needed(gain.factor)
         if gain.same and self.found.indifferent is not None:
             return f"{name}: the same within {percent(self.found.indifferent)}"
@@ -432,7 +442,7 @@ def _saved(ratio: float) -> str:
 
 
 def _changes(gain: Gain, *, error: bool) -> str:
-    """ "-16 ± 1 %", "-7 to -8 %"; where not all is told apart from chance, how far it may reach: "-4 to -9 % (-15 to +2 %)"."""
+    """ "-16 ± 1 %", "-7 to -8 %"; where not all is told apart from chance, how far it may go: "-4 to -9 % (-15 to +2 %)"."""
     ratios = (gain.worst, gain.best)
     if max(ratio.value for ratio in ratios) >= 2:
         return " to ".join(dict.fromkeys(signed_percent(ratio.value) for ratio in ratios))

@@ -22,7 +22,7 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
         return _CAUTIONS[fact](found, findings)
     match fact:
         case "too-few-runs":
-            return f"{plural(_runs(findings), 'run')} of a {noun(layout_factors(findings))} are too few to test"
+            return f"too few runs to test ({_runs(findings)} of each {noun(layout_factors(findings))})"
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-finished":
@@ -64,20 +64,20 @@ def _order(found: _Cautions, findings: Findings) -> str:
     return f"{noun(layout_factors(findings), 2)} ran in order{drives}"
 
 
-def _change(found: _Cautions, findings: Findings) -> str:
+def _change(found: _Cautions, _findings: Findings) -> str:
     return f"times {'grew' if found[0].change > 0 else 'fell'} by {percent(abs(found[0].change))} on the way"
 
 
-def _busy(found: _Cautions, findings: Findings) -> str:
+def _busy(found: _Cautions, _findings: Findings) -> str:
     share = max(one.others_share for one in found)
     return f"the machine was busy (others took up to {percent(share)} of it)"
 
 
-def _unverified(found: _Cautions, findings: Findings) -> str:
+def _unverified(found: _Cautions, _findings: Findings) -> str:
     return f"{factor_text(found[0].what) if found[0].what else 'something'} was not as asked"
 
 
-def _shared(found: _Cautions, findings: Findings) -> str:
+def _shared(found: _Cautions, _findings: Findings) -> str:
     return f"volumes {', '.join(found[0].volumes)} are on one device"
 
 

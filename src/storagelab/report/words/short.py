@@ -55,14 +55,18 @@ def cut(text: str, most: int) -> str:
 def fitting(candidates: Iterable[str], most: int = LINE) -> str:
     """The first text that fits, else the last one, cut."""
     text = ""
-    for text in candidates:  # noqa: B007 - the last one is wanted where none fits
+    for text in candidates:
         if len(text) <= most:
             return text
     return cut(text, most)
 
 
-def narrowing(*tellings: Callable[[Room], str]) -> Iterator[str]:
-    """Each telling, the fullest first, with ever shorter names; only the last one with names that are hardly names any more."""
+Telling = Callable[[Room], str]
+"""A line's text, given the room that each name in it has."""
+
+
+def narrowing(*tellings: Telling) -> Iterator[str]:
+    """Each telling, the fullest first, with ever shorter names; only the last one with names that are hardly names."""
     for telling in tellings[:-1]:
         yield from (telling(room) for room in ROOMS if room >= _FLOOR)
     yield from (tellings[-1](room) for room in ROOMS)
