@@ -306,7 +306,7 @@ def _comparison(item: Comparison) -> Json:
     return {
         "cell_id": item.cell_id, "best_cell_id": item.best_cell_id, "ratio": item.ratio.value,
         "ci95": _interval(item.ratio), "p_value": item.p_value, "distinguishable": item.distinguishable,
-        "across_blocks": item.across_blocks,
+        "across_blocks": item.across_blocks, "at_most_slower": item.at_most_slower,
     }  # fmt: skip
 
 

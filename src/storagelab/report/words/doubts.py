@@ -37,21 +37,19 @@ def _odd_runs(odd: Sequence[kinds.OddRun], findings: Findings) -> str:
     """One sentence for the odd runs of several cells: how many, the farthest, and what becomes of them."""
     farthest = max(odd, key=lambda one: abs(math.log(one.ratio)))
     number, left_out = sum(one.runs for one in odd), sum(one.left_out for one in odd)
-    where = (
-        group_text([findings.cell(cell).levels for cell in farthest.cells], findings.factors) if farthest.cells else ""
-    )
+    levels = [findings.cell(cell).levels for cell in farthest.cells]
+    cell = f"with {group_text(levels, findings.factors)}, " if levels else ""
     out = (
         f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts (robust fit), as the "
-        "other runs of the cell are as steady as any; `storagelab report NAME --fit least-squares` counts them. "
+        "other runs of the cell are as steady as any; `storagelab report NAME --fit least-squares` counts them. The rest are"
         if left_out
-        else ""
+        else "They are"
     )
     return (
-        f"{_runs(number)} in {len(odd)} cells stand apart from the others of their cell. The farthest: "
-        f"{f'with {where}, ' if where else ''}repetition {count(farthest.repetition)} took {seconds(farthest.elapsed_s)} where "
-        f"{seconds(farthest.expected_s)} was expected. {out}"
-        f"{'The rest are' if left_out else 'They are'} counted, and widen the intervals. Look at the time series; if something "
-        "else was at work, run the experiment under a new name."
+        f"{_runs(number)} in {len(odd)} cells stand apart from the others of their cell. The farthest: {cell}repetition "
+        f"{count(farthest.repetition)} took {seconds(farthest.elapsed_s)} where {seconds(farthest.expected_s)} was expected. "
+        f"{out} counted, and widen the intervals. Look at the time series; if something else was at work, run the experiment "
+        "under a new name."
     )
 
 

@@ -169,7 +169,8 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor, the largest effect first. The effects of a single factor would repeat the comparisons, unless it is a load."""
+    """One sentence per factor, the largest effect first. The effects of a single factor would repeat the comparisons,
+    unless it is a load."""
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
     found = []

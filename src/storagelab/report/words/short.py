@@ -1,6 +1,7 @@
 """Short names for lines of limited length: factors, levels, layouts, and lines that fit. Pure.
 
-A factor's short name is the one that the spec gives it ([labels]), else its field's word: "format", not "format of drive ssd".
+A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not "format of
+drive ssd".
 """
 
 from __future__ import annotations
