@@ -77,15 +77,10 @@ class _Told:
 
     def head(self) -> str:
         found = self.found
-        if found.provenance is None:
-            return fitting(
-                [f"NOTHING MEASURED: no run of {plural(found.runs_planned, 'planned run')} has given a time."]
-            )
-        runs = (
-            plural(found.runs, "run")
-            if found.runs == found.runs_planned
-            else f"{found.runs} of {found.runs_planned} runs"
-        )
+        if found.provenance is None or "nothing-measured" in found.unable:
+            return f"NOTHING MEASURED: no run has given a time yet ({plural(found.runs_planned, 'run')} planned)."
+        made = "" if found.runs == found.runs_planned else f"{found.runs} of "
+        runs = f"{made}{plural(found.runs_planned, 'run')}"
         number = len(self.findings.loads)
         under = f" under {number} {load_noun(self.findings, number)}" if number else ""
         counts = f"{found.provenance.upper()}, {runs}, {found.layouts} {self._noun(found.layouts)}{under}"
