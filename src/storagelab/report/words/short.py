@@ -91,6 +91,11 @@ class Names:
         """ "files", "format", "driver"."""
         return cut(self._label(self._factors[name], name) if name in self._factors else _short(name), room)
 
+    def heading(self, name: str) -> str:
+        """A factor over its own column: "data files", "format"."""
+        factor = self._factors[name]
+        return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
+
     def _label(self, factor: Factor, path: str) -> str:
         short = _short(path)
         return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
