@@ -230,6 +230,39 @@ def _loses_more_than_said(rng: np.random.Generator, number: int) -> bool:
     return most is not None and math.log(most) < true[said.fastest]
 
 
+def _one_loses_more_than_said(rng: np.random.Generator, number: int) -> bool:
+    """One layout is the fastest and seven take 2 % longer: does any that is tied lose more than its bound?"""
+    true = np.array([0.0, *[math.log(1.02)] * 7])
+    of = design(8, 5, seed=number % 20)
+    bounds = _bounds(of, drawn.normal(of, rng) + true[:, None])
+    return any(math.log(bound) < true[cell] for cell, bound in bounds.items())
+
+
+def _called_the_same(rng: np.random.Generator, number: int) -> bool:
+    """Eight layouts at 1 % of noise, one of them 3.01 % slower: is it among those that are called the same within 3 %?"""
+    of = design(8, 5, seed=number % 20)
+    log_s = drawn.normal(of, rng) / 3
+    log_s[3] += math.log(1.0301)
+    bounds = _bounds(of, log_s)
+    return 3 in bounds and max(bounds.values()) <= 1.03
+
+
+def _equal_ones_called_the_same(rng: np.random.Generator, number: int) -> bool:
+    """Eight equal layouts at 0.5 % of noise: are all called the same within 3 %?"""
+    of = design(8, 5, seed=number % 20)
+    bounds = _bounds(of, drawn.normal(of, rng) / 6)
+    return len(bounds) == 8 and max(bounds.values()) <= 1.03
+
+
+def _bounds(of: Design, log_s: Matrix) -> dict[int, float]:
+    """By the place of each cell of the best set: the most that it loses, as a report says it."""
+    judged = _judged(of, log_s)
+    said = {row.cell_id: row.at_most_slower for row in judged.comparisons if row.cell_id in judged.tied}
+    said |= {judged.fastest: judged.at_most_slower}
+    place = {cell.cell_id: number for number, cell in enumerate(of.plan.cells)}
+    return {place[cell_id]: bound for cell_id, bound in said.items() if cell_id is not None and bound is not None}
+
+
 def _judged(of: Design, log_s: Matrix) -> verdicts.Judged:
     return say(of, log_s).statements.judged
 
@@ -240,6 +273,9 @@ _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
     "noise of 1 %, drift of 5 %, random order: any layout is called slower": _drift_in_random_order,
     "noise of 1 %, drift of 5 %, order as listed: any layout is called slower": _listed,
     "8 layouts, 0 to 4 % apart: the nominally fastest loses more than its bound says": _loses_more_than_said,
+    "1 layout is fastest, 7 take 2 % longer: one that is tied loses more than its bound says": _one_loses_more_than_said,
+    "8 layouts, noise of 1 %, one 3.01 % slower: it is called the same within 3 %": _called_the_same,
+    "8 equal layouts, noise of 0.5 %: all are called the same within 3 % (as they should be)": _equal_ones_called_the_same,
 }
 
 

@@ -271,7 +271,8 @@ def test_every_field_of_the_schema_is_described_in_the_docs():
 @pytest.mark.parametrize(
     ("heading", "part"),
     [("## At the top", None), ("## A cell", "cell"), ("### Its summary", "summary"), ("## A run", "run"),
-     ("### A wait", "wait"), ("## Findings", "findings")],
+     ("### A wait", "wait"), ("## Findings", "findings"), ("## The answer", "answer"), ("### A gain", "gain"),
+     ("### A cause", "cause")],
 )  # fmt: skip
 def test_a_table_of_the_docs_has_the_fields_of_its_part_and_no_others(heading, part):
     section = re.split(r"\n##", DOCUMENT.read_text("utf-8").partition(f"\n{heading}\n")[2])[0]

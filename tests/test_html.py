@@ -278,7 +278,7 @@ def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
 
 def test_nothing_measured_still_gives_a_page():
     text = words_of(page_of({FILES: [1, 2]}, repetitions=1, failed=lambda planned: "the server died"))
-    assert "No run has given a time yet" in text
+    assert "NOTHING MEASURED: no run has given a time yet" in text
     assert "the server died" in text
 
 

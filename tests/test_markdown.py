@@ -46,7 +46,7 @@ def read_csv(text):
 def test_a_markdown_report_is_whole():
     text = as_markdown(*the_runs())
     heads = re.findall(r"^#+ .*", text.split("```")[0], re.MULTILINE)
-    assert heads[:4] == ["# files-and-log-place", "## Cells", "## To bear in mind", "## Waits"]
+    assert heads[:5] == ["# files-and-log-place", "## Evidence", "## Cells", "## To bear in mind", "## Waits"]
     assert heads[-3:] == ["## Runs that did not go as asked", "## How it was measured", "## The spec"]
     assert len([head for head in heads if head.startswith("### Waits of ")]) == 4
     assert "- failed: " in text
@@ -98,7 +98,7 @@ def test_unverified_runs_say_what_was_not_got():
 def test_markdown_without_runs_is_short_and_sound():
     experiment, plan, _ = the_runs()
     text = as_markdown(experiment, plan, [])
-    assert "**No run has given a time yet, so nothing can be said.**" in text
+    assert "**NOTHING MEASURED: no run has given a time yet" in text
     assert "None" not in text
     assert "nan" not in text
 

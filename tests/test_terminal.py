@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import re
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
@@ -14,6 +16,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.report.text.plan import PlanFacts, VolumeFacts, print_plan
 from storagelab.report.text.tables import NINE_COLUMNS
 from storagelab.report.text.terminal import print_findings, print_waits
+from storagelab.report.words.answer import answer_lines
 
 FIVE = {1: 2.5, 2: 2.48, 4: 2.41, 8: 2.42, 16: 2.43}
 GB = 2**30
@@ -43,9 +46,19 @@ def the_story():
 
 
 EIGHTY = """\
-No layout can be told apart from the fastest: all 5 took 2.41 to 2.50 s on
-average (95 % CIs within 2.36 to 2.55 s).
+MEASURED, 25 runs, 5 layouts; not conclusive: runs as short as 0.410 s.
+Use any of the 5 layouts: none can be told apart from the fastest.
+Those 5 layouts take 2.41 to 2.50 s, tied; how much slower than the best is not
+  known.
+Default pick (fewest files): 1 file (2.50 s).
+Gains: files: none visible (-4 to +2 %).
+Waits moved, the time not visibly; files: 1 -> 4, Lock:extend 0.625 -> 0.151 s
+  per connection.
+Doubt: fsync = off gives up safety.
 
+Evidence
+- No layout can be told apart from the fastest: all 5 took 2.41 to 2.50 s on
+  average (95 % CIs within 2.36 to 2.55 s).
 - 4 data files were nominally fastest: 2.41 s (95 % CI 2.36 to 2.46 s), or
   133,000 rows/s (95 % CI 130,000 to 135,000), over 5 runs.
 - That does not make them equal: 1 data file may take up to 10 % more time than
@@ -205,7 +218,7 @@ def test_of_very_many_cells_the_fastest_are_shown_and_the_rest_counted():
 
 def test_without_any_run_there_is_a_headline_and_no_verdict():
     text = shown(print_findings, make_findings({FILES: [1, 4]}, {1: None, 4: None}, verdict="too-few-runs"))
-    assert text.startswith("No run has given a time yet")
+    assert text.startswith("NOTHING MEASURED: no run has given a time yet (10 runs planned).")
     assert "tied" not in text
     assert "nan" not in text.lower()
 
@@ -232,8 +245,9 @@ def test_real_runs_through_real_analysis_read_well_to_the_end():
     experiment = make_experiment({FILES: [1, 2, 4, 8, 16], LOG: ["a", "b"]})
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan, failed=lambda planned: "the disk is full" if planned.sequence == 3 else "")
-    text = shown(print_findings, analyse(experiment, plan, runs), width=90)
-    assert text.startswith("No layout can be told apart from the fastest: all 10 took ")
+    text = shown(print_findings, analyse(experiment, plan, runs))
+    assert text.startswith("MEASURED, 49 of 50 runs, 10 layouts.\nUse any of the 10 layouts: none can be told apart")
+    assert "- No layout can be told apart from the fastest: all 10 took " in text
     assert "Lock:extend" in text
     assert "! 1 run failed" in text
     assert "4/5 (1 failed)" in text
@@ -311,3 +325,65 @@ def test_warnings_of_a_plan_stand_out():
     assert "! Volumes a and b are one device." in shown(
         print_plan, *planned({FILES: [1, 4]}, warnings=("Volumes a and b are one device.",))
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A screen
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_screen_of_80_by_24_ends_with_the_whole_answer():
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=24, force_terminal=True, color_system=None)
+    print_findings(console, the_story())
+    screen = out.getvalue().splitlines()[-24:]
+    first = next(place for place, line in enumerate(screen) if line.startswith("MEASURED, 25 runs"))
+    answer = " ".join(line.strip() for line in screen[first:])
+    assert [line.text for line in answer_lines(the_story()) if line.text not in answer] == []
+
+
+def test_in_a_pipe_and_where_all_fits_the_answer_comes_once():
+    assert shown(print_findings, the_story()).count("MEASURED, 25 runs") == 1
+    out = io.StringIO()
+    print_findings(Console(file=out, width=80, height=500, force_terminal=True, color_system=None), the_story())
+    assert out.getvalue().count("MEASURED, 25 runs") == 1
+
+
+def test_odd_runs_of_several_cells_are_one_doubt():
+    def odd(cell, ratio):
+        return kinds.OddRun(
+            cells=(cell,),
+            repetition=2,
+            elapsed_s=2.4 * ratio,
+            expected_s=2.4,
+            ratio=ratio,
+            deviation_sd=9,
+            runs=1,
+            left_out=0,
+        )
+
+    findings = make_findings(
+        {FILES: list(FIVE)},
+        FIVE,
+        verdict="indistinguishable",
+        cautions=[odd("c1", 1.2), odd("c3", 1.9), odd("c5", 1.1)],
+    )
+    text = " ".join(shown(print_findings, findings).split())
+    assert text.count("was expected") == 1
+    assert (
+        "! 3 runs in 3 cells stand apart from the others of their cell. The farthest: with 4 data files, repetition 2"
+        in text
+    )
+
+
+def test_a_verdict_stays_on_one_line_at_80_columns():
+    levels = {
+        "drives.ssd.format": ["basic", "improved-write", "maximum-write"],
+        "driver": ["1.2.7, 512 B", "2.2.3, 4 KB"],
+    }
+    factors = {FILES: [1, 128], **levels}
+    names = list(itertools.product(*factors.values()))
+    means = {name: 3000.0 * (1 + 0.09 * place) for place, name in enumerate(names)}
+    text = shown(print_findings, make_findings(factors, means, verdict="winner"))
+    assert re.search(r"slower \+9 %$", text, re.MULTILINE)
+    assert [line for line in text.splitlines() if len(line) > 80] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from storagelab.findings import drive_states, samples, spending, stats, verdicts
 from storagelab.findings.basis import Basis, basis_of, measured
@@ -25,6 +25,7 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.statements import state
 from storagelab.findings.wait_classes import in_classes, native_names
+from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
@@ -97,6 +98,8 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
                 experiment.order == "randomised",
             )
         ),
+        prefer=experiment.prefer,
+        indifferent=experiment.margin,
         wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
 
@@ -212,6 +215,8 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         available_s=_mean(available_s),
         explained=_mean(explained),
         drive_states=tuple(drive_states.states([measurement for _, measurement in measured_runs])),
+        drives=_drives(cell.config),
+        capacity_bytes=_capacity(cell.config, measured_runs[0][1].environment) if measured_runs else None,
         spent=spending.spent(
             [
                 (raw.connections, audit, of_run)
@@ -221,6 +226,34 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         ),
         stretch=stretch,
     )
+
+
+def _drives(config: Config) -> int:
+    """How many drives data and log lie on; where drives are not declared, how many volumes."""
+    names = {*(config.layout.data or config.volumes), *([config.layout.log] if config.layout.log else [])}
+    places = {place for name in names if name in config.volumes for place in (config.volumes[name].drives or [name])}
+    return sum(_count(config, place) for place in places)
+
+
+def _count(config: Config, drive: str) -> int:
+    return config.drives[drive].count if drive in config.drives else 1
+
+
+def _capacity(config: Config, environment: Mapping[str, object]) -> float | None:
+    """The room on the volumes of the data, as the run found their drives: what formats and RAID leave; None if not known."""
+    known = environment.get("drives")
+    rooms = []
+    for name in config.layout.data or config.volumes:
+        drives = config.volumes[name].drives or () if name in config.volumes else ()
+        facts = [known.get(config.single_drives.get(one, one)) for one in drives] if isinstance(known, Mapping) else []
+        found = [one.get("usable_bytes") for one in facts if isinstance(one, Mapping)]
+        room = [float(one) for one in found if isinstance(one, int | float)]
+        if not drives or len(room) < len(drives):
+            return None
+        number, raid = sum(_count(config, one) for one in drives), config.volumes[name].raid
+        used = {"1": 1.0, "5": number - 1.0, "10": number / 2, "100": number / 2}.get(raid or "0", float(number))
+        rooms.append(used * min(room))
+    return sum(rooms) if rooms else None
 
 
 def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:

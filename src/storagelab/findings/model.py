@@ -14,7 +14,7 @@ from pydantic import Field
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.model.engines import Provenance
-from storagelab.model.plan import Factor, Order
+from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
 
@@ -112,6 +112,8 @@ class CellSummary(Frozen):
         (), description="where each second of the mean connection went; of several engines by class of wait"
     )
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
+    drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
+    capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")
 
 
 class Comparison(Frozen):
@@ -127,6 +129,10 @@ class Comparison(Frozen):
     p_value: float | None = Field(None, description="adjusted for all comparisons made")
     distinguishable: bool
     across_blocks: bool = False
+    at_most_slower: float | None = Field(
+        None,
+        description="this cell's time over that of the truly fastest is at most this, at 95 %, for all cells at once",
+    )
 
 
 class Effect(Frozen):
@@ -321,6 +327,8 @@ class Findings(Frozen):
         (), description="a factor's levels at each level of the axis: `at` has it alone"
     )
     drive_trends: tuple[DriveTrend, ...] = ()
+    prefer: tuple[Preference, ...] = PREFERENCES
+    indifferent: float | None = Field(None, description="the difference in time, as a share, that the spec calls none")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",

@@ -25,7 +25,7 @@ name a loser anyway, and how often a real difference is found: docs/explanation/
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -251,26 +251,35 @@ def compare_with_best(
     ]  # fmt: skip
 
 
-def at_most_slower(fitted: Fit, best: int, among: Collection[int], families: int = 1) -> float | None:
-    """An upper bound, at 95 %, for the ratio of the best cell's time to that of the truly fastest of `among`.
+def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], families: int = 1) -> dict[int, float]:
+    """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
 
-    Hsu's multiple comparisons with the best (1984, Annals of Statistics 12), its upper bound for the cell that looks
-    best. None if a cell of `among` can't be compared with it.
+    The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals
+    of Statistics 12). A cell that can't be compared with all of `among` has none.
     """
-    with_best = _with_best(fitted, best)
-    others = [cell for cell in among if cell != best]
-    if not all(with_best.testable[cell] for cell in others):
+    return {cell: bound for cell in cells if (bound := _at_most_slower(fitted, cell, among, families)) is not None}
+
+
+def _at_most_slower(fitted: Fit, cell: int, among: Collection[int], families: int) -> float | None:
+    against = _with_best(fitted, cell)
+    others = np.array([other for other in among if other != cell], dtype=int)
+    if not len(others):
+        return 1.0
+    if not against.testable[others].all():
         return None
     alpha = ALPHA / families
     caution = tukey(len(among), families).caution
-    bounds = [0.0]
-    for cell in others:
-        moderated, own = with_best.moderated(cell), with_best.own(cell)
-        point = maximum_point(len(others), round(moderated.df, 1), alpha)
-        # One-sided, as the maximum is: t_point takes both sides.
-        cautious = t_point(round(own.df, 1), 2 * alpha / caution)
-        bounds.append(max(point * moderated.error, cautious * own.error) - with_best.log_ratios[cell])
-    return _exp(max(bounds))
+    # One-sided, as the maximum is: t_point takes both sides.
+    moderated = _points(against.moderated_df[others], lambda df: maximum_point(len(others), df, alpha))
+    cautious = _points(against.own_df[others], lambda df: t_point(df, 2 * alpha / caution))
+    half = np.maximum(moderated * against.moderated_errors[others], cautious * against.own_errors[others])
+    return _exp(max(0.0, float((half - against.log_ratios[others]).max())))
+
+
+def _points(df: Matrix, point: Callable[[float], float]) -> Matrix:
+    """`point` of each number of degrees of freedom, rounded so that few are computed."""
+    rounded, place = np.unique(np.round(df, 1), return_inverse=True)
+    return np.array([point(float(one)) for one in rounded])[place]
 
 
 @dataclass(frozen=True)

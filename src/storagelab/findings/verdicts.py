@@ -147,17 +147,26 @@ def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
     tied = tuple(row.cell_id for row in comparisons if row.cell_id in judged and not row.distinguishable)
     compared = [cell for cell in cells if samples.plan.cells[cell].cell_id not in not_compared]
     alone = len({samples.blocks[cell] for cell in compared}) == 1
+    most: dict[str, float] = {}
+    if fastest is not None and alone and tied:
+        among = {samples.plan.cells[cell].cell_id: cell for cell in compared}
+        bounds = stats.at_most_slower(
+            samples.fitted,
+            [among[cell_id] for cell_id in (best, *tied) if cell_id in among],
+            compared,
+            samples.families,
+        )
+        most = {samples.plan.cells[cell].cell_id: bound for cell, bound in bounds.items()}
     return Judged(
         verdict=verdict,
         best=(*((best,) if best is not None else ()), *tied),
         tied=tied,
         fastest=best,
         worst=samples.cell_id(worst),
-        comparisons=comparisons,
+        comparisons=tuple(row.model_copy(update={"at_most_slower": most.get(row.cell_id)}) for row in comparisons),
         not_compared=not_compared,
-        at_most_slower=stats.at_most_slower(samples.fitted, fastest, compared, samples.families)
-        if fastest is not None and alone and tied else None,
-    )  # fmt: skip
+        at_most_slower=most.get(best or ""),
+    )
 
 
 def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:

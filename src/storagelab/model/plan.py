@@ -22,9 +22,16 @@ class Factor(Frozen):
 
     name: str
     levels: tuple[Level, ...]
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="short names that the spec gives to the factor, or to a path that its levels set",
+    )
 
 
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
+Preference = Literal["fewest-files", "most-capacity", "fewest-drives", "baseline", "fastest"]
+PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-drives", "baseline")
+"""Which of the layouts that can't be told apart is the cheapest, unless the spec says otherwise."""
 
 
 class Experiment(Frozen):
@@ -52,6 +59,16 @@ class Experiment(Frozen):
         description="Names of the factors to change as rarely as possible. Each combination of their levels runs in one "
         "stretch, a block, which holds rounds of everything else. Measured runs of different blocks are not compared.",
     )
+    prefer: tuple[Preference, ...] = Field(
+        PREFERENCES,
+        description="Which of the layouts that can't be told apart is the default pick: the first word decides, the next one "
+        "where that leaves several, and at last the order of the levels. `baseline` is the levels that are listed first.",
+    )
+    indifferent: Annotated[str | None, LeftOut("no margin")] = Field(
+        None,
+        description='The difference in time that you don\'t care about, such as `"3%"`. Reports then say which layouts take '
+        "the same time within it, where the runs show that.",
+    )
     source: str = Field("", description="the spec's file, as the user named it")
     text: str = Field("", description="the spec's text, comments and all")
     sha256: str = Field("", description="hash of the canonical content, without comments and blanks")
@@ -59,6 +76,11 @@ class Experiment(Frozen):
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
+
+    @property
+    def margin(self) -> float | None:
+        """`indifferent` as a share: 0.03."""
+        return None if self.indifferent is None else float(self.indifferent.rstrip("% ")) / 100
 
 
 class Cell(Frozen):

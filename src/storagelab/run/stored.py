@@ -26,6 +26,8 @@ def read(name: str, results: Path) -> Stored:
     folder = _folder(name, results)
     with Store.reading(folder) as store:
         experiment, runs = store.experiment(), store.runs()
+    if _is_spec(name):
+        experiment = judged_as_in(experiment, reading.load(Path(name)))
     file = folder / FILE_NAME
     try:
         plan = _plan(experiment)
@@ -47,6 +49,14 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
         runs, lost_runs = store.salvage()
     fitting, strange = _of_plan(plan, runs)
     return Stored(folder, experiment, plan, fitting), [*lost, *lost_runs, *strange]
+
+
+def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
+    """The stored experiment, judged and worded as the spec's file says today, if that describes the same runs."""
+    if spec.sha256 != experiment.sha256:
+        return experiment
+    update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors}
+    return experiment.model_copy(update=update)
 
 
 def _is_spec(name: str) -> bool:

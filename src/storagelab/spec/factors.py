@@ -31,6 +31,7 @@ _WHOLE_EXPERIMENT = "holds for the whole experiment, so it can't differ between 
 _CANNOT_VARY = dict.fromkeys(HEADER, _WHOLE_EXPERIMENT) | {
     "repetitions": "must be the same for every cell, or the comparison would be unfair",
     "factors": "can't be varied by itself",
+    "labels": "holds for the whole experiment, so it can't differ between cells",
     "exclude": "defines what the matrix leaves out, so it can't be a factor",
 }
 _OF_THE_LOAD = ("workload",)
@@ -38,6 +39,7 @@ _OF_THE_LOAD = ("workload",)
 _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure")
 """Tables that set the conditions under which layouts are tried. All other tables set what the user chooses: layout, drives,
 server. This is the only place that distinguishes the two."""
+_LONGEST_LABEL = 24
 _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 
@@ -55,6 +57,30 @@ def read_factors(raw: Tables, base: Tables) -> tuple[Factor, ...]:
                 )
             owners[path] = factor.name
     return factors
+
+
+def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
+    """The factors with their short names. Raises SpecError for a name of nothing that varies."""
+    if not isinstance(labels, dict):
+        hint = "Write [labels] on a line of its own, and the factors' short names below it."
+        raise SpecError(f"must be a table, not {shown(labels)}", key="labels", hint=hint)
+    varied = {
+        factor.name: {factor.name, *(path for level in factor.levels for path in level.sets)} for factor in factors
+    }
+    known = list(dict.fromkeys(name for names in varied.values() for name in sorted(names)))
+    for name, label in labels.items():
+        if name not in known:
+            hint = _QUOTES if isinstance(label, dict) else choices(name, known, "What varies")
+            raise SpecError(f"nothing that varies is named {shown(name)}", key=dotted(("labels", name)), hint=hint)
+        if not isinstance(label, str) or not label.strip() or len(label) > _LONGEST_LABEL:
+            said = f"must be text in quotes of at most {_LONGEST_LABEL} characters, not {shown(label)}"
+            raise SpecError(said, key=dotted(("labels", name)), hint='Such as "layout.data_files" = "files".')
+    return tuple(
+        factor.model_copy(
+            update={"labels": {name: labels[name].strip() for name in labels if name in varied[factor.name]}}
+        )
+        for factor in factors
+    )
 
 
 def _factor(name: str, levels: object, base: Tables) -> Factor:

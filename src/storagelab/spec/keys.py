@@ -27,10 +27,12 @@ Parts = tuple[str | int, ...]
 
 M = TypeVar("M", bound=BaseModel)
 
-HEADER = ("name", "question", "repetitions", "order", "seed", "costly")
+HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "prefer", "indifferent")
 """Keys of the whole experiment, before the first table."""
 TABLES = tuple(Written.model_fields)
-TOP_LEVEL = (*HEADER, *TABLES, "factors", "exclude")
+TOP_LEVEL = (*HEADER, *TABLES, "labels", "factors", "exclude")
+JUDGEMENT = ("prefer", "indifferent", "labels")
+"""Keys that say how results are judged and worded. They change no run, so they may change while results are kept."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_CHARACTERS = 60

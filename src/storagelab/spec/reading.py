@@ -17,10 +17,11 @@ from typing import Any
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment, Factor
 from storagelab.spec import small_files
-from storagelab.spec.factors import read_excludes, read_factors
+from storagelab.spec.factors import read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
 from storagelab.spec.keys import (
     HEADER,
+    JUDGEMENT,
     TABLES,
     TOP_LEVEL,
     Parts,
@@ -38,6 +39,7 @@ from storagelab.spec.keys import (
 from storagelab.spec.written import Written
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_SHARE = re.compile(r"(?!0+(\.0+)?%)\d{1,2}(\.\d{1,3})?%")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
@@ -115,7 +117,7 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
     _check_top_level(raw)
     header = _header(raw, source)
     base = _base(raw)
-    factors = read_factors(raw.get("factors", {}), base)
+    factors = with_labels(read_factors(raw.get("factors", {}), base), raw.get("labels", {}))
     _refuse_missing_keys(base, factors)
     _check_costly(header, factors)
     canonical = _canonical(raw)
@@ -151,6 +153,11 @@ def _header(raw: Tables, source: str) -> Experiment:
             key="name",
             hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
             + 'name = "files-and-log-place"',
+        )
+    if header.indifferent is not None and _SHARE.fullmatch(header.indifferent) is None:
+        hint = 'Write it as a share of the time: indifferent = "3%"'
+        raise SpecError(
+            f"must be above 0 % and below 100 %, not {shown(header.indifferent)}", key="indifferent", hint=hint
         )
     return header
 
@@ -191,9 +198,9 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 def _canonical(raw: Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered as
-    listed, and data files go round robin over volumes as listed."""
+    listed, and data files go round robin over volumes as listed. How results are judged is no part of it."""
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
-    return {**raw, "listed": listed}
+    return {**{name: raw[name] for name in raw if name not in JUDGEMENT}, "listed": listed}
 
 
 def _sha256(canonical: Tables) -> str:

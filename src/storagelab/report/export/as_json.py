@@ -13,6 +13,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.findings.answer import answer
+from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement, Run
@@ -20,6 +22,7 @@ from storagelab.model.plan import Cell, Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import WaitStat, conservation, normalise
 from storagelab.model.workload import Mixed, RandomInsert, RawIo
+from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.doubts import caution_sentence
 from storagelab.report.words.headline import headline
 from storagelab.report.words.secrets import masked
@@ -252,12 +255,21 @@ def _arithmetic(sample: Sample) -> Estimate:
     return sample.arithmetic or sample.mean
 
 
+def _plain_table(found: Answer) -> Json:
+    return {name: plain(value) for name, value in found.model_dump(mode="json").items()}
+
+
 def _findings(findings: Findings) -> Json:
+    found_answer = answer(findings)
     found: Json = {
         "verdict": findings.verdict,
         "compared": findings.compared,
         "headline": masked(headline(findings)),
         "sentences": [masked(sentence) for sentence in sentences(findings)],
+        "answer": {
+            "lines": [masked(line.text) for line in answer_lines(findings, found_answer)],
+            **_plain_table(found_answer),
+        },
         "best": list(findings.best),
         "tied": list(findings.tied),
         "worst": findings.worst,
@@ -294,7 +306,7 @@ def _comparison(item: Comparison) -> Json:
     return {
         "cell_id": item.cell_id, "best_cell_id": item.best_cell_id, "ratio": item.ratio.value,
         "ci95": _interval(item.ratio), "p_value": item.p_value, "distinguishable": item.distinguishable,
-        "across_blocks": item.across_blocks,
+        "across_blocks": item.across_blocks, "at_most_slower": item.at_most_slower,
     }  # fmt: skip
 
 

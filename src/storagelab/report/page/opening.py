@@ -9,12 +9,12 @@ from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.page.pieces import View
 from storagelab.report.words import compared, numbers
+from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.compared import ends
-from storagelab.report.words.doubts import caution_sentence
-from storagelab.report.words.headline import headline
+from storagelab.report.words.doubts import caution_sentences
 from storagelab.report.words.names import cell_text
 from storagelab.report.words.numbers import keep_together
-from storagelab.report.words.sentences import sentences
+from storagelab.report.words.sentences import evidence
 
 
 def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
@@ -38,11 +38,21 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
 
 
 def verdict_view(findings: Findings) -> View:
-    """The headline, the figures to remember, and what follows."""
+    """The answer, each line with its evidence folded in, and the figures to remember."""
+    head, *lines = answer_lines(findings)
+    found = evidence(findings)
+    last = {line.about: number for number, line in enumerate(lines)}
+    folded = [found.pop(line.about, []) if last[line.about] == number else [] for number, line in enumerate(lines)]
+    # What no line is about.
+    rest = [text for about, texts in found.items() if about != "doubt" for text in texts]
     return {
-        "headline": keep_together(headline(findings)),
+        "headline": keep_together(head.text),
+        "answer": [
+            (keep_together(line.text), list(map(keep_together, texts)))
+            for line, texts in zip(lines, folded, strict=True)
+        ],
         "tiles": _tiles(findings),
-        "sentences": list(map(keep_together, sentences(findings))),
+        "sentences": list(map(keep_together, rest)),
     }
 
 
@@ -97,10 +107,7 @@ def _odd_runs(findings: Findings, cell: CellSummary) -> str:
 
 def cautions_view(findings: Findings) -> View:
     """Doubts about the measurement, the most serious first."""
-    ordered = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
-    return {
-        "cautions": [(one.severity, keep_together(caution_sentence(one, findings))) for one in ordered],
-    }
+    return {"cautions": [(severity, keep_together(text)) for severity, text in caution_sentences(findings)]}
 
 
 def top_wait(cell: CellSummary) -> tuple[str, float] | None:

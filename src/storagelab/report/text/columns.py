@@ -20,6 +20,8 @@ from storagelab.report.words.numbers import keep_together
 GAP = 2
 _INDENT_BELOW = 4
 _NARROWEST_WRAPPED = 16
+"""Where a column has less, others are dropped."""
+_NARROWEST = 8
 _BREAK = "\u00a0"
 _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
 """With its unit."""
@@ -71,24 +73,32 @@ def print_table(
     paragraph to print below each row."""
     kept = fitting(columns, console.width - indent)
     widths = _widths(kept, console.width - indent)
-    emit(console, _line([column.heading for column in kept], kept, widths, indent, "bold"))
+    _print_row(console, [column.heading for column in kept], kept, widths, indent, "bold")
     if console.is_terminal:
         emit(console, Text(" " * indent + "─" * (sum(widths) + GAP * (len(widths) - 1)), style="dim"))
     for number in range(max((len(column.cells) for column in kept), default=0)):
         style = rows_styled[number] if number < len(rows_styled) else ""
-        folded = [_fold(column.cells[number], column, width) for column, width in zip(kept, widths, strict=True)]
-        for part in range(max(len(lines) for lines in folded)):
-            texts = [lines[part] if part < len(lines) else "" for lines in folded]
-            emit(console, _line(texts, kept, widths, indent, style))
+        _print_row(console, [column.cells[number] for column in kept], kept, widths, indent, style)
         if number < len(below):
             print_paragraph(console, below[number], first=" " * (indent + _INDENT_BELOW), style="dim")
+
+
+def _print_row(
+    console: Console, texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int], indent: int, style: str
+) -> None:
+    folded = [_fold(text, column, width) for text, column, width in zip(texts, columns, widths, strict=True)]
+    for part in range(max(len(lines) for lines in folded)):
+        emit(
+            console,
+            _line([lines[part] if part < len(lines) else "" for lines in folded], columns, widths, indent, style),
+        )
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
     """Natural widths, except that wrapping columns share the remaining width."""
     fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
     wrapping = [column for column in columns if column.wraps]
-    room = max(_NARROWEST_WRAPPED, (width - fixed) // max(1, len(wrapping)))
+    room = max(_NARROWEST, (width - fixed) // max(1, len(wrapping)))
     return [min(column.width, room) if column.wraps else column.width for column in columns]
 
 
@@ -110,12 +120,13 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
     return line
 
 
-def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "") -> None:
-    """Print a sentence wrapped to the console, with `first` before its first line and the others indented as far."""
+def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "", hanging: int = 0) -> None:
+    """Print a sentence wrapped to the console, with `first` before its first line and the others indented as far, or by
+    `hanging`."""
     width = max(20, console.width)
     lines = textwrap.wrap(
-        keep_together(text), width, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False,
-        break_long_words=False,
+        keep_together(text), width, initial_indent=first, subsequent_indent=" " * (len(first) or hanging),
+        break_on_hyphens=False, break_long_words=False,
     )  # fmt: skip
     for line in lines:
         emit(console, Text(line.replace(_BREAK, " "), style=style))

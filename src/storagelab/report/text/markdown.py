@@ -11,12 +11,12 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
 from storagelab.report.text.tables import CELL_ID, cell_columns, cells_shown, wait_columns, waits_of
-from storagelab.report.words.doubts import caution_sentence
-from storagelab.report.words.headline import headline
+from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.doubts import caution_sentences
 from storagelab.report.words.names import cell_text, repetition_text, unmet_text
 from storagelab.report.words.quantities import quantity_text
 from storagelab.report.words.secrets import masked
-from storagelab.report.words.sentences import sentences
+from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, method_text, no_waits_sentence, waits_title
 
 _ALL = 1_000_000
@@ -27,7 +27,7 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
     """The whole report: verdict, cells, waits of every cell, doubts, what went wrong, how it was measured, the spec."""
     parts = [
         _title(experiment, findings),
-        [f"- {escaped(sentence)}" for sentence in sentences(findings)],
+        _evidence(findings),
         ["## Cells", "", *_cells(findings)],
         _doubts(findings),
         ["## Waits", "", *_waits(findings)],
@@ -41,7 +41,14 @@ def markdown(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: 
 
 def _title(experiment: Experiment, findings: Findings) -> list[str]:
     question = [f"*{escaped(experiment.question)}*", ""] if experiment.question else []
-    return [f"# {escaped(experiment.name)}", "", *question, f"**{escaped(headline(findings))}**"]
+    head, *lines = (escaped(line.text) for line in answer_lines(findings))
+    listed = ["", *(f"- {line}" for line in lines)] if lines else []
+    return [f"# {escaped(experiment.name)}", "", *question, f"**{head}**", *listed]
+
+
+def _evidence(findings: Findings) -> list[str]:
+    found = [text for about, texts in evidence(findings).items() if about != "doubt" for text in texts]
+    return ["## Evidence", "", *(f"- {escaped(text)}" for text in found)] if found else []
 
 
 def escaped(text: str) -> str:
@@ -67,8 +74,7 @@ def _cells(findings: Findings) -> list[str]:
 def _doubts(findings: Findings) -> list[str]:
     if not findings.cautions:
         return []
-    serious = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
-    return ["## To bear in mind", "", *(f"- {escaped(caution_sentence(item, findings))}" for item in serious)]
+    return ["## To bear in mind", "", *(f"- {escaped(text)}" for _, text in caution_sentences(findings))]
 
 
 def _waits(findings: Findings) -> list[str]:

@@ -8,8 +8,9 @@ from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.waits import TableRow, wait_table
 from storagelab.report.words import compared
 from storagelab.report.words.headline import difference_text, first_factor, verdict_mark
-from storagelab.report.words.names import factor_text, value_text
+from storagelab.report.words.names import value_text
 from storagelab.report.words.numbers import count, decimals_for, percent, seconds_number, significant
+from storagelab.report.words.short import Names
 from storagelab.targets.known import BENIGN_WAITS
 
 TextColumn = tuple[str, list[str]]
@@ -58,11 +59,11 @@ def factor_order(findings: Findings) -> list[str]:
 
 def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
     """The table of cells: id, a column per factor, then times, throughput, spread, runs and verdict."""
-    names = factor_order(findings)
+    names, short = factor_order(findings), Names(findings)
     columns: list[TextColumn] = [
         (CELL_ID, [cell.cell_id for cell in cells]),
         *(
-            (factor_text(name), [value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
+            (short.heading(name), [value_text(cell.levels[name]) if name in cell.levels else "" for cell in cells])
             for name in names
         ),
     ]

@@ -20,10 +20,11 @@ from storagelab.report.text.tables import (
     waits_of,
 )
 from storagelab.report.words import compared
-from storagelab.report.words.doubts import caution_sentence
-from storagelab.report.words.headline import headline, verdict_mark
+from storagelab.report.words.answer import Line, answer_lines
+from storagelab.report.words.doubts import caution_sentences
+from storagelab.report.words.headline import verdict_mark
 from storagelab.report.words.names import level_text
-from storagelab.report.words.sentences import sentences
+from storagelab.report.words.sentences import evidence
 from storagelab.report.words.waiting import audit_sentences, no_waits_sentence, wait_footnotes, waits_title
 
 _CELLS_SHOWN = 40
@@ -33,11 +34,35 @@ _MARKS = {"counter": "", "sampled": "~", "derived": "*"}
 
 
 def print_findings(console: Console, findings: Findings) -> None:
-    """The whole verdict: headline, sentences, the table of cells, waits of best and worst, doubts."""
-    print_paragraph(console, headline(findings), style="bold")
-    blank(console)
-    for sentence in sentences(findings):
-        print_paragraph(console, sentence, first="- ")
+    """The answer, then what it rests on: sentences, the table of cells, waits of best and worst, doubts.
+
+    A screen ends with what is printed last. So where all this is longer than the screen, the answer comes again at the end.
+    """
+    lines = answer_lines(findings)
+    with console.capture() as below:
+        _print_evidence(console, findings)
+    _print_answer(console, lines)
+    text = below.get()
+    console.file.write(text)
+    if console.is_terminal and text.count("\n") + len(lines) > console.height:
+        blank(console)
+        emit(console, Text("The answer again", style="bold"))
+        _print_answer(console, lines)
+
+
+def _print_answer(console: Console, lines: Sequence[Line]) -> None:
+    for line in lines:
+        print_paragraph(console, line.text, style="bold" if line.about in ("head", "use") else "", hanging=2)
+
+
+def _print_evidence(console: Console, findings: Findings) -> None:
+    found = evidence(findings)
+    texts = [text for about, texts in found.items() if about != "doubt" for text in texts]
+    if texts:
+        blank(console)
+        emit(console, Text("Evidence", style="bold"))
+    for text in texts:
+        print_paragraph(console, text, first="- ")
     _print_cells(console, findings)
     if compared.of_raw_io(findings):
         _print_doubts(console, findings)
@@ -81,9 +106,8 @@ def _print_doubts(console: Console, findings: Findings) -> None:
         return
     blank(console)
     emit(console, Text("To bear in mind", style="bold"))
-    for caution in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
-        serious = caution.severity == "caution"
-        text = caution_sentence(caution, findings)
+    for severity, text in caution_sentences(findings):
+        serious = severity == "caution"
         print_paragraph(console, text, first="! " if serious else "- ", style="yellow" if serious else "")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from functools import singledispatch
 
 from storagelab.findings import caution_kinds as kinds
@@ -17,6 +19,38 @@ from storagelab.targets.known import KNOWN
 def caution_sentence(caution: Caution, findings: Findings) -> str:
     """One doubt in one to three sentences: what, how much, and what to do about it."""
     return re.sub(r"\s+", " ", sentence(caution, _where(caution, findings), findings)).strip()
+
+
+def caution_sentences(findings: Findings) -> list[tuple[kinds.Severity, str]]:
+    """All doubts, the graver ones first; odd runs of several cells are one."""
+    odd = [caution for caution in findings.cautions if isinstance(caution, kinds.OddRun)]
+    told = {id(odd[0]): _odd_runs(odd, findings)} if len(odd) > 1 else {}
+    ordered = sorted(findings.cautions, key=lambda caution: caution.severity != "caution")
+    return [
+        (caution.severity, told.get(id(caution)) or caution_sentence(caution, findings))
+        for caution in ordered
+        if caution not in odd[1:]
+    ]
+
+
+def _odd_runs(odd: Sequence[kinds.OddRun], findings: Findings) -> str:
+    """One sentence for the odd runs of several cells: how many, the farthest, and what becomes of them."""
+    farthest = max(odd, key=lambda one: abs(math.log(one.ratio)))
+    number, left_out = sum(one.runs for one in odd), sum(one.left_out for one in odd)
+    levels = [findings.cell(cell).levels for cell in farthest.cells]
+    cell = f"with {group_text(levels, findings.factors)}, " if levels else ""
+    out = (
+        f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts (robust fit), as the "
+        "other runs of the cell are as steady as any; `storagelab report NAME --fit least-squares` counts them. The rest are"
+        if left_out
+        else "They are"
+    )
+    return (
+        f"{_runs(number)} in {len(odd)} cells stand apart from the others of their cell. The farthest: {cell}repetition "
+        f"{count(farthest.repetition)} took {seconds(farthest.elapsed_s)} where {seconds(farthest.expected_s)} was expected. "
+        f"{out} counted, and widen the intervals. Look at the time series; if something else was at work, run the experiment "
+        "under a new name."
+    )
 
 
 @singledispatch

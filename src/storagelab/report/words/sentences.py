@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report.words import compared
-from storagelab.report.words.doubts import caution_sentence
+from storagelab.report.words.answer import About
+from storagelab.report.words.doubts import caution_sentence, caution_sentences
 from storagelab.report.words.headline import (
     SLOWER_SHOWN,
     cell_name,
@@ -54,6 +55,35 @@ def sentences(findings: Findings) -> list[str]:
     ]
 
 
+def evidence(findings: Findings) -> dict[About, list[str]]:
+    """What lies one step below the lines of the answer, by what they are about; each list with the largest first.
+
+    What a line says already is not said again.
+    """
+    if not any(cell.elapsed_s is not None for cell in findings.cells):
+        return {}
+    said: set[str] = set()
+    found: dict[About, list[str]] = {
+        "use": [
+            verdict_sentence(findings),
+            *_on_what_is_compared(findings),
+            *(
+                _on_loads(findings)
+                if findings.loads
+                else [*_on_the_best(findings, brief=True), *_on_the_slower(findings)]
+            ),
+        ],
+        "gains": [*_on_effects(findings), *what_if_sentences(findings)],
+        "why": [
+            *wait_change_sentences(findings, said),
+            *wait_names_sentence(findings),
+            *wait_trend_sentences(findings, said),
+        ],
+        "doubt": [text for _, text in caution_sentences(findings)],
+    }
+    return {about: texts for about, texts in found.items() if texts}
+
+
 def _on_the_order(findings: Findings) -> list[str]:
     """The caution on the order, which belongs beside the verdict that it affects."""
     if findings.verdict == "untested":
@@ -79,7 +109,7 @@ def _on_loads(findings: Findings) -> list[str]:
     return [*load_sentences(findings, verdict_sentence), *ties]
 
 
-def _on_the_best(findings: Findings) -> list[str]:
+def _on_the_best(findings: Findings, *, brief: bool = False) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.rows_per_s is None:
         return []
@@ -89,7 +119,7 @@ def _on_the_best(findings: Findings) -> list[str]:
     if findings.verdict in ("best-set", "indistinguishable"):
         time = "" if compared.of_raw_io(findings) else f"{elapsed_text(best)}, or "
         lead = f"{name} {was(name)} nominally fastest: {time}{rate}, over {runs}."
-        return [lead, *_what_taking_it_costs(findings), *_what_may_hide(findings)]
+        return [lead, *([] if brief else _what_taking_it_costs(findings)), *_what_may_hide(findings)]
     return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]
 
 
@@ -139,15 +169,17 @@ def _slower_than(findings: Findings, best: str, slower: Sequence[Comparison]) ->
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor. The effects of a single factor would repeat the comparisons, unless it is a load."""
+    """One sentence per factor, the largest effect first. The effects of a single factor would repeat the comparisons,
+    unless it is a load."""
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
-    lines = []
+    found = []
     for factor in findings.factors:
         effects = [effect for effect in findings.effects if effect.factor == factor.name and not effect.at]
         if effects:
-            lines.append(_effect_sentence(findings, factor.name, effects))
-    return lines
+            size = max(abs(math.log(effect.ratio.value)) for effect in effects)
+            found.append((size, _effect_sentence(findings, factor.name, effects)))
+    return [sentence for _, sentence in sorted(found, key=lambda pair: -pair[0])]
 
 
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:

@@ -1,0 +1,365 @@
+"""The answer to an experiment's question, from its findings: what to use, how sure, what is gained, why, what is doubtful.
+
+Pure; `report` words it, in at most eight lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from storagelab.findings import caution_kinds as kinds
+from storagelab.findings.answer_kinds import Answer, Choice, Gain, Good, Pick, Unable
+from storagelab.findings.answer_why import causes
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, LoadVerdict, Verdict
+from storagelab.findings.pattern import pattern_of
+from storagelab.model.plan import Factor, Preference
+from storagelab.model.values import JsonValue
+
+JUDGED = ("winner", "best-set", "indistinguishable")
+DEPENDS_LEAST = 0.02
+"""A factor's effect depends on another if it differs by this share of the time between levels of that one."""
+FACTORS_EXPLAINED = 2
+PLACES = ("layout.data", "layout.log")
+
+
+def answer(findings: Findings) -> Answer:
+    choices = tuple(_choices(findings))
+    gains = tuple(_gains(findings, choices))
+    unable = tuple(_unable(findings))
+    return Answer(
+        provenance=findings.provenance,
+        runs=sum(cell.runs_ok + cell.runs_unverified for cell in findings.cells),
+        runs_planned=sum(cell.runs_planned for cell in findings.cells),
+        layouts=len({_key(_layout(findings, cell)) for cell in findings.cells}),
+        compared=findings.compared,
+        unable=unable,
+        choices=choices,
+        gains=gains,
+        causes=tuple(causes(findings, _explained(findings, gains))) if findings.compared == "elapsed" else (),
+        doubts=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
+        indifferent=findings.indifferent,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What to use
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Load:
+    """One load's layouts: by the text of their levels, the cell of each; the same for those tied."""
+
+    judged: LoadVerdict
+    cells: Mapping[str, CellSummary]
+    tied: tuple[str, ...]
+
+
+def layout_factors(findings: Findings) -> list[Factor]:
+    """The factors that are choices, as loads and conditions are not."""
+    borne = findings.loads[0].load if findings.loads else {}
+    return [factor for factor in findings.factors if factor.name not in borne]
+
+
+def _layout(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
+    return {factor.name: cell.levels[factor.name] for factor in layout_factors(findings) if factor.name in cell.levels}
+
+
+def _key(levels: Mapping[str, JsonValue]) -> str:
+    return json.dumps(levels, sort_keys=True)
+
+
+def _choices(findings: Findings) -> Iterator[Choice]:
+    """One for all loads if some layout is among the best under each, else one for each set of best layouts."""
+    loads = [_load(findings, load) for load in _verdicts(findings) if load.verdict in JUDGED and load.best]
+    if not loads:
+        return
+    common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)]
+    if common:
+        yield _choice(findings, loads, common)
+        return
+    groups: dict[str, list[_Load]] = {}
+    for load in loads:
+        groups.setdefault(json.dumps(sorted(load.tied)), []).append(load)
+    for group in groups.values():
+        yield _choice(findings, group, list(group[0].tied))
+
+
+def _verdicts(findings: Findings) -> Sequence[LoadVerdict]:
+    if findings.loads:
+        return findings.loads
+    everything = LoadVerdict(
+        load={}, cells=tuple(cell.cell_id for cell in findings.cells), verdict=findings.verdict, best=findings.best,
+        tied=findings.tied, fastest=findings.fastest, worst=findings.worst, not_compared=findings.not_compared,
+        at_most_slower=findings.at_most_slower,
+    )  # fmt: skip
+    return [everything]
+
+
+def _load(findings: Findings, judged: LoadVerdict) -> _Load:
+    inside = {*judged.cells} - {*judged.not_compared}
+    cells = {_key(_layout(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
+    best = {*judged.best, *judged.tied}
+    return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
+
+
+def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Choice:
+    layouts = [layout for layout in loads[0].cells if all(layout in load.cells for load in loads)]
+    levels = [json.loads(layout) for layout in layouts]
+    factors = [factor for factor in layout_factors(findings) if factor.name in levels[0]]
+    pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
+    meant = [layouts[place] for place in places]
+    most = _most(findings, loads, meant)
+    cells = [load.cells[layout] for load in loads for layout in meant]
+    lowest, highest = _range(findings, cells) if len(loads) == 1 else (None, None)
+    slower = [row for load in loads if (row := _next(findings, load.judged)) is not None]
+    leads = sorted((row.ratio for row in slower), key=lambda ratio: ratio.value)
+    return Choice(
+        loads=tuple(load.judged.load for load in loads) if findings.loads else (),
+        verdict=_verdict([load.judged.verdict for load in loads]),
+        layouts=len(layouts),
+        tied=tuple(load.cells[layout].cell_id for load in loads for layout in tied),
+        meant=tuple(cell.cell_id for cell in cells),
+        pattern=pattern,
+        pick=_pick(findings, loads, meant),
+        lowest=lowest,
+        highest=highest,
+        at_most_slower=most,
+        same=most is not None and findings.indifferent is not None and most <= 1 + findings.indifferent,
+        next_slower=slower[0].cell_id if len(loads) == 1 and slower else None,
+        leads=(leads[0], leads[-1]) if len(leads) > 1 else tuple(leads),
+    )
+
+
+def _verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    return verdicts[0] if len(set(verdicts)) == 1 else "best-set"
+
+
+def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate | None, Estimate | None]:
+    figures = [figure for cell in cells if (figure := figure_of(findings, cell)) is not None]
+    ordered = sorted(figures, key=lambda figure: figure.value)
+    return (ordered[0], ordered[-1]) if ordered else (None, None)
+
+
+def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
+    """What a cell is judged by: its time, or its rate where cells do different amounts of work."""
+    sample = cell.elapsed_s if findings.compared == "elapsed" else cell.rows_per_s
+    return None if sample is None else sample.mean
+
+
+def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
+    """The most that any of `tied` may take against the truly fastest; 1 for a winner, None if one can't be compared so."""
+    found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
+    known = [one for one in found if one is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None:
+    if cell.cell_id in load.judged.best[:1]:
+        return 1.0 if load.judged.verdict == "winner" else load.judged.at_most_slower
+    return next((row.at_most_slower for row in findings.comparisons if row.cell_id == cell.cell_id), None)
+
+
+def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
+    """The nearest layout that is told apart from the fastest."""
+    told = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
+    return min(told, key=lambda row: row.ratio.value, default=None)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The default pick
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
+    """The first of the layouts by the preferences, and at last by the order of levels; judged by the first load's cells."""
+    left = [loads[0].cells[layout] for layout in tied]
+    decided: list[Preference] = []
+    for preference in findings.prefer:
+        worth = _WORTH[preference]
+        best = min(worth(findings, cell) for cell in left)
+        kept = [cell for cell in left if worth(findings, cell) == best]
+        if len(kept) < len(left):
+            decided.append(preference)
+        left = kept
+    cell = min(left, key=lambda one: _places(findings, one))
+    layout = _key(_layout(findings, cell))
+    bounds = [_most_of(findings, load, load.cells[layout]) for load in loads]
+    keeps, capacities = _keeps(findings, [loads[0].cells[one] for one in tied])
+    return Pick(
+        cell_id=cell.cell_id,
+        levels=_layout(findings, cell),
+        decided_by=tuple(decided),
+        at_most_slower=None if None in bounds else max(bound for bound in bounds if bound is not None),
+        capacity_bytes=cell.capacity_bytes,
+        keeps=keeps,
+        capacities=capacities,
+    )
+
+
+def _places(findings: Findings, cell: CellSummary) -> list[int]:
+    """Where the cell's levels stand in the lists of their factors."""
+    return [
+        next(
+            (place for place, level in enumerate(factor.levels) if repr(level.value) == repr(cell.levels[factor.name])),
+            0,
+        )
+        for factor in findings.factors
+        if factor.name in cell.levels
+    ]
+
+
+def _speed(findings: Findings, cell: CellSummary) -> float:
+    figure = figure_of(findings, cell)
+    if figure is None:
+        return math.inf
+    return figure.value if findings.compared == "elapsed" else -figure.value
+
+
+_WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {
+    "fewest-files": lambda _, cell: cell.data_files,
+    "most-capacity": lambda _, cell: -(cell.capacity_bytes or 0.0),
+    "fewest-drives": lambda _, cell: cell.drives or 0,
+    "baseline": lambda findings, cell: sum(place > 0 for place in _places(findings, cell)),
+    "fastest": _speed,
+}
+"""The smaller, the better."""
+
+
+def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
+    """The factor whose level alone decides how much room the drives have, and the room at each level."""
+    for factor in layout_factors(findings):
+        rooms: dict[str, tuple[JsonValue, set[float]]] = {}
+        for cell in cells:
+            if cell.capacity_bytes and factor.name in cell.levels:
+                level = cell.levels[factor.name]
+                rooms.setdefault(repr(level), (level, set()))[1].add(cell.capacity_bytes)
+        found = [(level, room) for level, room in rooms.values() if len(room) == 1]
+        sizes = {size for _, room in found for size in room}
+        if len(found) == len(rooms) > 1 and len(sizes) > 1:
+            return factor.name, tuple((level, min(room)) for level, room in found)
+    return None, ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is gained, and why
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _gains(findings: Findings, choices: Sequence[Choice]) -> Iterator[Gain]:
+    """By factor, the largest first. With several choices the good levels are those that take least time over all."""
+    needed = {good.factor: good for good in choices[0].pattern.needed} if len(choices) == 1 else {}
+    found = []
+    for factor in layout_factors(findings):
+        effects = [one for one in findings.effects if one.factor == factor.name and not one.at]
+        gain = _gain(findings, factor, effects, needed.get(factor.name)) if effects and choices else None
+        if gain is not None:
+            found.append(gain)
+    yield from sorted(found, key=lambda gain: (not gain.seen, -abs(math.log(gain.best.value))))
+
+
+def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: Good | None) -> Gain | None:
+    baseline = effects[0].baseline
+    rows = {repr(one.level): one for one in effects}
+    ratios: list[tuple[JsonValue, Estimate]]
+    if good is None:
+        reference, used = baseline, list(effects)
+        ratios = [(one.level, one.ratio) for one in used]
+    elif repr(baseline) in map(repr, good.levels):
+        others = [one for one in effects if repr(one.level) not in map(repr, good.levels)]
+        if not others:
+            return None
+        worst = max(others, key=lambda one: one.ratio.value)
+        reference, used, ratios = worst.level, [worst], [(baseline, _inverse(worst.ratio))]
+    else:
+        reference, used = baseline, [rows[repr(level)] for level in good.levels if repr(level) in rows]
+        ratios = [(one.level, one.ratio) for one in used]
+    if not ratios:
+        return None
+    ordered = sorted((ratio for _, ratio in ratios), key=lambda ratio: ratio.value)
+    return Gain(
+        factor=factor.name,
+        levels=tuple(level for level, _ in ratios),
+        reference=reference,
+        best=ordered[0],
+        worst=ordered[-1],
+        seen=any(one.distinguishable for one in used),
+        sure=all(one.distinguishable for one in used),
+        same=findings.indifferent is not None and all(_within(ratio, findings.indifferent) for ratio in ordered),
+        untested=any(one.across_blocks for one in used),
+        depends_on=tuple(_depends_on(findings, factor.name)),
+    )
+
+
+def _inverse(ratio: Estimate) -> Estimate:
+    low = 1 / ratio.high if ratio.high else None
+    high = 1 / ratio.low if ratio.low else None
+    return ratio.model_copy(update={"value": 1 / ratio.value, "low": low, "high": high})
+
+
+def _within(ratio: Estimate, margin: float) -> bool:
+    """Two one-sided tests: the interval lies within the margin on both sides."""
+    return (
+        ratio.low is not None and ratio.high is not None and ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
+    )
+
+
+def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
+    for found in findings.dependences:
+        change = 0.0 if found.change is None else abs(math.log(found.change.difference.value))
+        if found.factor == factor and (found.differs or change > DEPENDS_LEAST):
+            yield found.within
+
+
+def _explained(findings: Findings, gains: Sequence[Gain]) -> list[tuple[Factor, Sequence[JsonValue], JsonValue]]:
+    """The factors to explain: those that make a difference, the largest first; if none does, the one with the largest."""
+    by_name = {factor.name: factor for factor in findings.factors}
+    chosen = [gain for gain in gains if gain.seen][:FACTORS_EXPLAINED] or list(gains[:1])
+    return [(by_name[gain.factor], gain.levels, gain.reference) for gain in chosen]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is doubtful
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _unable(findings: Findings) -> Iterator[Unable]:
+    """What keeps the runs from answering, the gravest first."""
+    there = {one.kind: one for one in findings.cautions}
+    if not any(cell.elapsed_s for cell in findings.cells):
+        yield "nothing-measured"
+    elif findings.verdict in ("too-few-runs", "untested"):
+        yield findings.verdict
+    if "missing-runs" in there:
+        yield "not-finished"
+    if any(cell.elapsed_s is None for cell in findings.cells) or findings.not_compared:
+        yield "not-compared"
+    if "unverified" in there:
+        yield "unverified"
+    if "cpu-saturated" in there:
+        yield "cpu-saturated"
+    if "shared-device" in there and any(_sets_place(factor) for factor in findings.factors):
+        yield "shared-device"
+    for kind in ("short-runs", "busy-machine", "different-loads"):
+        if kind in there:
+            yield kind
+
+
+def _sets_place(factor: Factor) -> bool:
+    return any(path in PLACES for level in factor.levels for path in level.sets)
+
+
+_WEIGHTS = (
+    "failed-runs", "order", "blocks", "drift", "step", "outlier", "observer-cost", "conservation", "durability-off",
+    "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split", "allocation-latches",
+)  # fmt: skip
+"""Kinds of doubt, those first that can turn a choice around; others come after them."""
+
+
+def _weighed(findings: Findings) -> list[kinds.Caution]:
+    """Cautions before notes, and by their weight."""
+    rank = {kind: place for place, kind in enumerate(_WEIGHTS)}
+    return sorted(findings.cautions, key=lambda one: (one.severity == "note", rank.get(one.kind, len(rank))))

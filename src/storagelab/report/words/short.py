@@ -1,0 +1,209 @@
+"""Short names for lines of limited length: factors, levels, layouts, and lines that fit. Pure.
+
+A factor's short name is the one that the spec gives it ([labels]), else the last word of its path: "format", not "format of
+drive ssd".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from storagelab.findings.model import Findings
+from storagelab.model.plan import Factor
+from storagelab.model.values import JsonValue
+from storagelab.report.words.names import DATA_FILES, factor_text, is_counted, value_text
+
+LINE = 100
+
+
+class Room(int):
+    """How many characters a name may have; of a list of names as many as `items` are written out."""
+
+    items: int
+
+    def __new__(cls, letters: int, items: int) -> Room:
+        room = super().__new__(cls, letters)
+        room.items = items
+        return room
+
+
+WIDE = Room(LINE, 4)
+ROOMS = (
+    WIDE,
+    *(Room(letters, items) for letters in (LINE, 60, 40, 28) for items in (2, 1)),
+    Room(20, 1),
+    Room(12, 1),
+    Room(8, 1),
+)
+"""Tried in this order until a line fits."""
+_FLOOR = 28
+_SHORT = {
+    DATA_FILES: "files", "layout.log": "log", "layout.data": "data", "server.pfs_latch": "PFS latch",
+    "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
+}  # fmt: skip
+_ALONE = ("layout.log", "layout.data")
+
+
+def cut(text: str, most: int) -> str:
+    """`text` in at most `most` characters, cut between words if it can be, and marked where it is cut."""
+    if len(text) <= most:
+        return text
+    room = text[: max(1, most - 3)]
+    words = room.rpartition(" ")[0].rstrip(" ,;:(")
+    return (words if len(words) > most // 2 else room.rstrip()) + "..."
+
+
+def fitting(candidates: Iterable[str], most: int = LINE) -> str:
+    """The first text that fits, else the last one, cut."""
+    text = ""
+    for text in candidates:
+        if len(text) <= most:
+            return text
+    return cut(text, most)
+
+
+Telling = Callable[[Room], str]
+"""A line's text, given the room that each name in it has."""
+
+
+def narrowing(*tellings: Telling) -> Iterator[str]:
+    """Each telling, the fullest first, with ever shorter names; only the last one with names that are hardly names."""
+    for telling in tellings[:-1]:
+        yield from (telling(room) for room in ROOMS if room >= _FLOOR)
+    yield from (tellings[-1](room) for room in ROOMS)
+
+
+def listed_or(items: Sequence[str], word: str = "or") -> str:
+    """ "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" where items hold commas."""
+    between = "; " if any(", " in item for item in items) else ", "
+    return items[0] if len(items) == 1 else f"{between.join(items[:-1])} {word} {items[-1]}" if items else ""
+
+
+class Names:
+    """The short names of an experiment's factors and levels."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._factors = {factor.name: factor for factor in findings.factors}
+        short = [_short(name) for name in self._factors]
+        self._twice = {name for name in short if short.count(name) > 1}
+
+    def factor(self, name: str, room: Room = WIDE) -> str:
+        """ "files", "format", "driver"."""
+        return cut(self._label(self._factors[name], name) if name in self._factors else _short(name), room)
+
+    def heading(self, name: str) -> str:
+        """A factor over its own column: "data files", "format"."""
+        factor = self._factors[name]
+        return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
+
+    def _label(self, factor: Factor, path: str) -> str:
+        short = _short(path)
+        return factor.labels.get(path) or (factor_text(path) if short in self._twice else short)
+
+    def levels(self, name: str, levels: Sequence[JsonValue], room: Room = WIDE, *, full: bool = False) -> str:
+        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data files"."""
+        factor = self._factors[name]
+        texts, _ = self._grouped(factor, levels)
+        many = self._many(factor, levels, [cut(text, room) for text in texts], room.items)
+        label = self.factor(name, room)
+        if name in factor.labels and _are_numbers(levels):
+            return f"{many} {label}"
+        if is_counted(name):
+            label = "data files" if full and name == DATA_FILES else label
+            return f"{many} {label.removesuffix('s') if list(levels) == [1] else label}"
+        if name in _ALONE:
+            return f"{label} on {many}"
+        return f"{label} {many}" if self._needs_its_factor(factor, many) else many
+
+    def level(self, name: str, level: JsonValue, room: Room = WIDE) -> str:
+        """One level where its factor is named before: "1", "basic", and "1.2.7" if no other label begins with that."""
+        text = value_text(level)
+        factor = self._factors[name]
+        head = text.rpartition(", ")[0]
+        heads = [value_text(one.value).rpartition(", ")[0] for one in factor.levels]
+        if head and heads.count(head) == 1 and len(set(heads)) < len(heads):
+            text = head
+        return cut(text, room)
+
+    def layout(self, levels: Mapping[str, JsonValue], room: Room = WIDE) -> str:
+        """One layout in full: "4 files, basic, 2.2.3, 512 B"."""
+        names = sorted(levels, key=lambda name: not is_counted(name))
+        return ", ".join(self._in_layout(name, levels[name], room) for name in names) or "the only layout"
+
+    def _in_layout(self, name: str, level: JsonValue, room: Room) -> str:
+        factor = self._factors.get(name)
+        if factor is None or is_counted(name) or name in _ALONE or not isinstance(level, str):
+            return self.levels(name, [level], room) if factor is not None else cut(value_text(level), room)
+        text = cut(value_text(level), room)
+        return f"{self.factor(name, room)} {text}" if len(text) <= 4 and not _is_labelled(factor) else text
+
+    def unimportant(self, name: str, levels: Sequence[JsonValue], room: Room = WIDE) -> list[str]:
+        """What varies among the good levels of a labelled factor without mattering: "sector size"."""
+        return [cut(one, room) for one in self._grouped(self._factors[name], levels)[1]]
+
+    def _needs_its_factor(self, factor: Factor, text: str) -> bool:
+        return not _is_labelled(factor) or not text[:1].isalpha()
+
+    def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str], most: int) -> str:
+        """Several levels in few words: numbers in a row as a range, most levels as "any but", of others the first ones."""
+        if len(levels) > 2 and _are_numbers([level.value for level in factor.levels]):
+            row = sorted(float(str(level)) for level in levels)
+            if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
+                ordered = sorted(levels, key=lambda level: float(str(level)))
+                return f"{value_text(ordered[0])} to {value_text(ordered[-1])}"
+        if len(texts) <= most:
+            return listed_or(texts)
+        good = {value_text(level) for level in levels}
+        left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
+        if len(left) <= 2 and most > 2:
+            return f"any but {listed_or(left, 'and')}"
+        shown = min(2, most)
+        return listed_or([*texts[:shown], f"{len(texts) - shown} more"])
+
+    def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> tuple[list[str], list[str]]:
+        """The levels' texts, and what need not be said: labels that share their first part are one text if all of that
+        part are there ("2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB"), and what differs among them is returned by its name."""
+        texts = [value_text(level) for level in levels]
+        if not _is_labelled(factor) or len(levels) < 2:
+            return texts, []
+        of_head: dict[str, list[str]] = {}
+        for level in factor.levels:
+            of_head.setdefault(value_text(level.value).rpartition(", ")[0], []).append(value_text(level.value))
+        said: dict[str, None] = {}
+        free: dict[str, None] = {}
+        for text in texts:
+            head = text.rpartition(", ")[0]
+            family = of_head.get(head, [])
+            good = [one for one in family if one in texts]
+            if head and 1 < len(family) == len(good):
+                said[head] = None
+                free |= dict.fromkeys(self._varying(factor, family))
+            elif head and len(good) > 1:
+                tails = [one.rpartition(", ")[2] for one in family]
+                left = [tail for tail, one in zip(tails, family, strict=True) if one not in good]
+                few = f"any but {left[0]}" if len(left) == 1 else listed_or([one.rpartition(", ")[2] for one in good])
+                said[f"{head}, {few}"] = None
+            else:
+                said[text] = None
+        return list(said), list(free)
+
+    def _varying(self, factor: Factor, family: Sequence[str]) -> list[str]:
+        """The short names of the paths that differ among labels of one family."""
+        sets = [level.sets for level in factor.levels if value_text(level.value) in family]
+        paths = dict.fromkeys(path for one in sets for path in one)
+        return [self._label(factor, path) for path in paths if len({repr(one.get(path)) for one in sets}) > 1]
+
+
+def _short(name: str) -> str:
+    if name in _SHORT:
+        return _SHORT[name]
+    text = factor_text(name).partition(" of drive ")[0].partition(" of volume ")[0]
+    return f"{text.removesuffix(' bytes')} size" if text.endswith(" bytes") else text
+
+
+def _is_labelled(factor: Factor) -> bool:
+    return any(set(level.sets) != {factor.name} for level in factor.levels)
+
+
+def _are_numbers(levels: Sequence[JsonValue]) -> bool:
+    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
