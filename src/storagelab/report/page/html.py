@@ -23,6 +23,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import drawn_charts
+from storagelab.report.drawing.runtime import runtime
 from storagelab.report.drawing.side_process import Drawing
 from storagelab.report.drawing.slim import framed
 from storagelab.report.export.as_json import to_json
@@ -65,7 +66,10 @@ def page(
         packed = _packed(export_json)
         drawings = {name: Markup(svg) for name, svg in framed(drawing.svgs()).items()}  # noqa: S704 - drawn by us
     content = _templates().get_template("content.html").render(sections=found, drawings=drawings)
-    script = _asset("page.js")
+    scripts = [_asset("page.js")]
+    drawer = runtime() if _is_interactive(found) else None
+    if drawer is not None:
+        scripts.append(_asset("explore.js"))
     return _templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
@@ -73,14 +77,23 @@ def page(
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
         content=Markup(content),  # noqa: S704 - rendered by our templates
-        payload=packed if embed_data or len(content) + len(packed) <= LARGEST_PAGE else "",
+        payload=packed if embed_data or len(content) + len(drawer.packed if drawer else "") + len(packed) <= LARGEST_PAGE else "",
         size=numbers.bytes_(len(export_json.encode())),
         packed_size=numbers.bytes_(len(packed)),
         file_name=f"{_file_name(experiment.name)}.json",
         style=_asset("page.css"),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        scripts=scripts,
+        script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
+        runtime=drawer.packed if drawer is not None else "",
     )  # fmt: skip
+
+
+def _is_interactive(found: Sequence[Section]) -> bool:
+    return any(section.name == "explore" and section.view and section.view["record"] for section in found)
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _bare(spec: Mapping[str, object]) -> dict[str, object]:

@@ -63,7 +63,8 @@ Content = str | Link | Swatch | Bar | Mark
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with its caption; `folded`: the words it is folded under, to be opened there."""
+    """A table with its caption; `folded`: the words it is folded under, to be opened there; `name`: its id on the
+    page, if the script needs one."""
 
     caption: str
     headings: Sequence[Heading]
@@ -71,6 +72,7 @@ class PageTable:
     row_classes: Sequence[str] = ()
     folded: str = ""
     is_open: bool = False
+    name: str = ""
 
     @property
     def column_classes(self) -> list[str]:

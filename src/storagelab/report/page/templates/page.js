@@ -51,7 +51,7 @@
 
   // A link to a closed part opens it.
   function openTarget() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1).split("&")[0]);
     for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
     if (target) target.scrollIntoView();
   }
@@ -70,27 +70,40 @@
   }, { rootMargin: "-15% 0px -75% 0px" });
   document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
 
+  function offer(blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
   // The raw data, unpacked only on request.
   const state = document.getElementById("download-state");
+  const bytesOf = (packed) => Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
+  const inflated = (packed) => new Response(new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip")));
   async function unpacked(packed) {
-    const bytes = Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
-    if (typeof DecompressionStream === "undefined") return [new Blob([bytes], { type: "application/gzip" }), ".gz"];
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return [new Blob([await new Response(stream).arrayBuffer()], { type: "application/json" }), ""];
+    if (typeof DecompressionStream === "undefined") return [new Blob([bytesOf(packed)], { type: "application/gzip" }), ".gz"];
+    return [new Blob([await inflated(packed).arrayBuffer()], { type: "application/json" }), ""];
   }
   const download = document.getElementById("download");
   if (download) download.addEventListener("click", async () => {
     const data = document.getElementById("raw-data");
     try {
       const [blob, ending] = await unpacked(data.textContent.trim());
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(blob);
-      link.download = data.dataset.name + ending;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-      state.textContent = ` ${link.download} is ready.`;
+      offer(blob, data.dataset.name + ending);
+      state.textContent = ` ${data.dataset.name}${ending} is ready.`;
     } catch (error) {
       state.textContent = ` The data could not be unpacked: ${error.message}`;
     }
   });
+
+  // The page's policy names this script by its hash, so nothing else can be run this way.
+  window.storagelab = {
+    async runScript(packed) {
+      const script = document.createElement("script");
+      script.textContent = await inflated(packed.textContent.trim()).text();
+      document.head.append(script);
+    },
+  };
 })();
