@@ -6,9 +6,9 @@ import math
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS_OF_ONE_FACTOR, Arrangement, arrange, choose
+from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose
 from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
-from storagelab.report.drawing.layers import height_px, means_with_intervals
+from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.names import factor_text, listed, phrase, value_text
 from storagelab.report.words.numbers import inverse, plural
@@ -36,7 +36,7 @@ def _figure(findings: Findings, factor: str) -> Figure:
         line = value_text(effect.level)
         moves[line] = max(moves.get(line, 0.0), abs(math.log(effect.ratio.value)))
     many = len(moves) > MAX_LINES
-    most = MAX_PANELS_OF_ONE_FACTOR if many else MAX_LINES
+    most = MAX_PANELS if many else MAX_LINES
     levels = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:most], most)
     lines, panels = ([""], levels) if many else (levels, [""])
     of_factor = next(one for one in findings.factors if one.name == factor)
@@ -98,7 +98,7 @@ def _averaged(findings: Findings, factor: str) -> str:
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    height = sheet.form.height_px * 3 // 4 if len(data.panels) < 2 else height_px(data, sheet.form)
+    height = sheet.form.height_px * 3 // 4 if len(data.panels) < 2 else sheet.form.height_of(len(data.panels))
     return means_with_intervals(
         data, sheet, _FIELDS, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster", height=height,
         below=[_rule_at(1.0)],

@@ -22,7 +22,7 @@ MAX_RUNS = 600
 PIN_COLOURS = (palette.LINES[0], palette.LINES[1])
 _RANK: Spec = {
     "window": [{"op": "dense_rank", "as": "rank"}],
-    "sort": [{"field": "colour_place"}, {"field": "mean"}, {"field": "id"}],
+    "sort": [{"field": "colour_text_place"}, {"field": "mean"}, {"field": "id"}],
     "groupby": ["x", "panel"],
 }
 
@@ -50,12 +50,11 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     colour = _choice("colour", "Colour", names, fields, _first_colour(places, fields), {VERDICT: "verdict"})
     panels = _choice("panels", "Panels", names, fields, NO_PANELS, {NO_PANELS: "none"})
     placed = [
-        {"calculate": f"datum[{param}]", "as": name} for param, name in (("axis", "x"), ("colour", "colour_of"), ("panels", "panel"))
-    ] + [
-        {"calculate": f"datum[{param} + '_place']", "as": name}
-        for param, name in (("axis", "x_place"), ("colour", "colour_place"), ("panels", "panel_place"))
-    ]  # fmt: skip
-    key = {"field": "colour_of", "type": "nominal", "sort": {"field": "colour_place", "op": "min"},
+        {"calculate": f"datum[{param}{place}]", "as": f"{name}{suffix}"}
+        for param, name in (("axis", "x"), ("colour", "colour_text"), ("panels", "panel"))
+        for place, suffix in (("", ""), (" + '_place'", "_place"))
+    ]
+    key = {"field": "colour_text", "type": "nominal", "sort": {"field": "colour_text_place", "op": "min"},
            "legend": {"title": where, "columns": 4, "symbolOpacity": 1}}  # fmt: skip
     unit = compared.rate_unit(findings) if compared.of_raw_io(findings) else "s"
     y = {"type": "quantitative", "scale": {"zero": False, "nice": True}}

@@ -20,7 +20,7 @@ from storagelab.report.drawing import palette
 from storagelab.report.drawing.thin import stretches
 from storagelab.report.export.as_json import plain
 from storagelab.report.page.manifest import flat
-from storagelab.report.words import compared, numbers
+from storagelab.report.words import compared
 from storagelab.report.words.headline import verdict_mark
 from storagelab.report.words.names import cell_text, factor_text, value_text
 from storagelab.report.words.quantities import quantity_text
@@ -155,7 +155,7 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
         found = {f"{'.'.join(path)} (asked for)": text for path, text in flat(asked)}
         of_cells.append(found | _steady([_read(run, read) for run in runs]))
     names = dict.fromkeys(name for found in of_cells for name in found)
-    facts = []
+    facts: list[Json] = []
     for name in names:
         values = list(dict.fromkeys(found.get(name, "") for found in of_cells))
         if len(values) > 1:

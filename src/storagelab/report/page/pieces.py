@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Drawn
+from storagelab.report.page.dark import WAITS_LEAST
 from storagelab.report.words import numbers
 from storagelab.report.words.table import Align, Heading
 
@@ -37,6 +38,10 @@ class Swatch:
     @property
     def fill(self) -> str:
         return self.colour or palette.CATEGORY["other"]
+
+    @property
+    def dark(self) -> str:
+        return palette.on_dark(self.fill, WAITS_LEAST)
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class PageChart:
     """A chart with its accessible name, its caption and its table."""
 
     name: str
+    title: str
     heading: str
     label: str
     caption: str
@@ -106,6 +112,7 @@ def page_chart(drawn: Drawn) -> PageChart:
     ends = [f"{end:g}" for end in drawn.chart.ends(drawn.data)] if drawn.chart.ends else ["", ""]
     return PageChart(
         name=drawn.name,
+        title=drawn.title,
         heading=drawn.title if drawn.chart.is_headed else "",
         label=drawn.label,
         caption=drawn.caption,

@@ -72,18 +72,18 @@ def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
 def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Run]) -> list[Column]:
     raw_io = compared.of_raw_io(findings)
     return [
-        *_factor_columns(findings, cells),
+        *_factor_columns(findings),
         *_time_columns(findings, cells),
         Column(Heading("against the best", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
-        *_capacity_columns(cells, runs),
+        *_capacity_columns(runs),
         *(_raw_io_columns() if raw_io else _run_columns(_decimals(_known(findings, cells)))),
         Column(Heading("runs"), _runs, lambda cell: cell.runs_ok + cell.runs_unverified),
         *_drive_columns(findings),
     ]
 
 
-def _factor_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Column]:
+def _factor_columns(findings: Findings) -> list[Column]:
     """A column for each factor; the first leads to the cell's own section, where it has one."""
     linked = {cell.cell_id for cell in cells_with_parts(findings)}
     factors = sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings))
@@ -145,7 +145,7 @@ def _top_wait_column() -> Column:
                   lambda cell: text(cell) or None)  # fmt: skip
 
 
-def _capacity_columns(cells: Sequence[CellSummary], runs: Sequence[Run]) -> list[Column]:
+def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
     """What a drive's format leaves of it, where the runs say so and cells differ in it."""
     usable: dict[str, dict[str, float]] = {}
     for run in runs:

@@ -30,6 +30,7 @@
   }
   const figure = (value, digits = 3) => (value === null || value === undefined ? "" : value.toLocaleString("en", { maximumSignificantDigits: digits }));
   const sum = (values) => values.reduce((all, one) => all + one, 0);
+  const pairText = () => `A: ${pinned()[0].name}. B: ${pinned()[1].name}`;
   const pinned = () => state.pins.map((at) => data.cells[at]);
 
   // ---- Choosing: filters, order, pins ---------------------------------------------------------------------------------
@@ -220,6 +221,7 @@
       : make("p", {}, "No waits were observed in these cells."));
     place("figure-pair-waits").hidden = !all.length;
     const [top] = all.slice().sort((one, other) => Math.abs(part(1, other, 0) - part(0, other, 0)) - Math.abs(part(1, one, 0) - part(0, one, 0)));
+    place("figure-pair-waits").dataset.title = `Waits. ${pairText()}`;
     place("figure-pair-waits").setAttribute("aria-label", top === undefined ? "No waits" :
       `Chart: waits of A and B in seconds per connection (${data.where}). ${data.waits[top].name} differs most: ` +
       `${figure(part(0, top, 0))} in A, ${figure(part(1, top, 0))} in B.`);
@@ -278,6 +280,8 @@
     const width = place("figure-all-cells").clientWidth - 75;
     const made = cellRows(visible);
     view.signal("child_width", Math.max(150, width / columns - 18)).signal("pinned", [...state.pins]).data("cells", made);
+    const chosenTexts = PLOT_CHOICES.map((name) => views.all.signal(name)).map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
+    place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
     const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
       (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));
@@ -320,6 +324,7 @@
     if (!there.length) return;
     const at = (there.find(([, one]) => one.title === state.quantity) || there[0])[0];
     const { title, unit } = data.series.quantities[at];
+    place("figure-pair-series").dataset.title = `${title}, ${unit}. ${pairText()}`;
     place("explore-quantity").append(labelled("Show", choice(there.map(([, one]) => [one.title, one.title]), title, (value) => {
       state.quantity = value;
       keepAddress();
