@@ -12,7 +12,7 @@ from storagelab.findings.model import Findings
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import Arrangement, arrange
 from storagelab.report.drawing.layers import TIP, only
-from storagelab.report.drawing.vega import VEGA_LITE_SCHEMA, WIDE, Spec, config
+from storagelab.report.drawing.vega import WIDE, Spec, config
 from storagelab.report.words import compared
 from storagelab.report.words.names import factor_text
 
@@ -36,7 +36,7 @@ def _sheet(spec: Spec, rows: str) -> Spec:
     look = config(WIDE)
     for part in ("axis", "legend", "header"):
         look[part] = look[part] | {"aria": False}  # the figure has a name, and its marks have theirs
-    shown = {"$schema": VEGA_LITE_SCHEMA, "background": None, "padding": 4, "config": look}
+    shown = {"background": None, "padding": 4, "config": look}
     return shown | {"data": {"name": rows}} | spec
 
 
@@ -134,7 +134,8 @@ def _series(where: str) -> Spec:
     dashes = {"range": [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]}
     x = {"field": "at_s", "type": "quantitative", "title": f"seconds since the start ({where})"}
     shared = {
-        "x": x, "color": {"field": "pin", "type": "nominal", "scale": pins, "legend": {"title": None}},
+        "x": x, "color": {"field": "pin", "type": "nominal", "scale": pins,
+                            "legend": {"title": None, "symbolOpacity": 1}},
         "strokeDash": {"field": "line", "type": "nominal", "scale": dashes, "legend": {"title": None, "columns": 3}},
         "detail": [{"field": "pin"}, {"field": "line"}],
     }  # fmt: skip

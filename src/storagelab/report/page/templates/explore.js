@@ -111,7 +111,8 @@
       labelled(name, choice(options, String(state.pins[pin]), (value) => setPin(pin, Number(value))))));
   }
 
-  function changed() {
+  // What a reader does is kept in the address; what the page does by itself is not.
+  function changed(byReader = true) {
     performance.mark("explore-begins");
     const visible = data.cells.map(shown);
     const body = document.createDocumentFragment();
@@ -126,7 +127,7 @@
       if (direction) cell.setAttribute("aria-sort", direction); else cell.removeAttribute("aria-sort");
     });
     found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
-    keepAddress();
+    if (byReader) keepAddress();
     side();
     const drawn = Promise.all([drawAll(visible), drawWaits(), drawSeries()]);
     return drawn.then(() => performance.measure("explore", "explore-begins"));
@@ -143,7 +144,7 @@
     pinned().forEach((cell, pin) => said.set(PINS[pin], cell.id));
     if (state.quantity) said.set("over", state.quantity);
     if (views.all) for (const name of PLOT_CHOICES) said.set(name, fieldName(views.all.signal(name)));
-    if (begun) history.replaceState(null, "", `#explore&${said}`);
+    history.replaceState(null, "", `#explore&${said}`);
   }
   const fieldName = (field) => (/^f\d+$/.test(field) ? data.factors[Number(field.slice(1))].name : field);
 
@@ -191,7 +192,7 @@
       ...differ, ["mean", a.figure, `${b.figure}${ratio ? `; ${ratio}` : ""}`], [`every run, ${data.unit}`, runs(a), runs(b)],
       ["verdict", a.mark, b.mark],
     ];
-    const pair = tableOf(`Side by side (${data.where}).${odd}`, ["", `A: ${a.name}`, `B: ${b.name}`], lines);
+    const pair = tableOf(`Side by side (${data.where}).${odd}`, ["what", `A: ${a.name}`, `B: ${b.name}`], lines);
     pair.classList.add("pair");
     place("explore-pair").replaceChildren(pair);
     sideWaits();
@@ -213,7 +214,7 @@
     const total = (pin, which) => figure(sum(all.map((wait) => part(pin, wait, which) || 0)));
     const totals = ["all", ...[0, 1].flatMap((pin) => [1, 2, 0].map((which) => total(pin, which))),
       figure(sum(all.map((wait) => part(1, wait, 0) - part(0, wait, 0))))];
-    const heads = ["", "A resource", "A signal", "A", "B resource", "B signal", "B", "B − A"];
+    const heads = ["wait", "A resource", "A signal", "A", "B resource", "B signal", "B", "B − A"];
     const lines = all.length ? [...all.map(line), totals] : [];
     place("explore-waits-table").replaceChildren(all.length ?
       make("details", {}, make("summary", {}, "The same numbers as a table"),
@@ -238,7 +239,7 @@
       const times = ratio(counter);
       return [`${name}, ${group}`, text(0, counter), text(1, counter), Number.isFinite(times) ? `× ${figure(times)}` : ""];
     });
-    const heads = ["", "A", "B", "B / A"];
+    const heads = ["counter", "A", "B", "B / A"];
     const caption = `Means of a run (${data.where}), those first that differ most`;
     const rest = lines.slice(MOST_COUNTERS);
     place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
@@ -249,7 +250,7 @@
     const [a, b] = state.pins;
     const lines = data.facts.filter((fact) => fact.of[a] !== fact.of[b]).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
     place("explore-facts-table").replaceChildren(lines.length ?
-      tableOf("Everything asked for and read back that differs between A and B, and not from run to run", ["", "A", "B"], lines)
+      tableOf("Everything asked for and read back that differs between A and B, and not from run to run", ["fact", "A", "B"], lines)
       : make("p", {}, "Nothing that was asked for or read back differs."));
   }
 
@@ -358,7 +359,7 @@
 
   async function draw() {
     await window.storagelab.runScript(place("runtime"));
-    const given = { actions: false, ast: true, renderer: "svg", tooltip: false };
+    const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
     const spec = { ...data.plots.all, columns: views.columns };
@@ -367,9 +368,13 @@
       const value = field >= 0 ? `f${field}` : chosen.get(name);
       if (spec.params[at].bind.options.includes(value)) spec.params[at].value = value;
     });
+    spec.params[PLOT_CHOICES.length].value = [...state.pins];
     // The rows of the first drawing come with the chart, since an axis without any has no ends.
-    const drawn = async (figure, of, values) =>
-      (await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given)).view;
+    const drawn = async (figure, of, values) => {
+      const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
+      place(`figure-${figure}`).setAttribute("role", "img");
+      return view;
+    };
     views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
     views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
     views.series = await drawn("pair-series", data.plots.series, latest.series || []);
@@ -377,20 +382,19 @@
     views.all.addEventListener("click", (event, item) => {
       if (item && item.datum && item.datum.kind === "cell") setPin(event.shiftKey ? 0 : 1, item.datum.id);
     });
-    await changed();
+    await changed(false);
     document.documentElement.dataset.explore = "ready";
   }
 
-  let begun = readAddress();
+  readAddress();
   headings();
   filters();
   pins();
   place("explore-filters").hidden = false;
   place("explore-rest").hidden = false;
-  changed();
-  begun = true;
-  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(); } });
-  window.addEventListener("resize", () => { clearTimeout(views.later); views.later = setTimeout(changed, 200); });
+  changed(false);
+  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); } });
+  window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
   // Drawn when the page has been painted, and nothing else waits.
   const later = window.requestIdleCallback || ((task) => setTimeout(task, 100));
   window.addEventListener("load", () => later(() => draw().catch((error) => {

@@ -74,7 +74,7 @@
       if (now >= 0) marks[now].dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: event.shiftKey }));
       return undefined;
     }
-    const next = marks[Math.max(0, Math.min(marks.length - 1, now < 0 ? 0 : now + STEPS[event.key]))];
+    const next = marks[Math.max(0, Math.min(marks.length - 1, now + STEPS[event.key]))];
     leave(figure);
     places.set(figure, next);
     next.classList.add("at");
