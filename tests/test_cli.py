@@ -244,6 +244,21 @@ def test_mistakes_in_the_command_give_exit_code_2(typed, results, words):
     assert err
 
 
+def test_a_report_says_where_everything_lies_and_one_chart_can_be_had_alone(typed, results):
+    code, out, err = typed("report", "files")
+    assert code == 0
+    assert out.strip().endswith("report.html")
+    assert "experiment.sqlite; as JSON: storagelab export files" in err
+    assert "charts as files: storagelab report files --format png" in err
+    code, out, _ = typed("report", "files", "--format", "svg", "--chart", "waits")
+    assert code == 0
+    assert Path(out.strip()).name == "waits.svg"
+    assert Path(out.strip()).read_text("utf-8").startswith("<svg")
+    code, out, err = typed("report", "files", "--chart", "waits")
+    assert (code, out) == (2, "")
+    assert "--format png" in err
+
+
 def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):
     code, out, err = typed("export", "files", "--output", "files.toml/all.json")
     assert (code, out) == (2, "")

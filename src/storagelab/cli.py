@@ -81,6 +81,9 @@ def report_(
     ] = "html",
     output: OutputOption = None,
     fit: FitOption = "robust",
+    chart: Annotated[
+        str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as completion-time.")
+    ] = "",
     embed_data: Annotated[
         bool,
         typer.Option(
@@ -90,11 +93,11 @@ def report_(
 ) -> None:
     """Write the report again from what is stored.
 
-    html is a file, md, csv and json go to stdout, png and svg are the charts, one file each.
+    html is a file, md, csv and json go to stdout, png and svg are the charts, one file each, or one chart alone.
     """
     from storagelab.verbs import results as verbs
 
-    verbs.report(name, results, format_, output, fit, embed_data=embed_data)
+    verbs.report(name, results, format_, output, fit, chart=chart, embed_data=embed_data)
 
 
 @app.command("waits")

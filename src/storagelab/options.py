@@ -18,7 +18,7 @@ ResultsOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to this file (charts: to this folder).")
+    Path | None, typer.Option("--output", "-o", help="Write to this file (all charts: to this folder).")
 ]
 FitOption = Annotated[
     FitKind,
