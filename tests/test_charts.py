@@ -17,7 +17,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import CountedWait, CountedWaits
 from storagelab.report import charts as charts_folder
-from storagelab.report.charts import CHARTS, completion_time, drawn_charts, waits, wide_specs
+from storagelab.report.charts import CHARTS, completion_time, drawn_charts, page_charts, waits, wide_specs
 from storagelab.report.drawing import arrange, palette, vega
 from storagelab.report.drawing.chart import Chart, Figure
 from storagelab.report.drawing.vega import to_png, to_svg
@@ -173,21 +173,26 @@ def test_lines_and_panels_there_is_no_room_for_are_counted_and_the_ends_are_kept
     levels = [f"v{number}" for number in range(30)]
     findings, _ = story({FILES: [1, 2], "target.settings.x": levels}, repetitions=1)
     data = times_of(findings)
-    assert len(data.panels) == arrange.MAX_PANELS_OF_ONE_FACTOR
-    assert data.hidden_panels == 30 - arrange.MAX_PANELS_OF_ONE_FACTOR
+    assert len(data.panels) == arrange.MAX_PANELS
+    assert data.hidden_panels == 30 - arrange.MAX_PANELS
     slowest = next(cell for cell in findings.cells if cell.cell_id == ends(findings)[1])
     assert arrange.arrange(findings).panel_of(slowest) in data.panels
     assert waits_of(findings).hidden_panels == data.hidden_panels
 
 
-def test_a_factor_of_many_levels_such_as_storage_configurations_has_a_panel_for_each():
+def test_panels_have_the_same_axes():
     levels = [f"configuration {number}" for number in range(22)]
     findings, runs = story({"storage": levels, FILES: [1, 2, 4]}, repetitions=1)
-    data = times_of(findings)
-    assert len(data.panels) == 22
-    assert data.lines == [""]
+    assert times_of(findings).lines == [""]
     assert "resolve" not in wide_specs(findings, runs)["completion-time"]
-    assert len(waits_of(findings).panels) == 22
+
+
+def test_a_page_has_one_chart_over_time_as_its_block_shows_the_others_of_any_two_cells():
+    findings, runs = story(FOUR)
+    left_out = drawn_charts(findings, runs).keys() - page_charts(findings, runs).keys()
+    assert left_out == {"io-over-time"}
+    alone, its_runs = story({FILES: [1]})
+    assert page_charts(alone, its_runs).keys() == drawn_charts(alone, its_runs).keys()
 
 
 def test_the_parts_of_a_bar_add_up_to_connections_times_elapsed():

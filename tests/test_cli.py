@@ -244,6 +244,21 @@ def test_mistakes_in_the_command_give_exit_code_2(typed, results, words):
     assert err
 
 
+def test_a_report_says_where_everything_lies_and_one_chart_can_be_had_alone(typed, results):
+    code, out, err = typed("report", "files")
+    assert code == 0
+    assert out.strip().endswith("report.html")
+    assert "experiment.sqlite; as JSON: storagelab export files" in err
+    assert "charts as files: storagelab report files --format png" in err
+    code, out, _ = typed("report", "files", "--format", "svg", "--chart", "waits")
+    assert code == 0
+    assert Path(out.strip()).name == "waits.svg"
+    assert Path(out.strip()).read_text("utf-8").startswith("<svg")
+    code, out, err = typed("report", "files", "--chart", "waits")
+    assert (code, out) == (2, "")
+    assert "--format png" in err
+
+
 def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):
     code, out, err = typed("export", "files", "--output", "files.toml/all.json")
     assert (code, out) == (2, "")
@@ -261,7 +276,7 @@ def test_a_name_or_its_spec_file_mean_the_same(typed, results):
 
 
 def test_data_goes_to_stdout_and_nothing_else_does(typed, results):
-    for words in (["export", "files"], ["report", "files", "--format", "json"]):
+    for words in (["export", "files"], ["export", "files", "--format", "json"]):
         code, out, err = typed(*words)
         assert (code, err) == (0, "")
         assert json.loads(out)["experiment"]

@@ -9,6 +9,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.model import Findings
 from storagelab.model.plan import Plan
 from storagelab.report.charts import speed_ups
+from storagelab.report.drawing import arrange
 
 FILES, LOG = "layout.data_files", "layout.log"
 
@@ -52,11 +53,12 @@ def test_the_factor_that_does_most_comes_first():
     assert speed_ups.CHARTS[0].title(story()) == "Speed-up against log on a"
 
 
-def test_of_more_levels_than_there_are_lines_each_has_a_panel_for_its_speed_up():
+def test_of_more_levels_than_there_are_lines_those_that_differ_most_are_drawn_and_the_rest_is_counted():
     levels = [f"configuration {number}" for number in range(19)]
+    slow = {"configuration 7": 30.0, "configuration 12": 20.0}
     experiment = make_experiment({"storage": levels, FILES: [1, 2]}, 3)
     plan = make_plan(experiment)
-    findings = analyse(experiment, plan, make_runs(experiment, plan))
-    data = speed_ups.CHARTS[0].rows(findings, ())
-    assert (data.panels, data.lines, data.hidden_lines) == (levels[1:], [""], 0)
-    assert [row["panel"] for row in data.rows if row["x"] == "2"] == levels[1:]
+    runs = make_runs(experiment, plan, elapsed=lambda levels, _: slow.get(str(levels["storage"]), 10.0))
+    data = speed_ups.CHARTS[0].rows(analyse(experiment, plan, runs), ())
+    assert (data.panels, len(data.lines), data.hidden_lines) == ([""], arrange.MAX_LINES, 18 - arrange.MAX_LINES)
+    assert {*slow} < {*data.lines} == {row["line"] for row in data.rows}

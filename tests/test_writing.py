@@ -55,6 +55,14 @@ def test_charts_are_written_as_files_one_each(inputs, tmp_path):
     assert all(file.read_text("utf-8").startswith("<svg") for file in files)
 
 
+def test_one_chart_is_written_alone_and_an_unknown_one_is_refused_with_those_there_are(inputs, tmp_path):
+    writing.write_chart("waits", tmp_path / "mine.svg", "svg", inputs[3], inputs[2])
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.svg"]
+    assert (tmp_path / "mine.svg").read_text("utf-8").startswith("<svg")
+    with pytest.raises(StoragelabError, match=r"no chart 'watis'\n  its charts: completion-time, effects, waits"):
+        writing.write_chart("watis", tmp_path / "no.svg", "svg", inputs[3], inputs[2])
+
+
 def test_a_write_that_breaks_off_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):
     file = tmp_path / "report.html"
     writing.write_atomically(file, "old")

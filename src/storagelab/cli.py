@@ -84,10 +84,13 @@ def report_(
     name: NameArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     format_: Annotated[
-        Literal["html", "md", "csv", "json", "png", "svg"], typer.Option("--format", help="Format of the report.")
+        Literal["html", "md", "png", "svg"], typer.Option("--format", help="Format of the report.")
     ] = "html",
     output: OutputOption = None,
     fit: FitOption = "robust",
+    chart: Annotated[
+        str, typer.Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as completion-time.")
+    ] = "",
     embed_data: Annotated[
         bool,
         typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB."),
@@ -95,11 +98,12 @@ def report_(
 ) -> None:
     """Write the report of an experiment from its stored runs.
 
-    html writes one file; png and svg write one file for each chart; md, csv and json go to stdout.
+    html writes one file; png and svg write one file for each chart, or one chart alone; md goes to stdout. Data for other
+    programs: storagelab export.
     """
     from storagelab.verbs import results as verbs
 
-    verbs.report(name, results, format_, output, fit, embed_data=embed_data)
+    verbs.report(name, results, format_, output, fit, chart=chart, embed_data=embed_data)
 
 
 @app.command("waits")

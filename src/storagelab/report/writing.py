@@ -3,6 +3,7 @@
 write_report(folder, ...)     report.html in the experiment's results folder
 render("md", ...)             the same findings in another form, as text
 write_charts(folder, "png")   each chart as a file
+write_chart("waits", file)    one of them
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import wide_specs
-from storagelab.report.drawing.vega import to_png, to_svg
+from storagelab.report.drawing.vega import Spec, to_png, to_svg
 from storagelab.report.export.as_csv import csv_runs, csv_waits
 from storagelab.report.export.as_json import to_json
 from storagelab.report.export.as_sqlite import sqlite_file
@@ -85,12 +86,24 @@ def write_tables(file: Path, experiment: Experiment, plan: Plan, runs: Sequence[
 
 def write_charts(folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> list[Path]:
     """Write each chart that has data into `folder`, as "png" or "svg"; return the files, in reading order."""
-    files = []
-    for name, spec in wide_specs(findings, runs).items():
-        file = folder / f"{name}.{format_}"
-        write_atomically(file, to_png(spec) if format_ == "png" else to_svg(spec))
-        files.append(file)
-    return files
+    specs = wide_specs(findings, runs)
+    files = {name: folder / f"{name}.{format_}" for name in specs}
+    for name, file in files.items():
+        _write_chart(file, format_, specs[name])
+    return list(files.values())
+
+
+def write_chart(name: str, file: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
+    """Write one chart. Raises StoragelabError with the charts that there are if none has that name."""
+    specs = wide_specs(findings, runs)
+    if name not in specs:
+        known = ", ".join(specs) or "none, as nothing was measured"
+        raise StoragelabError(f"this experiment has no chart {name!r}\n  its charts: {known}")
+    _write_chart(file, format_, specs[name])
+
+
+def _write_chart(file: Path, format_: str, spec: Spec) -> None:
+    write_atomically(file, to_png(spec) if format_ == "png" else to_svg(spec))
 
 
 def deliver(text: str, output: Path | None) -> None:

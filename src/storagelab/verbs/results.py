@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storagelab import screen
+from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Findings
@@ -15,20 +16,37 @@ from storagelab.report import writing
 from storagelab.report.text import terminal
 from storagelab.report.words.names import factor_labels
 from storagelab.run import stored
+from storagelab.run.store import FILE_NAME
 from storagelab.spec.naming import find_cell
 
 
-def report(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, embed_data: bool) -> None:
+def report(
+    name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, chart: str = "", embed_data: bool
+) -> None:
+    drawn = format_ in ("png", "svg")
+    if chart and not drawn:
+        raise SpecError("a chart is a picture", key="--chart", hint="add --format png or --format svg")
     folder, experiment, expanded, runs, findings = _stored(name, results, fit)
-    if format_ in ("png", "svg"):
+    if chart:
+        file = output or folder / "charts" / f"{chart}.{format_}"
+        writing.write_chart(chart, file, format_, findings, runs)
+        screen.say(str(file), stdout=True)
+    elif drawn:
         files = writing.write_charts(output or folder / "charts", format_, findings, runs)
         for file in files:
             screen.say(str(file), stdout=True)
     elif format_ == "html" and output is None:
         file = writing.write_report(folder, experiment, expanded, runs, findings, embed_data=embed_data)
         screen.say(str(file), stdout=True)
+        _say_where(folder, experiment.name)
     else:
         writing.deliver(writing.render(format_, experiment, expanded, runs, findings, embed_data=embed_data), output)
+
+
+def _say_where(folder: Path, name: str) -> None:
+    """Where everything else lies, beside the page."""
+    screen.say(f"raw data: {folder / FILE_NAME}; as JSON: storagelab export {name}")
+    screen.say(f"charts as files: storagelab report {name} --format png (or svg); one of them: --chart completion-time")
 
 
 def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> None:

@@ -43,6 +43,14 @@ def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
     return {name: drawn for name, drawn in found if drawn is not None}
 
 
+def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
+    """Those of a page: of several quantities over time only the first, as the page shows all of them of any two cells."""
+    drawn = drawn_charts(findings, runs)
+    over = [name for name, one in drawn.items() if one.chart.part == "over-time"]
+    left_out = over[1:] if len(findings.cells) > 1 else []
+    return {name: one for name, one in drawn.items() if name not in left_out}
+
+
 def wide_specs(findings: Findings, runs: Sequence[Run]) -> dict[str, Spec]:
     """The charts for files: name -> Vega-Lite."""
     return {name: drawn.specs()["wide"] for name, drawn in drawn_charts(findings, runs).items()}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing.chart import Chart, Figure, Row, figure_of_cells, place_of
-from storagelab.report.drawing.layers import dodged_rows, height_px, means
+from storagelab.report.drawing.layers import dodged_rows, means
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import headline
@@ -58,7 +58,9 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     layers = means(data, sheet, _FIELDS, y, f"completion time, s ({sheet.where})", "elapsed_s")
     note = "; mean with 95 % interval" + (", and every run" if data.points else "")
     note += "" if from_zero else f"; the axis starts at {domain[0]:g} s"
-    return finished(sheet, note, layers, dodged_rows(data, _FIELDS), data.panels, height_px(data, sheet.form))
+    return finished(
+        sheet, note, layers, dodged_rows(data, _FIELDS), data.panels, sheet.form.height_of(len(data.panels))
+    )
 
 
 def time_domain(data: Figure) -> tuple[list[float], bool]:

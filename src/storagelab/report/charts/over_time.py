@@ -18,6 +18,7 @@ from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, only
+from storagelab.report.drawing.thin import stretches
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_entry, cell_text
@@ -98,20 +99,26 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
-    """The chosen cells with their runs that have a series; the run of median time (of two, the faster) first."""
+def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """By cell, its runs that have a series; the run of median time (of two, the faster) first."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
             by_cell.setdefault(run.cell_id, []).append(run)
-    chosen = []
-    for cell in arrange.chosen_cells(findings):
-        found = by_cell.get(cell.cell_id, [])
-        if found:
-            ordered = sorted(found, key=_elapsed_s)
-            median = ordered[(len(ordered) - 1) // 2]
-            chosen.append((cell, [median, *(run for run in found if run is not median)][:MAX_RUNS]))
-    return chosen
+    return {cell_id: _median_first(found) for cell_id, found in by_cell.items()}
+
+
+def _median_first(runs: Sequence[Run]) -> list[Run]:
+    median = sorted(runs, key=_elapsed_s)[(len(runs) - 1) // 2]
+    return [median, *(run for run in runs if run is not median)]
+
+
+def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
+    """The chosen cells with their runs that have a series."""
+    by_cell = runs_with_series(runs)
+    return [
+        (cell, by_cell[cell.cell_id][:MAX_RUNS]) for cell in arrange.chosen_cells(findings) if cell.cell_id in by_cell
+    ]
 
 
 def _elapsed_s(run: Run) -> float:
@@ -165,13 +172,10 @@ def _stretches(
     series: TimeSeries, values: Sequence[float | None], of_run: Row, quantity: Quantity, most: int
 ) -> list[Row]:
     """A long series is drawn as means over equal stretches, so that peaks shrink but no stretch is left out."""
-    stretch = -(-len(values) // most)
     rows: list[Row] = []
-    for start in range(0, len(values), stretch):
-        known = [value for value in values[start : start + stretch] if value is not None]
-        at_s = series.at_s[min(start + stretch, len(series.at_s)) - 1]
-        value = sum(known) / len(known) / quantity.divisor if known else None
-        rows.append(of_run | {"at_s": at_s, "value": value})
+    for part in stretches(series.at_s, values, most):
+        value = None if part.mean is None else part.mean / quantity.divisor
+        rows.append(of_run | {"at_s": part.at_s, "value": value})
     dotted = bool(of_run["median"]) and len(rows) <= DOTTED_POINTS
     for row in rows:
         words = numbers.significant(float(row["value"] or 0))

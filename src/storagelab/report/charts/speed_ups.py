@@ -6,9 +6,9 @@ import math
 
 from storagelab.findings.model import Effect, Findings
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS_OF_ONE_FACTOR, Arrangement, arrange, choose
+from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose
 from storagelab.report.drawing.chart import Chart, Figure, Row, said_rows
-from storagelab.report.drawing.layers import height_px, means_with_intervals
+from storagelab.report.drawing.layers import means_with_intervals
 from storagelab.report.drawing.vega import Sheet, Spec
 from storagelab.report.words.names import factor_text, listed, phrase, value_text
 from storagelab.report.words.numbers import inverse, plural
@@ -28,37 +28,33 @@ def compared_factors(findings: Findings) -> list[str]:
 
 def _figure(findings: Findings, factor: str) -> Figure:
     """Rows `speed_up`, `low`, `high` per level of `factor` and level of the axis: time of the first level over its time,
-    so that 2 is twice as fast. Each level is a line or, if there are more than lines allow, a panel."""
+    so that 2 is twice as fast. Each level is a line; of many, those that differ most."""
     places = arrange(findings)
     effects = [effect for effect in findings.speed_ups if effect.factor == factor]
     moves: dict[str, float] = {}
     for effect in effects:
         line = value_text(effect.level)
         moves[line] = max(moves.get(line, 0.0), abs(math.log(effect.ratio.value)))
-    many = len(moves) > MAX_LINES
-    most = MAX_PANELS_OF_ONE_FACTOR if many else MAX_LINES
-    levels = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:most], most)
-    lines, panels = ([""], levels) if many else (levels, [""])
+    lines = choose(list(moves), sorted(moves, key=lambda line: -moves[line])[:MAX_LINES], MAX_LINES)
     of_factor = next(one for one in findings.factors if one.name == factor)
     axis = places.x.name if places.x else ""
     return Figure(
-        rows=[_speed_up(effect, axis, many) for effect in effects if value_text(effect.level) in levels],
+        rows=[_speed_up(effect, axis) for effect in effects if value_text(effect.level) in lines],
         arrangement=Arrangement(x=places.x, lines=(of_factor,), panels=()),
         x_levels=places.x_levels(findings.cells),
         lines=lines,
-        panels=panels,
+        panels=[""],
         colours=dict(zip(lines, palette.LINES, strict=False)),
-        hidden_lines=len(moves) - len(levels),
+        hidden_lines=len(moves) - len(lines),
     )
 
 
-def _speed_up(effect: Effect, axis: str, in_panels: bool) -> Row:
+def _speed_up(effect: Effect, axis: str) -> Row:
     ratio = inverse(effect.ratio)
     where = phrase(axis, [effect.at[axis]])
     what = f"{value_text(effect.level)} against {value_text(effect.baseline)} with {where}"
     return {
-        "x": value_text(effect.at[axis]), "line": "" if in_panels else value_text(effect.level),
-        "panel": value_text(effect.level) if in_panels else "",
+        "x": value_text(effect.at[axis]), "line": value_text(effect.level), "panel": "",
         "speed_up": ratio.value, "low": ratio.low, "high": ratio.high, "what": what,
         "judged": _judged(effect), "tip": f"{what}: {speed_up_text(effect)}; {_judged(effect)}",
     }  # fmt: skip
@@ -98,7 +94,7 @@ def _averaged(findings: Findings, factor: str) -> str:
 
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     of = f"; {data.lines[0]}" if len(data.lines) == 1 else ""
-    height = sheet.form.height_px * 3 // 4 if len(data.panels) < 2 else height_px(data, sheet.form)
+    height = sheet.form.height_px * 3 // 4
     return means_with_intervals(
         data, sheet, _FIELDS, "times as fast", also=1.0, note=f"{of}; above the dashed line is faster", height=height,
         below=[_rule_at(1.0)],

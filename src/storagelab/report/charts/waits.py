@@ -11,7 +11,7 @@ from storagelab.model.waits import Category
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.chart import Chart, Figure, Row
-from storagelab.report.drawing.layers import MANY_PANELS, TIP, label_limit, legend_columns, level_axis
+from storagelab.report.drawing.layers import TIP, label_limit, legend_columns, level_axis
 from storagelab.report.drawing.vega import Sheet, Spec, finished
 from storagelab.report.words import numbers
 from storagelab.report.words.names import cell_entry, cell_text
@@ -34,7 +34,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
         cells = [cell.model_copy(update={"waits": in_classes(cell.waits)}) for cell in cells]
     must = [places.others_of(cell) for cell in must_show(findings)]
     all_panels = in_order(map(places.others_of, cells))
-    panels = choose(all_panels, must, MAX_PANELS if places.lines else places.most_panels)
+    panels = choose(all_panels, must, MAX_PANELS)
     shown = [cell for cell in cells if places.others_of(cell) in panels]
     colours = _wait_colours(cells)
     return Figure(
@@ -108,8 +108,6 @@ def _stack(cell: CellSummary, places: Arrangement, colours: Mapping[str, str]) -
 def _draw(data: Figure, sheet: Sheet) -> Spec:
     form, where = sheet.form, sheet.where
     top = max(1.0, *(float(row["high"] or 0) for row in data.rows))
-    low_panels = len(data.panels) > MANY_PANELS
-    share = "share of time" if low_panels else "share of connections × elapsed"
     y = {
         "type": "quantitative",
         "scale": {"domain": [0, top]},
@@ -125,7 +123,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
         "mark": {"type": "bar", "stroke": palette.GROUND, "strokeWidth": 1},
         "encoding": TIP | {
             "x": x | {"scale": x["scale"] | {"paddingInner": 0.22, "paddingOuter": 0.12}},
-            "y": y | {"field": "low", "title": f"{share} ({where})"},
+            "y": y | {"field": "low", "title": f"share of connections × elapsed ({where})"},
             "y2": {"field": "high"},
             "color": colour,
         },
@@ -135,11 +133,8 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
         text = {"x": x, "y": y | {"field": "middle"}, "text": {"field": "label"},
                 "color": {"field": "ink", "type": "nominal", "scale": None}}  # fmt: skip
         mark = {"type": "text", "fontSize": form.font_px - 2, "aria": False}
-        tall = "datum.share >= 0.1" if low_panels else "datum.label !== ''"
-        layers.append({"transform": [{"filter": tall}], "mark": mark, "encoding": text})
+        layers.append({"transform": [{"filter": "datum.label !== ''"}], "mark": mark, "encoding": text})
     height_px = max(form.height_of(len(data.panels)), 250)
-    if low_panels:
-        height_px = height_px * 3 // 5
     return finished(sheet, "", layers, data.rows, data.panels, height_px)
 
 

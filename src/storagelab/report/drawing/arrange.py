@@ -1,8 +1,8 @@
 """Decides which factor is the axis, which the lines and which the panels. Pure.
 
 The axis is the number of data files if it varies, else the numeric factor with the most levels, else the first factor. A
-few combinations of the other factors are the lines of one panel; more are spread over panels. A factor with very many
-levels, such as storage configurations, has a panel for each. What does not fit is counted, never dropped silently.
+few combinations of the other factors are the lines of one panel; more are spread over a few panels, the ends of the
+experiment among them. What does not fit is counted, never dropped silently.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from storagelab.spec.axis import in_order as levels_in_order
 
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
-MAX_PANELS = 9
-MAX_PANELS_OF_ONE_FACTOR = 24
-MAX_PLACES = 360
-"""Levels along the axis x panels: larger charts show less and take seconds."""
+MAX_PANELS = 4
+"""More are a wall in which nobody finds anything: the page's block shows any cell, and any two side by side."""
 CHOSEN_CELLS = 4
 
 
@@ -54,12 +52,6 @@ class Arrangement:
 
     def panel_of(self, cell: CellSummary) -> str:
         return _levels(cell, self.panels)
-
-    @property
-    def most_panels(self) -> int:
-        if len(self.panels) != 1 or self.x is None:
-            return MAX_PANELS
-        return max(MAX_PANELS, min(MAX_PANELS_OF_ONE_FACTOR, MAX_PLACES // len(self.x.levels)))
 
     def x_levels(self, cells: Iterable[CellSummary]) -> list[str]:
         """The labels along the axis for `cells`: numbers from small to large. If all are powers of two, the powers between

@@ -13,7 +13,7 @@ from typing import Literal
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.model.measurement import Run
 from storagelab.report.drawing import palette
-from storagelab.report.drawing.arrange import MAX_LINES, Arrangement, arrange, choose, in_order, must_show
+from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
 from storagelab.report.words.names import cell_text
 from storagelab.report.words.numbers import plural
@@ -47,7 +47,7 @@ class Figure:
         """How many panels are not drawn, in a sentence; "" if all are."""
         left = self.hidden_panels
         are = plural(left, "more panel is", "more panels are")
-        return f"{are} not drawn; the raw data have all cells." if left else ""
+        return f"{are} not drawn; the report's table has every cell." if left else ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def figure_of_cells(findings: Findings, cells: Sequence[CellSummary], row: Calla
     must = must_show(findings)
     all_lines, all_panels = in_order(map(places.line_of, cells)), in_order(map(places.panel_of, cells))
     lines = choose(all_lines, [places.line_of(cell) for cell in must], MAX_LINES)
-    panels = choose(all_panels, [places.panel_of(cell) for cell in must], places.most_panels)
+    panels = choose(all_panels, [places.panel_of(cell) for cell in must], MAX_PANELS)
     shown = [cell for cell in cells if places.line_of(cell) in lines and places.panel_of(cell) in panels]
     return Figure(
         rows=[

@@ -9,13 +9,6 @@ from storagelab.report.drawing.chart import Figure
 from storagelab.report.drawing.vega import Form, Sheet, Spec, finished
 
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
-MANY_PANELS = 9
-
-
-def height_px(data: Figure, form: Form) -> int:
-    """The height of one panel: lower if there are more than three rows of them."""
-    height_px = form.height_of(len(data.panels))
-    return height_px if len(data.panels) <= MANY_PANELS else height_px * 3 // 5
 
 
 def domain(data: Figure, fields: Sequence[str], also: float) -> list[float]:
@@ -39,7 +32,9 @@ def means_with_intervals(
     """A whole chart of means; `also` is a value that its axis holds, and `below` layers that are drawn first."""
     y = {"type": "quantitative", "scale": {"domain": domain(data, fields, also), "zero": not also}}
     layers = [*below, *means(data, sheet, fields, y, f"{y_title} ({sheet.where})")]
-    return finished(sheet, note, layers, dodged_rows(data, fields), data.panels, height or height_px(data, sheet.form))
+    return finished(
+        sheet, note, layers, dodged_rows(data, fields), data.panels, height or sheet.form.height_of(len(data.panels))
+    )
 
 
 def means(data: Figure, sheet: Sheet, fields: tuple[str, str, str], y: Spec, y_title: str,

@@ -1,7 +1,7 @@
 """Colours that are the same in every chart: one hue per wait category, distinguishable with any colour vision.
 
-Built on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral inks and
-the darkest hues; it finds them by their value, so a colour that changes here changes there too.
+Built on the set of Okabe and Ito ("Color Universal Design", 2008). In dark mode page.css replaces the neutral inks, and
+`on_dark` says what becomes of the hues.
 """
 
 from __future__ import annotations
@@ -46,6 +46,17 @@ def shades(categories: list[Category]) -> list[str]:
     return colours
 
 
+DARK_GROUND = "#12161b"
+"""The page's ground in dark mode."""
+
+
+def on_dark(colour: str, least: float) -> str:
+    """`colour` on a dark ground: with as much white in it as gives it a contrast of `least` there (WCAG 2.1)."""
+    ground = luminance(DARK_GROUND) + 0.05
+    steps = (mix(colour, "#ffffff", share / 50) for share in range(51))
+    return next(lighter for lighter in steps if (luminance(lighter) + 0.05) / ground >= least)
+
+
 def mix(colour: str, other: str, share: float) -> str:
     """`share` (0..1) of `other` in `colour`, both "#rrggbb"."""
     pairs = zip(_channels(colour), _channels(other), strict=True)
@@ -53,10 +64,15 @@ def mix(colour: str, other: str, share: float) -> str:
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever reads better on `colour` (relative luminance of WCAG 2.1)."""
+    """Black or white, whichever reads better on `colour` (WCAG 2.1)."""
+    light = luminance(colour)
+    return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, 0 to 1."""
     red, green, blue = (_linear(value / 255) for value in _channels(colour))
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return "#ffffff" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "#000000"
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _linear(channel: float) -> float:

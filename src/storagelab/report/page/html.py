@@ -22,10 +22,12 @@ from markupsafe import Markup
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
-from storagelab.report.charts import drawn_charts
+from storagelab.report.charts import page_charts
+from storagelab.report.drawing.runtime import runtime
 from storagelab.report.drawing.side_process import Drawing
 from storagelab.report.drawing.slim import framed
 from storagelab.report.export.as_json import to_json
+from storagelab.report.page.dark import dark_style
 from storagelab.report.page.opening import badges
 from storagelab.report.page.sections import Section, sections
 from storagelab.report.words import numbers
@@ -55,17 +57,22 @@ def page(
     scalars are fine. The same input gives the same page.
     """
     with Drawing() as drawing:
-        drawn = drawn_charts(findings, runs)
+        drawn = page_charts(findings, runs)
         drawing.begin(
             {f"{name}-{form}": _bare(spec) for name, one in drawn.items() for form, spec in one.specs().items()}
         )
         if export_json is None:
             export_json = to_json(experiment, plan, runs, findings)
+        colours = drawn["waits"].data.colours.values() if "waits" in drawn else ()
         found = sections(experiment, plan, runs, findings, drawn, manifest or {})
         packed = _packed(export_json)
         drawings = {name: Markup(svg) for name, svg in framed(drawing.svgs()).items()}  # noqa: S704 - drawn by us
     content = templates().get_template("content.html").render(sections=found, drawings=drawings)
-    script = asset("page.js")
+    scripts = [asset("page.js")]
+    drawer = runtime() if _is_interactive(found) else None
+    if drawer is not None:
+        scripts.append(asset("explore.js"))
+    size = len(content) + sum(map(len, scripts)) + (len(drawer.packed) if drawer is not None else 0)
     return templates().get_template("page.html").render(
         experiment=experiment.name,
         question=findings.question,
@@ -73,14 +80,23 @@ def page(
         facts=badges(findings, runs),
         sections=[*found, Section("data", "All raw data", None)],
         content=Markup(content),  # noqa: S704 - rendered by our templates
-        payload=packed if embed_data or len(content) + len(packed) <= LARGEST_PAGE else "",
+        payload=packed if embed_data or size + len(packed) <= LARGEST_PAGE else "",
         size=numbers.bytes_(len(export_json.encode())),
         packed_size=numbers.bytes_(len(packed)),
         file_name=f"{_file_name(experiment.name)}.json",
-        style=asset("page.css"),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=asset("page.css") + Markup(dark_style(colours)),  # noqa: S704 - colours of our palette
+        scripts=scripts,
+        script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer is not None else [])],
+        runtime=drawer.packed if drawer is not None else "",
     )  # fmt: skip
+
+
+def _is_interactive(found: Sequence[Section]) -> bool:
+    return any(section.name == "explore" and section.view and section.view["record"] for section in found)
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _bare(spec: Mapping[str, object]) -> dict[str, object]:

@@ -60,7 +60,7 @@ def _campaign(
         ["last run ended", finished[-1] if finished else ""],
         *_observer(runs),
     ]
-    facts += [[_label(path), text] for path, text in _flat(extra)]
+    facts += [[_label(path), text] for path, text in flat(extra)]
     return [fact for fact in facts if fact[1]]
 
 
@@ -92,7 +92,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
     # Thousands of runs share a few servers and volumes: each is laid out once, with a count.
     met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
     for (name, part), times in met.items():
-        for path, text in _flat({name: json.loads(part)}):
+        for path, text in flat({name: json.loads(part)}):
             facts[path][text] += times
     groups: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
     for path, values in facts.items():
@@ -107,11 +107,12 @@ def _environment(runs: Sequence[Run]) -> Iterator[PageTable]:
         yield PageTable(f"{heading}, as read at each run", _FACTS, rows, folded=folded)
 
 
-def _flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every fact of nested tables, by its path."""
     for name, value in values.items():
         path = (*parents, str(name))
         if isinstance(value, Mapping):
-            yield from _flat(value, path)
+            yield from flat(value, path)
         elif isinstance(value, list | tuple):
             yield path, ", ".join(map(str, value))
         elif value is not None:

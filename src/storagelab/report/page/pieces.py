@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.chart import Drawn
+from storagelab.report.page.dark import WAITS_LEAST
 from storagelab.report.words import numbers
 from storagelab.report.words.table import Align, Heading
 
@@ -38,6 +39,10 @@ class Swatch:
     def fill(self) -> str:
         return self.colour or palette.CATEGORY["other"]
 
+    @property
+    def dark(self) -> str:
+        return palette.on_dark(self.fill, WAITS_LEAST)
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -63,7 +68,8 @@ Content = str | Link | Swatch | Bar | Mark
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table with its caption; `folded`: the words it is folded under, to be opened there."""
+    """A table with its caption; `folded`: the words it is folded under, to be opened there; `name`: its id on the
+    page, if the script needs one."""
 
     caption: str
     headings: Sequence[Heading]
@@ -71,6 +77,7 @@ class PageTable:
     row_classes: Sequence[str] = ()
     folded: str = ""
     is_open: bool = False
+    name: str = ""
 
     @property
     def column_classes(self) -> list[str]:
@@ -82,6 +89,7 @@ class PageChart:
     """A chart with its accessible name, its caption and its table."""
 
     name: str
+    title: str
     heading: str
     label: str
     caption: str
@@ -104,6 +112,7 @@ def page_chart(drawn: Drawn) -> PageChart:
     ends = [f"{end:g}" for end in drawn.chart.ends(drawn.data)] if drawn.chart.ends else ["", ""]
     return PageChart(
         name=drawn.name,
+        title=drawn.title,
         heading=drawn.title if drawn.chart.is_headed else "",
         label=drawn.label,
         caption=drawn.caption,

@@ -2,93 +2,204 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from storagelab.findings.model import CellSummary, Estimate, Findings, Sample
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Factor
 from storagelab.report.charts.write_amplification import drives as drives_of
 from storagelab.report.charts.write_amplification import state_of
 from storagelab.report.drawing.arrange import notable_cells
 from storagelab.report.page.cells import cell_anchor, cells_with_parts
+from storagelab.report.page.opening import top_wait
 from storagelab.report.page.pieces import Bar, Content, Link, Mark, PageChart, PageTable, View, view
 from storagelab.report.words import compared, numbers
 from storagelab.report.words.headline import first_factor, verdict_mark
 from storagelab.report.words.names import cell_entry, cell_text, factor_text, value_text
 from storagelab.report.words.table import Heading
+from storagelab.spec.axis import in_order as levels_in_order
 
 MAX_ROWS_OPEN = 40
 MAX_ROWS = 1_000
+Key = float | str | None
+"""What a column is sorted by; None goes last."""
 
 
-def times_view(findings: Findings, charts: list[PageChart], drives: list[PageChart]) -> View:
-    """The charts of all cells, the cells in a table, and what their drives did meanwhile."""
-    return {"charts": charts, "tables": _results(findings), "drives": drives}
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of all cells: what it shows of a cell, and what it is sorted by."""
+
+    heading: Heading
+    content: Callable[[CellSummary], Content]
+    key: Callable[[CellSummary], Key]
 
 
-def _results(findings: Findings) -> list[PageTable]:
-    """Every cell; with very many, only the first part is open."""
+@dataclass(frozen=True)
+class CellsTable:
+    """Every cell, with the sort keys of its columns for the page's script."""
+
+    cells: Sequence[CellSummary]
+    table: PageTable
+    keys: Sequence[Sequence[Key]]
+
+
+def times_view(charts: list[PageChart], drives: list[PageChart]) -> View:
+    """The charts of all cells, and what their drives did meanwhile."""
+    return {"charts": charts, "drives": drives}
+
+
+def cells_table(findings: Findings, runs: Sequence[Run]) -> CellsTable:
+    """Every cell as a row: its levels, its time and interval, its verdict, and what goes with it."""
     cells = findings.cells[:MAX_ROWS]
-    columns, rows = _result_rows(findings, cells)
+    columns = _columns(findings, cells, runs)
     verdicts = findings.loads or (findings,)
     best = {cell_id for one in verdicts if one.verdict in ("winner", "best-set") for cell_id in one.best}
-    classes = ["best" if cell.cell_id in best else "" for cell in cells]
     caption = f"Every cell ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
-    if len(rows) <= MAX_ROWS_OPEN:
-        return [PageTable(caption, columns, rows, classes)]
-    kept = {cell.cell_id for cell in notable_cells(findings, 12)}
-    some = [index for index, cell in enumerate(cells) if cell.cell_id in kept]
+    table = PageTable(
+        caption,
+        [column.heading for column in columns],
+        [[column.content(cell) for column in columns] for cell in cells],
+        ["best" if cell.cell_id in best else "" for cell in cells],
+        name="cells-table",
+    )
+    return CellsTable(cells, table, [[column.key(cell) for column in columns] for cell in cells])
+
+
+def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Run]) -> list[Column]:
+    raw_io = compared.of_raw_io(findings)
     return [
-        PageTable(
-            "The fastest, the slowest and the ends of each factor", columns, [rows[index] for index in some],
-            [classes[index] for index in some],
-        ),
-        PageTable(caption, columns, rows, classes, folded=f"All {numbers.count(len(findings.cells))} cells"),
+        _id_column(findings),
+        *_factor_columns(findings),
+        *_time_columns(findings, cells),
+        Column(Heading("against the best", "text"), partial(_against, findings), partial(_ratio, findings)),
+        *([] if raw_io else [_top_wait_column()]),
+        *_capacity_columns(runs),
+        *(_raw_io_columns() if raw_io else _run_columns(_decimals(_known(findings, cells)))),
+        Column(Heading("runs"), _runs, lambda cell: cell.runs_ok + cell.runs_unverified),
+        *_drive_columns(findings),
+    ]
+
+
+def _id_column(findings: Findings) -> Column:
+    """The ids by which the verbs take cells; each leads to the cell's own section, where it has one."""
+    linked = {cell.cell_id for cell in cells_with_parts(findings)}
+
+    def content(cell: CellSummary) -> Content:
+        return Link(cell.cell_id, cell_anchor(cell)) if cell.cell_id in linked else cell.cell_id
+
+    return Column(Heading("cell", "text"), content, lambda cell: cell.cell_id)
+
+
+def _factor_columns(findings: Findings) -> Iterator[Column]:
+    """A column for each factor, the first one first."""
+    for factor in sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings)):
+        heading = Heading(factor_text(factor.name), "number" if _numeric(factor.levels) else "text")
+        order = {repr(value): rank for rank, value in enumerate(levels_in_order(factor))}
+        key = partial(lambda name, order, cell: order.get(repr(cell.levels.get(name))), factor.name, order)
+        yield Column(heading, partial(_level, factor), key)
+
+
+def _level(factor: Factor, cell: CellSummary) -> str:
+    return value_text(cell.levels[factor.name]) if factor.name in cell.levels else ""
+
+
+def _time_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Column]:
+    """The mean by which cells are compared, its interval, and both drawn on one scale."""
+    known = _known(findings, cells)
+    decimals, span = _decimals(known), _span(known)
+    names = ["IO/s", "95 % interval"] if compared.of_raw_io(findings) else ["mean, s", "95 % interval, s"]
+
+    def of(show: Callable[[Estimate], Content]) -> Callable[[CellSummary], Content]:
+        return lambda cell: show(sample.mean) if (sample := compared.figure(findings, cell)) is not None else ""
+
+    def key(cell: CellSummary) -> Key:
+        sample = compared.figure(findings, cell)
+        return None if sample is None else sample.mean.value
+
+    return [
+        Column(Heading(names[0]), of(lambda mean: numbers.seconds_number(mean.value, decimals)), key),
+        Column(Heading(names[1]), of(lambda mean: _interval(mean, decimals)), key),
+        Column(Heading("mean, drawn", "text"), of(lambda mean: _bar(mean, span)), key),
+    ]
+
+
+def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
+    return [sample for cell in cells if (sample := compared.figure(findings, cell)) is not None]
+
+
+def _decimals(samples: Sequence[Sample]) -> int:
+    return max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in samples), default=2)
+
+
+def _top_wait_column() -> Column:
+    def text(cell: CellSummary) -> str:
+        wait = top_wait(cell)
+        return "" if wait is None else f"{wait[0]} {numbers.percent(wait[1])}"
+
+    return Column(Heading("top wait", "text", "the largest wait, and its share of connections × elapsed"), text,
+                  lambda cell: text(cell) or None)  # fmt: skip
+
+
+def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
+    """What a drive's format leaves of it, where the runs say so and cells differ in it."""
+    usable: dict[str, dict[str, float]] = {}
+    for run in runs:
+        drives = run.measurement.environment.get("drives") if run.measurement is not None else None
+        for name, drive in drives.items() if isinstance(drives, Mapping) else ():
+            size = drive.get("usable_bytes") if isinstance(drive, Mapping) else None
+            if isinstance(size, int | float):
+                usable.setdefault(str(name), {})[run.cell_id] = size
+    differing = {name: sizes for name, sizes in usable.items() if len(set(sizes.values())) > 1}
+    return [
+        Column(Heading(f"usable of drive {name}" if len(differing) > 1 else "usable"),
+               partial(lambda sizes, cell: numbers.capacity(sizes.get(cell.cell_id)), sizes),
+               partial(lambda sizes, cell: sizes.get(cell.cell_id), sizes))
+        for name, sizes in differing.items()
     ]  # fmt: skip
 
 
-def _result_rows(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Heading], list[list[Content]]]:
-    factors = sorted(findings.factors, key=lambda factor: factor.name != first_factor(findings))
-    columns = [Heading(factor_text(f.name), "number" if _numeric(f.levels) else "text") for f in factors]
-    columns = [Heading("cell", "text"), *columns]
-    columns += _raw_io_columns() if compared.of_raw_io(findings) else _time_columns()
-    drives = drives_of(findings)
-    for drive in drives:
-        of_drive = f" of {drive}" if len(drives) > 1 else ""
-        columns += [Heading(f"write amplification{of_drive}"), Heading(f"utilisation{of_drive}")]
-    measured = [sample for cell in cells if (sample := compared.figure(findings, cell)) is not None]
-    decimals = max((numbers.decimals_for([sample.mean.value], _half(sample.mean)) for sample in measured), default=2)
-    span = _span(measured)
-    linked = {cell.cell_id for cell in cells_with_parts(findings)}
-    rows: list[list[Content]] = []
-    for cell in cells:
-        names: list[Content] = [value_text(cell.levels[f.name]) if f.name in cell.levels else "" for f in factors]
-        names = [Link(cell.cell_id, cell_anchor(cell)) if cell.cell_id in linked else cell.cell_id, *names]
-        mean, of_runs = _times(compared.figure(findings, cell), decimals, span)
-        states = [
-            _state(cell, drive, quantity) for drive in drives for quantity in ("write_amplification", "utilisation")
-        ]
-        beside = [*_rates(cell.rows_per_s), *of_runs]
-        if compared.of_raw_io(findings):
-            beside = [compared.raw_io_text(cell, counter).split(" (")[0] for counter in compared.RAW_IO_COLUMNS]
-        rows.append([*names, *mean, _against(findings, cell), *beside, _runs(cell), *states])
-    return columns, rows
+def _run_columns(decimals: int) -> list[Column]:
+    """The rate, and how the runs lie about the mean."""
+    return [
+        Column(Heading("rows/s"), lambda cell: numbers.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "",
+               lambda cell: cell.rows_per_s.mean.value if cell.rows_per_s else None),
+        Column(Heading("median, s"),
+               lambda cell: numbers.seconds_number(cell.elapsed_s.median, decimals) if cell.elapsed_s else "",
+               lambda cell: cell.elapsed_s.median if cell.elapsed_s else None),
+        Column(Heading("spread", meaning="standard deviation as a share of the mean"),
+               lambda cell: numbers.percent(_spread(cell), 1), _spread),
+    ]  # fmt: skip
 
 
-def _raw_io_columns() -> list[Heading]:
-    rate = [
-        Heading("IO/s"),
-        Heading("95 % interval"),
-        Heading("mean, drawn", "text"),
-        Heading("against the best", "text"),
+def _spread(cell: CellSummary) -> float | None:
+    sample = cell.elapsed_s
+    return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
+
+
+def _raw_io_columns() -> list[Column]:
+    def text(counter: str, cell: CellSummary) -> str:
+        return compared.raw_io_text(cell, counter).split(" (")[0]
+
+    def key(counter: str, cell: CellSummary) -> Key:
+        return cell.raw_io[counter].mean.value if counter in cell.raw_io else None
+
+    return [
+        Column(Heading(name), partial(text, counter), partial(key, counter))
+        for counter, name in compared.RAW_IO_COLUMNS.items()
     ]
-    return [*rate, *(Heading(name) for name in compared.RAW_IO_COLUMNS.values()), Heading("runs")]
 
 
-def _time_columns() -> list[Heading]:
-    return [Heading("mean, s"), Heading("95 % interval, s"), Heading("mean, drawn", "text"),
-            Heading("against the best", "text"), Heading("rows/s"), Heading("95 % interval"), Heading("median, s"),
-            Heading("spread", meaning="standard deviation as a share of the mean"), Heading("runs")]  # fmt: skip
+def _drive_columns(findings: Findings) -> list[Column]:
+    drives = drives_of(findings)
+    return [
+        Column(Heading(f"{quantity.replace('_', ' ')}{f' of {drive}' if len(drives) > 1 else ''}"),
+               partial(_state, drive, quantity), partial(_state_value, drive, quantity))
+        for drive in drives for quantity in ("write_amplification", "utilisation")
+    ]  # fmt: skip
 
 
 def _numeric(levels: Sequence[object]) -> bool:
@@ -104,16 +215,6 @@ def _interval(estimate: Estimate, decimals: int) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     return f"{estimate.low:,.{decimals}f} to {estimate.high:,.{decimals}f}"
-
-
-def _times(sample: Sample | None, decimals: int, span: tuple[float, float]) -> tuple[list[Content], list[Content]]:
-    """The mean with its interval, and notes on the runs."""
-    if sample is None:
-        return ["", "", ""], ["", ""]
-    spread = numbers.percent(sample.sd / sample.mean.value, 1) if sample.sd is not None and sample.mean.value else ""
-    mean = numbers.seconds_number(sample.mean.value, decimals)
-    drawn: list[Content] = [mean, _interval(sample.mean, decimals), _bar(sample.mean, span)]
-    return drawn, [numbers.seconds_number(sample.median, decimals), spread]
 
 
 def _span(samples: Sequence[Sample]) -> tuple[float, float]:
@@ -133,20 +234,17 @@ def _bar(mean: Estimate, span: tuple[float, float]) -> Bar:
     return Bar(at(mean.value), at(mean.low), at(mean.high))
 
 
-def _rates(sample: Sample | None) -> list[Content]:
-    if sample is None:
-        return ["", ""]
-    low, high = sample.mean.low, sample.mean.high
-    interval = "" if low is None or high is None else f"{numbers.significant(low)} to {numbers.significant(high)}"
-    return [numbers.significant(sample.mean.value), interval]
-
-
-def _state(cell: CellSummary, drive: str, quantity: str) -> str:
-    """What a drive did in the runs of a cell, "" if unknown."""
+def _state_value(drive: str, quantity: str, cell: CellSummary) -> float | None:
     found = state_of(cell, drive, quantity)
-    if found is None:
+    return None if found is None else found.mean.value
+
+
+def _state(drive: str, quantity: str, cell: CellSummary) -> str:
+    """What a drive did in the runs of a cell, "" if unknown."""
+    value = _state_value(drive, quantity, cell)
+    if value is None:
         return ""
-    return numbers.percent(found.mean.value) if quantity == "utilisation" else f"{found.mean.value:.2f}"
+    return numbers.percent(value) if quantity == "utilisation" else f"{value:.2f}"
 
 
 def _runs(cell: CellSummary) -> str:
@@ -154,6 +252,11 @@ def _runs(cell: CellSummary) -> str:
     text = str(usable) if usable == cell.runs_planned else f"{usable} of {cell.runs_planned}"
     wrong = [(cell.runs_failed, "failed"), (cell.runs_unverified, "unverified")]
     return ", ".join([text, *(f"{number} {what}" for number, what in wrong if number)])
+
+
+def _ratio(findings: Findings, cell: CellSummary) -> Key:
+    found = next((item for item in findings.comparisons if item.cell_id == cell.cell_id), None)
+    return found.ratio.value if found is not None else 1.0 if verdict_mark(findings, cell.cell_id) else None
 
 
 def _against(findings: Findings, cell: CellSummary) -> Content:

@@ -13,6 +13,7 @@ from storagelab.report.charts.over_time import steps_text
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.chart import Drawn
 from storagelab.report.page.cells import cells_view
+from storagelab.report.page.explore import explore_view
 from storagelab.report.page.manifest import manifest_view
 from storagelab.report.page.opening import cautions_view, verdict_view
 from storagelab.report.page.pieces import Content, PageChart, PageTable, Swatch, View, page_chart, view
@@ -51,11 +52,12 @@ def sections(
         charts.setdefault(one.chart.part, []).append(page_chart(one))
     colours = drawn["waits"].data.colours if "waits" in drawn else {}
     raw_io = compared.of_raw_io(findings)
-    times = times_view(findings, charts.get("completion-time", []), charts.get("drives", []))
+    times = times_view(charts.get("completion-time", []), charts.get("drives", []))
     every = (
         Section("findings", "Findings", verdict_view(findings)),
         Section("cautions", "Cautions", cautions_view(findings)),
         Section("completion-time", compared.title(findings), times),
+        Section("explore", "Every cell: sort, filter, compare", explore_view(plan, runs, findings)),
         Section("effects", "What each factor does", _effects(findings, charts.get("effects", []))),
         Section(
             "waits",

@@ -1,8 +1,11 @@
 "use strict";
-// Adds tooltips, links into closed parts, and the raw data as a file. The page is readable without it.
+// Adds tooltips for pointer and keyboard, charts and raw data as files, and links into closed parts. The page is readable
+// without it.
 
 (() => {
   const tip = document.getElementById("tip");
+  const heard = document.getElementById("heard");
+  const MARKS = ".chart svg :is(path, line, rect)[aria-label], .chart svg [data-mark]";
   let shownAt = 0;
 
   // Each mark of a chart has its text as its label. If both drawings have the same text, only the wide one carries it, and
@@ -31,17 +34,19 @@
 
   // Phones show it on touch.
   function show(event) {
-    const mark = event.target.closest && event.target.closest(".chart svg :is([aria-label], [data-mark])");
+    const mark = event.target.closest && event.target.closest(MARKS);
     const overTime = mark && mark.closest(".mark-line") && mark.closest("figure[data-end-s]");
-    const words = mark ? labelOf(mark) + (overTime ? pointOf(mark, event) : "") : "";
+    say(mark ? labelOf(mark) + (overTime ? pointOf(mark, event) : "") : "", event);
+  }
+  function say(words, at) {
     tip.hidden = !words;
     if (!words) return;
     tip.textContent = words;
     shownAt = window.scrollY;
-    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
-    const above = event.clientY - tip.offsetHeight - 14;
+    const left = Math.min(at.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
+    const above = at.clientY - tip.offsetHeight - 14;
     tip.style.left = `${Math.max(8, left)}px`;
-    tip.style.top = `${above > 8 ? above : event.clientY + 18}px`;
+    tip.style.top = `${above > 8 ? above : at.clientY + 18}px`;
   }
   document.addEventListener("pointermove", show);
   document.addEventListener("pointerdown", show);
@@ -49,9 +54,98 @@
     if (Math.abs(window.scrollY - shownAt) > 8) tip.hidden = true;
   }, { passive: true });
 
+  // From the keyboard: a chart is one stop, the arrows go from mark to mark, and Enter does what a click does. Each mark's
+  // words are shown, and said to screen readers.
+  const places = new WeakMap();
+  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+  function marksOf(figure) {
+    const marks = [...figure.querySelectorAll(MARKS)].filter((mark) => mark.getClientRects().length);
+    const at = (mark) => mark.getBoundingClientRect();
+    return marks.sort((one, other) => at(one).left - at(other).left || at(one).top - at(other).top);
+  }
+  function walk(event) {
+    const figure = event.currentTarget;
+    const marks = marksOf(figure);
+    if (event.key === "Escape") return leave(figure);
+    if (!marks.length || !(event.key in STEPS || event.key === "Enter")) return undefined;
+    event.preventDefault();
+    const now = marks.indexOf(places.get(figure));
+    if (event.key === "Enter") {
+      if (now >= 0) marks[now].dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: event.shiftKey }));
+      return undefined;
+    }
+    const next = marks[Math.max(0, Math.min(marks.length - 1, now + STEPS[event.key]))];
+    leave(figure);
+    places.set(figure, next);
+    next.classList.add("at");
+    const box = next.getBoundingClientRect();
+    say(labelOf(next), { clientX: box.left + box.width / 2, clientY: box.top });
+    heard.textContent = labelOf(next);
+    return undefined;
+  }
+  function leave(figure) {
+    if (places.has(figure)) places.get(figure).classList.remove("at");
+    tip.hidden = true;
+  }
+
+  // Every chart as a file, on white paper and under its own title, as on a slide.
+  const SVG = "http://www.w3.org/2000/svg";
+  const HEAD = 52;
+  function paper(figure) {
+    const drawn = figure.querySelector("svg.wide") || figure.querySelector("svg");
+    const shown = drawn.cloneNode(true);
+    const [, , width, height] = drawn.getAttribute("viewBox").split(" ").map(Number);
+    const outer = document.createElementNS(SVG, "svg");
+    const give = (element, given) => Object.entries(given).forEach(([name, value]) => element.setAttribute(name, value));
+    give(outer, { xmlns: SVG, viewBox: `0 0 ${width} ${height + HEAD}`, width, height: height + HEAD, "font-family": "Helvetica, Arial, sans-serif" });
+    const text = (words, y, size, fill, weight) => {
+      const line = document.createElementNS(SVG, "text");
+      give(line, { x: 8, y, "font-size": size, fill, "font-weight": weight });
+      line.textContent = words;
+      return line;
+    };
+    const ground = document.createElementNS(SVG, "rect");
+    give(ground, { width: "100%", height: "100%", fill: "#ffffff" });
+    shown.querySelectorAll(".at").forEach((mark) => mark.classList.remove("at"));
+    ["class", "style", "aria-hidden", "focusable"].forEach((name) => shown.removeAttribute(name));
+    give(shown, { y: HEAD, width, height });
+    const title = figure.dataset.title || document.title;
+    outer.append(ground, text(title, 22, 16, "#1f2328", 600), text(`${document.querySelector("h1").textContent} · ${document.querySelector(".badge").textContent}`, 41, 12, "#59636e", 400), shown);
+    return { text: new XMLSerializer().serializeToString(outer), width, height: height + HEAD };
+  }
+  async function picture(figure, form) {
+    const { text, width, height } = paper(figure);
+    const blob = new Blob([text], { type: "image/svg+xml" });
+    const name = figure.id.replace(/^figure-/, "");
+    if (form === "svg") return offer(blob, `${name}.svg`);
+    const image = new Image();
+    const address = URL.createObjectURL(blob);
+    image.src = address;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    Object.assign(canvas, { width: 2 * width, height: 2 * height });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    URL.revokeObjectURL(address);
+    return canvas.toBlob((png) => offer(png, `${name}.png`), "image/png");
+  }
+  document.querySelectorAll(".chart figure").forEach((figure) => {
+    figure.tabIndex = 0;
+    figure.addEventListener("keydown", walk);
+    figure.addEventListener("blur", () => leave(figure));
+    const row = document.createElement("p");
+    row.className = "save";
+    for (const form of ["png", "svg"]) {
+      const button = document.createElement("button");
+      Object.assign(button, { type: "button", className: "small", textContent: `Save as ${form.toUpperCase()}`, onclick: () => picture(figure, form) });
+      button.setAttribute("aria-label", `Save the chart “${figure.dataset.title || ""}” as ${form.toUpperCase()}`);
+      row.append(button);
+    }
+    figure.after(row);
+  });
+
   // A link to a closed part opens it.
   function openTarget() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1).split("&")[0]);
     for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
     if (target) target.scrollIntoView();
   }
@@ -70,27 +164,40 @@
   }, { rootMargin: "-15% 0px -75% 0px" });
   document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
 
+  function offer(blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
   // The raw data, unpacked only on request.
   const state = document.getElementById("download-state");
+  const bytesOf = (packed) => Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
+  const inflated = (packed) => new Response(new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip")));
   async function unpacked(packed) {
-    const bytes = Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
-    if (typeof DecompressionStream === "undefined") return [new Blob([bytes], { type: "application/gzip" }), ".gz"];
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return [new Blob([await new Response(stream).arrayBuffer()], { type: "application/json" }), ""];
+    if (typeof DecompressionStream === "undefined") return [new Blob([bytesOf(packed)], { type: "application/gzip" }), ".gz"];
+    return [new Blob([await inflated(packed).arrayBuffer()], { type: "application/json" }), ""];
   }
   const download = document.getElementById("download");
   if (download) download.addEventListener("click", async () => {
     const data = document.getElementById("raw-data");
     try {
       const [blob, ending] = await unpacked(data.textContent.trim());
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(blob);
-      link.download = data.dataset.name + ending;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-      state.textContent = ` ${link.download} is ready.`;
+      offer(blob, data.dataset.name + ending);
+      state.textContent = ` ${data.dataset.name}${ending} is ready.`;
     } catch (error) {
       state.textContent = ` The data could not be unpacked: ${error.message}`;
     }
   });
+
+  // The page's policy names this script by its hash, so nothing else can be run this way.
+  window.storagelab = {
+    async runScript(packed) {
+      const script = document.createElement("script");
+      script.textContent = await inflated(packed.textContent.trim()).text();
+      document.head.append(script);
+    },
+  };
 })();

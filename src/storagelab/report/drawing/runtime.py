@@ -1,0 +1,69 @@
+"""Vega-Lite's own runtime for a page, so that its charts can be chosen from and pointed at without a network.
+
+vl-convert carries it and takes seconds to put it together, so the result is kept beside this module's bytecode, for as long
+as the versions are the same. Where that folder can't be written, it is made each time.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import hashlib
+import importlib.util
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from storagelab.report.drawing.vega import VEGA_LITE
+
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+class Runtime(NamedTuple):
+    """The script, compressed and in base64, and the hash by which a page's policy allows it."""
+
+    packed: str
+    sha256: str
+
+
+def runtime() -> Runtime:
+    """Vega, Vega-Lite and vega-embed as one script that sets `vegaEmbed`."""
+    kept = _kept_in()
+    with contextlib.suppress(OSError, gzip.BadGzipFile, EOFError):
+        return _of(gzip.decompress(kept.read_bytes()))
+    script = _made()
+    with contextlib.suppress(OSError):
+        _keep(kept, script)
+    return _of(script)
+
+
+def _made() -> bytes:
+    import vl_convert  # here, because loading it takes time that most verbs don't need
+
+    return str(vl_convert.javascript_bundle(_SNIPPET, vl_version=VEGA_LITE)).encode()
+
+
+def _of(script: bytes) -> Runtime:
+    packed = base64.b64encode(gzip.compress(script, 9, mtime=0)).decode()
+    return Runtime(packed, base64.b64encode(hashlib.sha256(script).digest()).decode())
+
+
+def _kept_in() -> Path:
+    key = hashlib.sha256(f"{metadata.version('vl-convert-python')} {VEGA_LITE} {_SNIPPET}".encode()).hexdigest()[:16]
+    return Path(importlib.util.cache_from_source(__file__)).with_name(f"runtime-{key}.js.gz")
+
+
+def _keep(file: Path, script: bytes) -> None:
+    """Written whole or not at all, as several reports may be written at once."""
+    if sys.dont_write_bytecode:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        half.write_bytes(gzip.compress(script, 9, mtime=0))
+        half.replace(file)
+    finally:
+        half.unlink(missing_ok=True)

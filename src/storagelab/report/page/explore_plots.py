@@ -1,0 +1,157 @@
+"""The three charts of the page's block, as Vega-Lite that the browser draws: all cells, and the waits and series of two.
+
+They are sent without rows: the page's script fills them with the cells that its filters show and its pins name. What is
+chosen for the axis, the colour and the panels are Vega-Lite's own parameters, bound to lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storagelab.findings.model import Findings
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.arrange import Arrangement, arrange
+from storagelab.report.drawing.layers import TIP, only
+from storagelab.report.drawing.vega import WIDE, Spec, config
+from storagelab.report.words import compared
+from storagelab.report.words.names import factor_text
+
+VERDICT, NO_PANELS = "verdict", "none"
+MAX_RUNS = 600
+"""Of more runs, only means and intervals are drawn: they would be a cloud, and slow."""
+PIN_COLOURS = (palette.LINES[0], palette.LINES[1])
+_RANK: Spec = {
+    "window": [{"op": "dense_rank", "as": "rank"}],
+    "sort": [{"field": "colour_text_place"}, {"field": "mean"}, {"field": "id"}],
+    "groupby": ["x", "panel"],
+}
+
+
+def plots(findings: Findings) -> dict[str, Spec]:
+    where = findings.provenance or "nothing measured yet"
+    return {"all": _all_cells(findings, where), "waits": _waits(where), "series": _series(where)}
+
+
+def _sheet(spec: Spec, rows: str) -> Spec:
+    look = config(WIDE)
+    for part in ("axis", "legend", "header"):
+        look[part] = look[part] | {"aria": False}  # the figure has a name, and its marks have theirs
+    shown = {"background": None, "padding": 4, "config": look}
+    return shown | {"data": {"name": rows}} | spec
+
+
+def _all_cells(findings: Findings, where: str) -> Spec:
+    """Every cell in its place, those of one place side by side from the shortest to the longest."""
+    names = [factor.name for factor in findings.factors]
+    fields = {name: f"f{place}" for place, name in enumerate(names)}
+    places = arrange(findings)
+    x = fields.get(places.x.name, "") if places.x is not None else ""
+    axis = _choice("axis", "Axis", names, fields, x or "f0")
+    colour = _choice("colour", "Colour", names, fields, _first_colour(places, fields), {VERDICT: "verdict"})
+    panels = _choice("panels", "Panels", names, fields, NO_PANELS, {NO_PANELS: "none"})
+    placed = [
+        {"calculate": f"datum[{param}{place}]", "as": f"{name}{suffix}"}
+        for param, name in (("axis", "x"), ("colour", "colour_text"), ("panels", "panel"))
+        for place, suffix in (("", ""), (" + '_place'", "_place"))
+    ]
+    key = {"field": "colour_text", "type": "nominal", "sort": {"field": "colour_text_place", "op": "min"},
+           "legend": {"title": where, "columns": 4, "symbolOpacity": 1}}  # fmt: skip
+    unit = compared.rate_unit(findings) if compared.of_raw_io(findings) else "s"
+    y = {"type": "quantitative", "scale": {"zero": False, "nice": True}}
+    y_title = f"{'mean rate' if compared.of_raw_io(findings) else 'completion time'}, {unit} ({where})"
+    shared = {
+        "x": {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None,
+              "axis": {"labelAngle": 0, "labelLimit": 110, "labelOverlap": "parity"}},
+        "xOffset": {"field": "rank", "type": "ordinal"},
+        "color": key | {"scale": {"range": list(palette.LINES)}},
+    }  # fmt: skip
+    shaped = shared | {"shape": key | {"scale": {"range": list(palette.SHAPES)}}}
+    pinned = {"condition": {"test": "indexof(pinned, datum.id) >= 0", "value": 190}, "value": 48}
+    layers = [
+        only("datum.kind === 'run'", {"type": "point", "filled": True, "size": 10, "opacity": 0.4, "aria": False},
+             shaped | {"y": y | {"field": "value", "title": y_title}}),
+        only("datum.kind === 'cell'", {"type": "rule", "strokeWidth": 2, "opacity": 0.75, "aria": False},
+             shared | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
+        only("datum.kind === 'cell'", {"type": "point", "filled": True, "opacity": 1, "cursor": "pointer"},
+             shaped | TIP | {"y": y | {"field": "mean"}, "size": pinned}),
+        only("datum.kind === 'cell' && indexof(pinned, datum.id) >= 0",
+             {"type": "text", "dy": -13, "fontWeight": 700, "fontSize": 12, "color": palette.INK, "aria": False},
+             {name: value for name, value in shared.items() if name != "color"}
+             | {"y": y | {"field": "mean"}, "text": {"field": "pin"}}),
+    ]  # fmt: skip
+    facet = {"field": "panel", "type": "nominal", "sort": {"field": "panel_place", "op": "min"}, "title": None}
+    return _sheet(
+        {
+            "params": [axis, colour, panels, {"name": "pinned", "value": []}],
+            "transform": [*placed, _RANK],
+            "facet": facet, "columns": 3, "spec": {"width": 800, "height": 260, "layer": layers},
+        },
+        "cells",
+    )  # fmt: skip
+
+
+def _first_colour(places: Arrangement, fields: dict[str, str]) -> str:
+    """The factor that charts draw as lines; the verdicts where there is none."""
+    first = next(iter(places.lines), None)
+    return fields[first.name] if first is not None else VERDICT
+
+
+def _choice(
+    name: str, label: str, names: Sequence[str], fields: dict[str, str], value: str, more: dict[str, str] | None = None
+) -> Spec:
+    """A parameter that a list chooses: one of the factors, or one of `more`."""
+    options = {**(more or {}), **{fields[factor]: factor_text(factor) for factor in names}}
+    bind = {"input": "select", "options": list(options), "labels": list(options.values()), "name": label,
+            "element": "#explore-choices"}  # fmt: skip
+    return {"name": name, "value": value, "bind": bind}
+
+
+def _waits(where: str) -> Spec:
+    """The waits of two cells side by side; the paler part is signal time."""
+    pins = {"domain": ["A", "B"], "range": list(PIN_COLOURS)}
+    return _sheet(
+        {
+            "width": 560, "height": {"step": 13}, "mark": {"type": "bar", "stroke": palette.GROUND, "strokeWidth": 0.5},
+            "encoding": TIP | {
+                "y": {"field": "wait", "type": "nominal", "sort": {"field": "place", "op": "min"}, "title": None,
+                      "axis": {"labelLimit": 230, "labelColor": palette.INK, "minExtent": 150},
+                      "scale": {"paddingInner": 0.3}},
+                "yOffset": {"field": "pin", "type": "nominal", "sort": ["A", "B"], "scale": {"domain": ["A", "B"]}},
+                "x": {"field": "seconds", "type": "quantitative", "title": f"seconds per connection ({where})"},
+                "color": {"field": "pin", "type": "nominal", "scale": pins, "legend": {"title": None}},
+                "opacity": {"field": "opacity", "type": "quantitative", "scale": None},
+                "order": {"field": "part_place"},
+            },
+        },
+        "waits",
+    )  # fmt: skip
+
+
+def _series(where: str) -> Spec:
+    """One quantity of two cells over time: means of stretches, and from the least to the most of each. A rule that can't be
+    seen stands at each moment and says what both did then."""
+    pins = {"domain": ["A", "B"], "range": list(PIN_COLOURS)}
+    dashes = {"range": [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]}
+    x = {"field": "at_s", "type": "quantitative", "title": f"seconds since the start ({where})"}
+    shared = {
+        "x": x, "color": {"field": "pin", "type": "nominal", "scale": pins,
+                            "legend": {"title": None, "symbolOpacity": 1}},
+        "strokeDash": {"field": "line", "type": "nominal", "scale": dashes, "legend": {"title": None, "columns": 3}},
+        "detail": [{"field": "pin"}, {"field": "line"}],
+    }  # fmt: skip
+    plain = {name: value for name, value in shared.items() if name != "strokeDash"}
+    y = {"type": "quantitative", "title": None}
+    hover = {"type": "rule", "opacity": 0, "strokeWidth": {"expr": "width / 40"}}
+    return _sheet(
+        {
+            "width": 780, "height": 200,
+            "layer": [
+                only("datum.kind === 'line'", {"type": "area", "opacity": 0.18, "aria": False},
+                     plain | {"y": y | {"field": "least"}, "y2": {"field": "most"}}),
+                only("datum.kind === 'line'", {"type": "line", "strokeWidth": 1.6, "aria": False},
+                     shared | {"y": y | {"field": "mean"}}),
+                only("datum.kind === 'moment'", hover, TIP | {"x": x}),
+            ],
+        },
+        "series",
+    )  # fmt: skip

@@ -1,0 +1,240 @@
+"""What the page's block of all cells knows of each: its figures, waits, series, counters, and what it was set up with.
+
+The page's script reads it as JSON to sort, filter, and put two cells side by side. Numbers are as short as a chart can show,
+and series are thinned, so that it stays small however many cells there are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from storagelab.findings.model import CellSummary, Findings
+from storagelab.findings.wait_classes import in_classes
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Factor, Plan
+from storagelab.report.charts import over_time
+from storagelab.report.drawing import palette
+from storagelab.report.drawing.thin import stretches
+from storagelab.report.export.as_json import plain
+from storagelab.report.page.manifest import flat
+from storagelab.report.words import compared
+from storagelab.report.words.headline import verdict_mark
+from storagelab.report.words.names import cell_text, factor_text, value_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.spec.axis import in_order as levels_in_order
+
+SERIES_NUMBERS = 120_000
+"""The most figures of all series together; about 0.5 MB."""
+MAX_STRETCHES, MIN_STRETCHES = 60, 12
+_VERDICTS = ("best", "best of block", "tied", "slower", "not judged")
+Json = dict[str, object]
+
+
+def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
+    """Everything about `cells`, in their order."""
+    by_cell: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        if run.usable and not run.burn_in:
+            by_cell[run.cell_id].append(run)
+    ends = compared.ends(findings)
+    told: Json = {
+        "where": findings.provenance or "nothing measured yet",
+        "unit": compared.rate_unit(findings) if compared.of_raw_io(findings) else "s",
+        "verdicts": _VERDICTS,
+        "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
+        "factors": [
+            {
+                "name": factor.name,
+                "text": factor_text(factor.name),
+                "levels": list(map(value_text, levels_in_order(factor))),
+            }
+            for factor in findings.factors
+        ],
+        "cells": [_cell(findings, cell) for cell in cells],
+        **_waits(findings, cells),
+        **_counters([by_cell[cell.cell_id] for cell in cells]),
+        "facts": _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells]),
+    }
+    return {**{name: plain(value) for name, value in told.items()}, "series": _series(cells, by_cell)}
+
+
+def short(value: float | None, digits: int = 4) -> float | int | None:
+    """A figure in as many digits as a chart shows."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _cell(findings: Findings, cell: CellSummary) -> Json:
+    figure = compared.figure(findings, cell)
+    mark = verdict_mark(findings, cell.cell_id)
+    left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
+    said: Json = {
+        "id": cell.cell_id,
+        "name": cell_text(cell.levels),
+        "at": [_place(factor, cell) for factor in findings.factors],
+        "mark": mark,
+        "verdict": next((word for word in reversed(_VERDICTS) if mark.startswith(word)), ""),
+        "figure": compared.figure_text(findings, cell) or "no time measured",
+    }
+    if figure is None:
+        return said
+    return said | {
+        "mean": short(figure.mean.value, 6), "low": short(figure.mean.low, 6), "high": short(figure.mean.high, 6),
+        "runs": [[point.repetition, short(point.value, 6), int(point.repetition in left_out)] for point in figure.points],
+    }  # fmt: skip
+
+
+def _place(factor: Factor, cell: CellSummary) -> int:
+    values = list(map(repr, levels_in_order(factor)))
+    value = repr(cell.levels.get(factor.name))
+    return values.index(value) if value in values else -1
+
+
+def _waits(findings: Findings, cells: Sequence[CellSummary]) -> Json:
+    """Seconds per connection by wait type: all of it, resource, signal; the last two are None where there is no split."""
+    names: dict[str, Json] = {}
+    of_cells = []
+    for cell in cells:
+        rows = in_classes(cell.waits) if findings.wait_names else cell.waits
+        places = {name: place for place, name in enumerate(names)}
+        told = []
+        for row in rows:
+            if row.wait_type not in names:
+                places[row.wait_type] = len(names)
+                colour = palette.CATEGORY[row.category]
+                names[row.wait_type] = {
+                    "name": row.wait_type,
+                    "like": row.analogue,
+                    "colour": colour,
+                    "wait": row.is_wait,
+                }
+            parts = (row.wait_s, row.resource_s, row.signal_s)
+            per_connection = (None if part is None else short(part / cell.connections) for part in parts)
+            told.append([places[row.wait_type], *per_connection])
+        of_cells.append(told)
+    return {"waits": list(names.values()), "waited": of_cells}
+
+
+def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> Json:
+    """The mean of each counter over a cell's runs, as a number and in words; counters that are always 0 are left out."""
+    places: dict[tuple[str, str], int] = {}
+    of_cells = []
+    for runs in runs_of_cells:
+        sums: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for run in runs:
+            assert run.measurement is not None
+            for group, counters in run.measurement.counters.items():
+                for name, value in counters.items():
+                    sums[group, name].append(value)
+        told = []
+        for key, values in sums.items():
+            if any(values):
+                mean = sum(values) / len(values)
+                told.append([places.setdefault(key, len(places)), short(mean), quantity_text(key[1], mean)])
+        of_cells.append(told)
+    return {"counters": [[name, group] for group, name in places], "counted": of_cells}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What cells were set up with
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
+    """The facts that differ between cells and not between the runs of one: what was asked for, and what was read back."""
+    configs = {cell.cell_id: cell.config for cell in plan.cells}
+    read: dict[str, dict[str, str]] = {}
+    of_cells: list[dict[str, str]] = []
+    for cell_id, runs in cells:
+        asked = configs[cell_id].model_dump(mode="json", exclude_none=True)
+        found = {f"{'.'.join(path)} (asked for)": text for path, text in flat(asked)}
+        of_cells.append(found | _steady([_read(run, read) for run in runs]))
+    names = dict.fromkeys(name for found in of_cells for name in found)
+    facts: list[Json] = []
+    for name in names:
+        values = list(dict.fromkeys(found.get(name, "") for found in of_cells))
+        if len(values) > 1:
+            places = {value: place for place, value in enumerate(values)}
+            of = [places[found.get(name, "")] for found in of_cells]
+            facts.append({"name": name, "values": values, "of": of})
+    return facts
+
+
+def _read(run: Run, known: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The environment as flat facts. Thousands of runs share a few environments, so each part is laid out once."""
+    assert run.measurement is not None
+    found: dict[str, str] = {}
+    for name, part in run.measurement.environment.items():
+        key = json.dumps((name, part), default=str)
+        if key not in known:
+            known[key] = {" · ".join(path).replace("_", " "): text for path, text in flat({name: json.loads(key)[1]})}
+        found |= known[key]
+    return found
+
+
+def _steady(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    first = dict(environments[0]) if environments else {}
+    for other in environments[1:]:
+        if other != first:
+            first = {name: text for name, text in first.items() if other.get(name) == text}
+    return first
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Series
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    quantity: int
+    name: str
+
+
+def _series(cells: Sequence[CellSummary], by_cell: Mapping[str, Sequence[Run]]) -> Json:
+    """Of each cell the series of its run of median time: mean, least and most of each stretch, in the chart's unit."""
+    medians = [
+        over_time.runs_with_series(by_cell[cell.cell_id]).get(cell.cell_id, [None])[0] for cell in cells
+    ]  # fmt: skip
+    lines: dict[_Line, int] = {}
+    drawn = [_lines(run) if run is not None else {} for run in medians]
+    most = max(map(len, drawn), default=0)
+    limit = max(MIN_STRETCHES, min(MAX_STRETCHES, SERIES_NUMBERS // (3 * max(1, most) * max(1, len(cells)))))
+    of_cells: list[Json | None] = []
+    for run, columns in zip(medians, drawn, strict=True):
+        if run is None or run.measurement is None or not columns:
+            of_cells.append(None)
+            continue
+        series, told, at = run.measurement.series, [], []
+        for line, column in columns.items():
+            parts = list(stretches(series.at_s, series.columns[column], limit))
+            at = [short(part.at_s) for part in parts]
+            divisor = over_time.QUANTITIES[line.quantity].divisor
+            figures = [
+                [_part(value, divisor) for value in row] for row in zip(*(part[1:] for part in parts), strict=True)
+            ]
+            is_thinned = figures[0] != figures[1] or figures[0] != figures[2]
+            told.append([lines.setdefault(line, len(lines)), *(figures if is_thinned else figures[:1])])
+        of_cells.append({"repetition": run.repetition, "at": at, "lines": told})
+    quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
+    return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells, "stretches": limit}
+
+
+def _part(value: float | None, divisor: float) -> float | int | None:
+    return None if value is None else short(value / divisor, 3)
+
+
+def _lines(run: Run) -> dict[_Line, str]:
+    """The lines of a run's charts over time -> their columns; those that are always 0 are left out."""
+    assert run.measurement is not None
+    found: dict[_Line, str] = {}
+    for column, values in run.measurement.series.columns.items():
+        for place, quantity in enumerate(over_time.QUANTITIES):
+            line = quantity.line_of(run, column)
+            if line is not None and any(values):
+                found[_Line(place, line)] = column
+    return found

@@ -1,0 +1,403 @@
+"use strict";
+// The block of all cells: its table is sorted and filtered, its charts are filled, and two cells are put side by side. What a
+// reader has chosen stands in the address. Labels come from specs and stores, so they only ever become text.
+
+(() => {
+  const known = document.getElementById("explore-record");
+  if (!known) return;
+  const data = JSON.parse(known.textContent);
+  const place = (id) => document.getElementById(id);
+  const table = place("cells-table");
+  const rows = [...table.tBodies[0].rows];
+  const PINS = ["A", "B"];
+  const MOST_WAITS = 12;
+  const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
+  const MOST_COUNTERS = 16;
+  const PLOT_CHOICES = ["axis", "colour", "panels"];
+  const first = data.cells.length > 1 ? [0, 1] : [0, 0];
+  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, quantity: "" };
+  const views = {};
+  const latest = {};
+
+  function make(tag, given = {}, ...inside) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(given)) {
+      if (name in made && name !== "list") made[name] = value;
+      else made.setAttribute(name, value);
+    }
+    made.append(...inside);
+    return made;
+  }
+  const figure = (value, digits = 3) => (value === null || value === undefined ? "" : value.toLocaleString("en", { maximumSignificantDigits: digits }));
+  const sum = (values) => values.reduce((all, one) => all + one, 0);
+  const pairText = () => `A: ${pinned()[0].name}. B: ${pinned()[1].name}`;
+  const pinned = () => state.pins.map((at) => data.cells[at]);
+
+  // ---- Choosing: filters, order, pins ---------------------------------------------------------------------------------
+
+  function labelled(text, control) {
+    return make("label", {}, make("span", {}, text), control);
+  }
+  function choice(options, chosen, onchange) {
+    const select = make("select", { onchange: () => onchange(select.value) });
+    select.append(...options.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
+    return select;
+  }
+  const shown = (cell) =>
+    [...state.levels].every(([factor, level]) => cell.at[factor] === level) &&
+    (!state.tied || ["best", "best of block", "tied"].includes(cell.verdict)) &&
+    cell.name.toLowerCase().includes(state.find.toLowerCase());
+
+  const found = make("output", { className: "quiet" });
+  function filters() {
+    const of = data.factors.map((factor, at) => {
+      const options = [["", "any"], ...factor.levels.map((text, level) => [String(level), text])];
+      const chosen = state.levels.has(at) ? String(state.levels.get(at)) : "";
+      return labelled(factor.text, choice(options, chosen, (value) => {
+        if (value === "") state.levels.delete(at); else state.levels.set(at, Number(value));
+        changed();
+      }));
+    });
+    const tied = make("input", { type: "checkbox", checked: state.tied, onchange: () => { state.tied = tied.checked; changed(); } });
+    const find = make("input", { type: "search", value: state.find, oninput: () => { state.find = find.value; changed(); } });
+    const all = make("button", { type: "button", className: "small", onclick: () => {
+      Object.assign(state, { sort: "", levels: new Map(), tied: false, find: "" });
+      filters();
+      changed();
+    } }, "Show all");
+    place("explore-filters").replaceChildren(...of, labelled("name contains", find),
+      make("label", { className: "tick" }, tied, make("span", {}, "only what is not told apart from the best")), all, found);
+  }
+
+  function headings() {
+    [...table.tHead.rows[0].cells].forEach((cell, column) => {
+      const button = make("button", { type: "button", className: "sort", title: cell.title, onclick: () => {
+        state.sort = state.sort === `${column}` ? `-${column}` : `${column}`;
+        changed();
+      } }, cell.textContent);
+      cell.removeAttribute("title");
+      cell.replaceChildren(button);
+    });
+    table.tHead.rows[0].prepend(make("th", { scope: "col", className: "pin" }, "pin"));
+    rows.forEach((row, at) => {
+      const buttons = PINS.map((name, pin) => make("button", { type: "button", className: "pin",
+        "aria-label": `Pin ${name}: ${data.cells[at].name}`, onclick: () => setPin(pin, at) }, name));
+      row.prepend(make("td", { className: "pin" }, ...buttons));
+    });
+  }
+
+  function ordered() {
+    const order = rows.map((_, at) => at);
+    if (state.sort === "") return order;
+    const column = Math.abs(Number(state.sort));
+    const sign = state.sort.startsWith("-") ? -1 : 1;
+    const key = (at) => data.keys[at][column];
+    return order.sort((a, b) => {
+      const [one, other] = [key(a), key(b)];
+      if (one === null || other === null) return (one === null) - (other === null);
+      const step = typeof one === "string" ? one.localeCompare(other) : one - other;
+      return sign * step || a - b;
+    });
+  }
+
+  function setPin(pin, at) {
+    state.pins[pin] = at;
+    pins();
+    changed();
+  }
+  function pins() {
+    const options = data.cells.map((cell, at) => [String(at), cell.name]);
+    place("explore-pins").replaceChildren(...PINS.map((name, pin) =>
+      labelled(name, choice(options, String(state.pins[pin]), (value) => setPin(pin, Number(value))))));
+  }
+
+  // What a reader does is kept in the address; what the page does by itself is not.
+  function changed(byReader = true) {
+    performance.mark("explore-begins");
+    const visible = data.cells.map(shown);
+    const body = document.createDocumentFragment();
+    for (const at of ordered()) {
+      rows[at].hidden = !visible[at];
+      PINS.forEach((_, pin) => rows[at].cells[0].children[pin].setAttribute("aria-pressed", state.pins[pin] === at));
+      body.append(rows[at]);
+    }
+    table.tBodies[0].append(body);
+    [...table.tHead.rows[0].cells].slice(1).forEach((cell, column) => {
+      const direction = { [`${column}`]: "ascending", [`-${column}`]: "descending" }[state.sort];
+      if (direction) cell.setAttribute("aria-sort", direction); else cell.removeAttribute("aria-sort");
+    });
+    found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
+    if (byReader) keepAddress();
+    side();
+    const drawn = Promise.all([drawAll(visible), drawWaits(), drawSeries()]);
+    return drawn.then(() => performance.measure("explore", "explore-begins"));
+  }
+
+  // ---- The address ----------------------------------------------------------------------------------------------------
+
+  function keepAddress() {
+    const said = new URLSearchParams();
+    if (state.sort) said.set("sort", state.sort);
+    for (const [factor, level] of state.levels) said.set(`is.${data.factors[factor].name}`, data.factors[factor].levels[level]);
+    if (state.tied) said.set("tied", "yes");
+    if (state.find) said.set("find", state.find);
+    pinned().forEach((cell, pin) => said.set(PINS[pin], cell.id));
+    if (state.quantity) said.set("over", state.quantity);
+    if (views.all) for (const name of PLOT_CHOICES) said.set(name, fieldName(views.all.signal(name)));
+    history.replaceState(null, "", `#explore&${said}`);
+  }
+  const fieldName = (field) => (/^f\d+$/.test(field) ? data.factors[Number(field.slice(1))].name : field);
+
+  let chosen = new URLSearchParams();
+  function readAddress() {
+    const [section, ...rest] = location.hash.slice(1).split("&");
+    if (section !== "explore" || !rest.length) return false;
+    chosen = new URLSearchParams(rest.join("&"));
+    const column = Math.abs(Number(chosen.get("sort") || "x"));
+    state.sort = column < data.keys[0].length ? chosen.get("sort") : "";
+    state.levels = new Map();
+    data.factors.forEach((factor, at) => {
+      const level = factor.levels.indexOf(chosen.get(`is.${factor.name}`));
+      if (level >= 0) state.levels.set(at, level);
+    });
+    state.tied = chosen.get("tied") === "yes";
+    state.find = chosen.get("find") || "";
+    state.quantity = chosen.get("over") || "";
+    PINS.forEach((name, pin) => {
+      const at = data.cells.findIndex((cell) => cell.id === chosen.get(name));
+      if (at >= 0) state.pins[pin] = at;
+    });
+    return true;
+  }
+
+  // ---- Two cells, as tables -------------------------------------------------------------------------------------------
+
+  function tableOf(caption, heads, lines) {
+    const row = (cells) => make("tr", {}, ...cells.map((text, column) =>
+      make(column ? "td" : "th", column ? { className: "n" } : { scope: "row" }, text)));
+    return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": "table, scrolls sideways" },
+      make("table", {}, make("caption", {}, caption),
+        make("thead", {}, make("tr", {}, ...heads.map((text, column) => make("th", { scope: "col", className: column ? "n" : "" }, text)))),
+        make("tbody", {}, ...lines.map(row))));
+  }
+
+  function side() {
+    const [a, b] = pinned();
+    const differ = data.factors.map((factor, at) => [factor.text, factor.levels[a.at[at]] ?? "", factor.levels[b.at[at]] ?? ""])
+      .filter(([, one, other]) => one !== other);
+    const ratio = a.mean && b.mean ? `${(b.mean / a.mean).toFixed(2)} × A` : "";
+    const runs = (cell) => (cell.runs || []).map(([, value, odd]) => figure(value, 4) + (odd ? "*" : "")).join(", ");
+    const odd = [a, b].some((cell) => (cell.runs || []).some((run) => run[2])) ? " * an odd run, left out of the mean." : "";
+    const lines = [
+      ...differ, ["mean", a.figure, `${b.figure}${ratio ? `; ${ratio}` : ""}`], [`every run, ${data.unit}`, runs(a), runs(b)],
+      ["verdict", a.mark, b.mark],
+    ];
+    const pair = tableOf(`Side by side (${data.where}).${odd}`, ["what", `A: ${a.name}`, `B: ${b.name}`], lines);
+    pair.classList.add("pair");
+    place("explore-pair").replaceChildren(pair);
+    sideWaits();
+    sideCounters();
+    sideFacts();
+  }
+
+  function waitsOfPair() {
+    const of = state.pins.map((at) => new Map(data.waited[at].map(([wait, ...parts]) => [wait, parts])));
+    const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
+    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
+    return { of, all: all.filter((wait) => most(wait) > 0).sort((one, other) => most(other) - most(one)) };
+  }
+  function sideWaits() {
+    const { of, all } = waitsOfPair();
+    const part = (pin, wait, which) => { const parts = of[pin].get(wait); return parts ? parts[which] : 0; };
+    const line = (wait) => [data.waits[wait].name, ...[0, 1].flatMap((pin) => [1, 2, 0].map((which) => figure(part(pin, wait, which)))),
+      figure(part(1, wait, 0) - part(0, wait, 0))];
+    const total = (pin, which) => figure(sum(all.map((wait) => part(pin, wait, which) || 0)));
+    const totals = ["all", ...[0, 1].flatMap((pin) => [1, 2, 0].map((which) => total(pin, which))),
+      figure(sum(all.map((wait) => part(1, wait, 0) - part(0, wait, 0))))];
+    const heads = ["wait", "A resource", "A signal", "A", "B resource", "B signal", "B", "B − A"];
+    const lines = all.length ? [...all.map(line), totals] : [];
+    place("explore-waits-table").replaceChildren(all.length ?
+      make("details", {}, make("summary", {}, "The same numbers as a table"),
+        tableOf(`Seconds per connection of the mean run (${data.where}); empty: not split into resource and signal`, heads, lines))
+      : make("p", {}, "No waits were observed in these cells."));
+    place("figure-pair-waits").hidden = !all.length;
+    const [top] = all.slice().sort((one, other) => Math.abs(part(1, other, 0) - part(0, other, 0)) - Math.abs(part(1, one, 0) - part(0, one, 0)));
+    place("figure-pair-waits").dataset.title = `Waits. ${pairText()}`;
+    place("figure-pair-waits").setAttribute("aria-label", top === undefined ? "No waits" :
+      `Chart: waits of A and B in seconds per connection (${data.where}). ${data.waits[top].name} differs most: ` +
+      `${figure(part(0, top, 0))} in A, ${figure(part(1, top, 0))} in B.`);
+  }
+
+  function sideCounters() {
+    const of = state.pins.map((at) => new Map(data.counted[at].map(([counter, value, text]) => [counter, [value, text]])));
+    const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
+    const ratio = (counter) => { const [a, b] = of.map((one) => (one.get(counter) || [0])[0]); return a && b ? b / a : Infinity; };
+    const moved = (counter) => Math.abs(Math.log(Math.abs(ratio(counter)) || 1));
+    const text = (pin, counter) => (of[pin].get(counter) || [0, "0"])[1];
+    const lines = all.sort((one, other) => (moved(other) - moved(one)) || 0).map((counter) => {
+      const [name, group] = data.counters[counter];
+      const times = ratio(counter);
+      return [`${name}, ${group}`, text(0, counter), text(1, counter), Number.isFinite(times) ? `× ${figure(times)}` : ""];
+    });
+    const heads = ["counter", "A", "B", "B / A"];
+    const caption = `Means of a run (${data.where}), those first that differ most`;
+    const rest = lines.slice(MOST_COUNTERS);
+    place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
+      ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest))] : []));
+  }
+
+  function sideFacts() {
+    const [a, b] = state.pins;
+    const lines = data.facts.filter((fact) => fact.of[a] !== fact.of[b]).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
+    place("explore-facts-table").replaceChildren(lines.length ?
+      tableOf("Everything asked for and read back that differs between A and B, and not from run to run", ["fact", "A", "B"], lines)
+      : make("p", {}, "Nothing that was asked for or read back differs."));
+  }
+
+  // ---- Charts ---------------------------------------------------------------------------------------------------------
+
+  function cellRows(visible) {
+    const runs = sum(data.cells.map((cell) => (cell.runs || []).length)) <= data.most_runs;
+    const made = [];
+    data.cells.forEach((cell, at) => {
+      if (!visible[at] || cell.mean === undefined) return;
+      const pin = PINS.filter((_, number) => state.pins[number] === at).join(" ");
+      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high, pin,
+        tip: `${cell.name}: ${cell.figure}${cell.mark ? `; ${cell.mark}` : ""}`,
+        verdict: cell.verdict, verdict_place: data.verdicts.indexOf(cell.verdict), none: "", none_place: 0 };
+      data.factors.forEach((factor, number) => { row[`f${number}`] = factor.levels[cell.at[number]] ?? ""; row[`f${number}_place`] = cell.at[number]; });
+      made.push(row);
+      if (runs) for (const [, value] of cell.runs) made.push({ ...row, kind: "run", value });
+    });
+    return made;
+  }
+
+  async function drawAll(visible) {
+    const view = views.all;
+    if (!view) return;
+    const panelled = view.signal("panels");
+    const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
+    const columns = Math.min(views.columns, levels.length);
+    const width = place("figure-all-cells").clientWidth - 75;
+    const made = cellRows(visible);
+    view.signal("child_width", Math.max(150, width / columns - 18)).signal("pinned", [...state.pins]).data("cells", made);
+    const chosenTexts = PLOT_CHOICES.map((name) => views.all.signal(name)).map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
+    place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
+    const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
+    place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
+      (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));
+    await view.runAsync();
+  }
+
+  function waitRows() {
+    const { of, all } = waitsOfPair();
+    const made = [];
+    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
+    all.filter((wait) => most(wait) > SMALLEST_WAIT * most(all[0])).slice(0, MOST_WAITS).forEach((wait, at) => PINS.forEach((pin, number) => {
+      const [whole, resource, signal] = of[number].get(wait) || [0, 0, 0];
+      const unsplit = data.waits[wait].wait ? "not split into resource and signal" : "no wait";
+      const parts = resource === null || signal === null ? [[unsplit, whole, 1]] : [["resource", resource, 1], ["signal", signal, 0.45]];
+      parts.forEach(([part, seconds, opacity], part_place) => made.push({ wait: data.waits[wait].name, place: at, pin, part_place, seconds, opacity,
+        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} s per connection, ${part}` }));
+    }));
+    return made;
+  }
+  async function drawWaits() {
+    if (!views.waits) return;
+    const width = place("figure-pair-waits").clientWidth;
+    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).runAsync();
+  }
+
+  function linesOf(pin, quantity) {
+    const series = data.series.of[state.pins[pin]];
+    if (!series) return [];
+    return series.lines.filter(([line]) => data.series.lines[line][0] === quantity)
+      .map(([line, mean, least, most]) => ({ name: data.series.lines[line][1], at: series.at, mean, least: least || mean, most: most || mean }));
+  }
+  function quantities() {
+    return data.series.quantities.map((one, at) => [at, one]).filter(([at]) => [0, 1].some((pin) => linesOf(pin, at).length));
+  }
+  async function drawSeries() {
+    const there = quantities();
+    place("figure-pair-series").hidden = !there.length;
+    place("explore-series-caption").textContent = there.length ? "" : "These cells have no time series.";
+    place("explore-quantity").replaceChildren();
+    if (!there.length) return;
+    const at = (there.find(([, one]) => one.title === state.quantity) || there[0])[0];
+    const { title, unit } = data.series.quantities[at];
+    place("figure-pair-series").dataset.title = `${title}, ${unit}. ${pairText()}`;
+    place("explore-quantity").append(labelled("Show", choice(there.map(([, one]) => [one.title, one.title]), title, (value) => {
+      state.quantity = value;
+      keepAddress();
+      drawSeries();
+    })));
+    const lines = PINS.flatMap((pin, number) => linesOf(number, at).map((line) => ({ pin, ...line })));
+    const made = lines.flatMap((line) => line.at.map((at_s, step) => ({ kind: "line", pin: line.pin, line: line.name, at_s,
+      mean: line.mean[step], least: line.least[step], most: line.most[step] })));
+    const moments = lines.map((line) => line.at).sort((one, other) => other[other.length - 1] - one[one.length - 1])[0];
+    const said = (line, at_s) => {
+      const step = line.at.findIndex((end) => end >= at_s);
+      if (step < 0 || line.mean[step] === null) return "";
+      const range = line.least[step] === line.most[step] ? "" : ` (${figure(line.least[step])} to ${figure(line.most[step])})`;
+      return `${line.pin}, ${line.name}: ${figure(line.mean[step])}${range}`;
+    };
+    moments.forEach((at_s) => made.push({ kind: "moment", at_s, mean: null, least: null, most: null,
+      tip: `${figure(at_s)} s, ${unit}. ${lines.map((line) => said(line, at_s)).filter(Boolean).join("; ")}` }));
+    const stretch = moments.length > 1 ? moments[1] - moments[0] : moments[0];
+    const runs = PINS.map((pin, number) => [pin, data.series.of[state.pins[number]]]).filter(([, one]) => one)
+      .map(([pin, one]) => `${pin}: repetition ${one.repetition}`).join(", ");
+    place("explore-series-caption").textContent = `${title}, ${unit} (${data.where}). The run of median time (${runs}), thinned: each point is the mean of ` +
+      `about ${figure(stretch, 2)} s, and the band goes from the least to the most sample in them.`;
+    const peak = (pin) => Math.max(...lines.filter((line) => line.pin === pin).flatMap((line) => line.mean));
+    place("figure-pair-series").setAttribute("aria-label", `Chart: ${title.toLowerCase()} of A and B (${data.where}), ${unit}. Highest mean of a stretch: ` +
+      PINS.filter((pin) => lines.some((line) => line.pin === pin)).map((pin) => `${figure(peak(pin))} in ${pin}`).join(", ") + ".");
+    latest.series = made;
+    if (!views.series) return;
+    const width = place("figure-pair-series").clientWidth - 70;
+    await views.series.signal("width", Math.max(150, width)).data("series", made).runAsync();
+  }
+
+  async function draw() {
+    await window.storagelab.runScript(place("runtime"));
+    const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false };
+    const narrow = window.innerWidth <= 700;
+    views.columns = narrow ? 1 : 3;
+    const spec = { ...data.plots.all, columns: views.columns };
+    PLOT_CHOICES.forEach((name, at) => {
+      const field = data.factors.findIndex((factor) => factor.name === chosen.get(name));
+      const value = field >= 0 ? `f${field}` : chosen.get(name);
+      if (spec.params[at].bind.options.includes(value)) spec.params[at].value = value;
+    });
+    spec.params[PLOT_CHOICES.length].value = [...state.pins];
+    // The rows of the first drawing come with the chart, since an axis without any has no ends.
+    const drawn = async (figure, of, values) => {
+      const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
+      place(`figure-${figure}`).setAttribute("role", "img");
+      return view;
+    };
+    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
+    views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
+    views.series = await drawn("pair-series", data.plots.series, latest.series || []);
+    PLOT_CHOICES.forEach((name) => views.all.addSignalListener(name, () => changed()));
+    views.all.addEventListener("click", (event, item) => {
+      if (item && item.datum && item.datum.kind === "cell") setPin(event.shiftKey ? 0 : 1, item.datum.id);
+    });
+    await changed(false);
+    document.documentElement.dataset.explore = "ready";
+  }
+
+  readAddress();
+  headings();
+  filters();
+  pins();
+  place("explore-filters").hidden = false;
+  place("explore-rest").hidden = false;
+  changed(false);
+  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); } });
+  window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
+  // Drawn when the page has been painted, and nothing else waits.
+  const later = window.requestIdleCallback || ((task) => setTimeout(task, 100));
+  window.addEventListener("load", () => later(() => draw().catch((error) => {
+    place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
+  })));
+})();

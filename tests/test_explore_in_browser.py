@@ -1,0 +1,245 @@
+"""The block of all cells in a real browser: sorting, filtering, pinning, the address, charts as files, accessibility."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from builders import make_experiment, make_plan, make_runs
+from real_browser import playwright, started
+from shortcuts import drawn
+
+from storagelab.findings.analysis import analyse
+from storagelab.report.page import html
+
+FILES, LOG = "layout.data_files", "layout.log"
+NASTY = "</script><script>document.title='broken into'</script><img src=x onerror=alert(1)>"
+READY = "html[data-explore=ready]"
+PAPER_WIDTH = 688
+"""A4 less the margins of the page's style, in CSS pixels."""
+
+
+def elapsed(levels, repetition: int) -> float:
+    """FABRICATED: 8 files take half the time of 1, whatever the log's place."""
+    return {1: 20.0, 2: 16.0, 4: 12.0, 8: 10.0}[levels[FILES]] * (1 + 0.002 * repetition)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    """FABRICATED: a report of 8 cells, one of whose levels tries to break out."""
+    experiment = make_experiment({FILES: [1, 2, 4, 8], LOG: ["a", NASTY]}, 3)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=elapsed)
+    found = tmp_path_factory.mktemp("explore") / "report.html"
+    with drawn():
+        found.write_text(html.page(experiment, plan, runs, analyse(experiment, plan, runs)), encoding="utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with started() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def opened(browser, file) -> Iterator:
+    """Opens the report: `opened(hash, width, **context)`. Whatever a test does, nothing may fail or be asked for."""
+    seen: list[playwright.BrowserContext] = []
+    wrong: list[str] = []
+
+    def open_page(address: str = "", width: int = 1280, **context: object) -> playwright.Page:
+        within = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce", **context)
+        tab = within.new_page()
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        own = file.as_uri()
+        tab.on("request", lambda one: None if one.url.startswith((own, "blob:")) else wrong.append(one.url))
+        tab.goto(own + address)
+        tab.wait_for_selector(READY)
+        seen.append(within)
+        return tab
+
+    yield open_page
+    for within in seen:
+        within.close()
+    assert wrong == []
+
+
+def column(tab: playwright.Page, number: int) -> list[str]:
+    """The texts of a column of the rows that can be seen; pins are column 0."""
+    rows = tab.locator("#cells-table tbody tr:visible")
+    return rows.evaluate_all("(rows, n) => rows.map(row => row.cells[n].textContent.trim())", number)
+
+
+def said(tab: playwright.Page) -> dict[str, list[str]]:
+    """What stands in the address after `#explore&`."""
+    return parse_qs(tab.evaluate("location.hash").removeprefix("#explore&"))
+
+
+def pin(tab: playwright.Page, name: str) -> str:
+    return tab.locator("#explore-pins select").nth("AB".index(name)).evaluate("list => list.selectedOptions[0].text")
+
+
+def test_a_heading_sorts_the_table_and_turns_its_order_at_the_second_click(opened):
+    tab = opened()
+    heading = tab.locator("#cells-table th button", has_text="mean, s")
+    heading.click()
+    up = [float(text) for text in column(tab, 3)]
+    assert up == sorted(up)
+    assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    heading.click()
+    assert [float(text) for text in column(tab, 3)] == sorted(up, reverse=True)
+    assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "descending"
+
+
+def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
+    tab = opened()
+    points = tab.locator("#figure-all-cells .mark-symbol.role-mark path[aria-label]")
+    assert points.count() == 8
+    tab.locator("#explore-filters").get_by_label("data files").select_option("4")
+    assert {*column(tab, 1)} == {"4"}
+    assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
+    tab.wait_for_function(
+        "() => document.querySelectorAll('#figure-all-cells .mark-symbol.role-mark path[aria-label]').length === 2"
+    )
+    tab.get_by_role("button", name="Show all").click()
+    tab.get_by_label("only what is not told apart from the best").check()
+    assert {*column(tab, 1)} == {"8"}
+
+
+def test_two_pins_put_any_two_cells_side_by_side_and_their_waits_add_up(opened):
+    tab = opened()
+    tab.locator("#cells-table button[aria-label^='Pin A: 1 data file with log on a']").click()
+    tab.locator("#cells-table button[aria-label^='Pin B: 4 data files with log on a']").click()
+    assert pin(tab, "A") == "1 data file with log on a"
+    pair = tab.locator("#explore-pair table")
+    assert "20.0" in pair.inner_text()
+    assert "0.60 × A" in pair.inner_text()
+    rows = tab.locator("#explore-waits-table tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    waits = {name: [float(text.replace(",", "") or 0) for text in figures] for name, *figures in rows}
+    assert waits["Lock:extend"][2] == pytest.approx(0.25 * 20.04, rel=0.02)
+    for a_resource, a_signal, a, b_resource, b_signal, b, more in (
+        waits[name] for name in waits if name not in ("all", "ON_CPU")
+    ):
+        assert a_resource + a_signal == pytest.approx(a, rel=0.02, abs=0.3)
+        assert b_resource + b_signal == pytest.approx(b, rel=0.02, abs=0.3)
+        assert b - a == pytest.approx(more, rel=0.03, abs=0.05)
+    assert waits["all"][6] == pytest.approx(sum(waits[name][6] for name in waits if name != "all"), abs=0.1)
+    assert "layout.data_files (asked for)" in tab.locator("#explore-facts-table").inner_text()
+
+
+def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
+    tab = opened()
+    assert tab.evaluate("location.hash") == ""
+    tab.locator("#explore-filters").get_by_label("data files").select_option("2")
+    tab.locator("#cells-table th button", has_text="mean, s").click()
+    tab.locator("#explore-choices select").nth(1).select_option("verdict")
+    tab.wait_for_function("location.hash.includes('colour=verdict')")
+    kept = said(tab)
+    assert kept[f"is.{FILES}"] == ["2"]
+    again = opened(tab.evaluate("location.hash"))
+    assert {*column(again, 1)} == {"2"}
+    assert again.locator("#explore-choices select").nth(1).input_value() == "verdict"
+    assert again.locator("#cells-table th[aria-sort]").count() == 1
+
+
+@pytest.mark.parametrize("address", ["#explore&A=nobody&sort=99&is.x=y&axis=z", "#%", "#explore&sort=x&find=%3Cimg%3E"])
+def test_an_address_that_names_nothing_is_no_trouble(opened, address):
+    tab = opened(address)
+    assert tab.locator("#cells-table tbody tr").count() == 8
+    assert tab.locator("img").count() == 0
+
+
+def test_every_cell_has_its_series_and_pointing_at_a_moment_says_what_both_did_then(opened):
+    tab = opened()
+    record = json.loads(tab.locator("#explore-record").text_content() or "")
+    assert [one for one in record["series"]["of"] if not one] == []
+    moments = tab.locator("#figure-pair-series .mark-rule line[aria-label]")
+    words = [moments.nth(place).get_attribute("aria-label") for place in (1, moments.count() - 2)]
+    assert words[0] != words[1]
+    moments.nth(1).hover(force=True)
+    tip = tab.locator("#tip")
+    tip.wait_for(state="visible")
+    assert tip.inner_text() == words[0]
+    assert "A, rows: " in tip.inner_text()
+    assert "; B, rows: " in tip.inner_text()
+
+
+def test_the_keyboard_reaches_the_words_of_every_mark_and_pins_a_cell(opened):
+    tab = opened()
+    figure = tab.locator("#figure-all-cells")
+    figure.focus()
+    tab.keyboard.press("End")
+    words = tab.locator("#tip").inner_text()
+    assert "8 data files" in words
+    assert tab.locator("#heard").inner_text() == words
+    tab.keyboard.press("Enter")
+    assert pin(tab, "B") == words.split(":")[0]
+    tab.keyboard.press("Escape")
+    assert tab.locator("#tip").is_hidden()
+    tab.locator("#figure-waits").focus()
+    tab.keyboard.press("ArrowRight")
+    assert "of connections × elapsed" in tab.locator("#tip").inner_text()
+
+
+@pytest.mark.parametrize("figure", ["waits", "all-cells", "pair-series"])
+def test_a_chart_is_saved_as_svg_and_png_with_its_title_and_where_it_comes_from(opened, figure, tmp_path):
+    tab = opened(accept_downloads=True)
+    for form in ("svg", "png"):
+        with tab.expect_download() as waiting:
+            tab.locator(f"#figure-{figure} + .save button", has_text=form.upper()).click()
+        assert waiting.value.suggested_filename == f"{figure}.{form}"
+        waiting.value.save_as(tmp_path / f"chart.{form}")
+    svg = (tmp_path / "chart.svg").read_text(encoding="utf-8")
+    assert "files-and-log-place · measured" in svg
+    assert tab.locator(f"#figure-{figure}").get_attribute("data-title").split("<")[0] in svg
+    png = (tmp_path / "chart.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[16:20], "big") > 1_000
+
+
+def test_no_label_becomes_markup_wherever_it_is_shown(opened):
+    tab = opened()
+    tab.locator("#explore-pins select").first.select_option(index=1)
+    tab.locator("#explore-choices select").nth(2).select_option(label="log volume")
+    tab.wait_for_function("location.hash.includes('panels')")
+    assert NASTY[:20] in tab.locator("#explore-pair").inner_text()
+    assert tab.locator("img").count() == 0
+    assert tab.title() == "files-and-log-place · storagelab"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_that_keeps_people_from_reading_the_page(opened, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    tab = opened(width=width, color_scheme=scheme, bypass_csp=True)
+    tab.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    found = axe.Axe().run(tab)
+    assert found.violations_count == 0, found.generate_report()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_no_column_is_lost_on_paper(opened):
+    tab = opened(width=PAPER_WIDTH)
+    tab.emulate_media(media="print")
+    ends = tab.locator("table:visible").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert len(ends) > 5
+    assert max(ends) <= PAPER_WIDTH
+    assert tab.locator("#cells-table tbody tr:visible").count() == 8
+
+
+def test_an_interaction_takes_a_moment(opened):
+    """A coarse bound, as tests share a machine: `make bench` has the figures."""
+    tab = opened()
+    tab.evaluate("performance.clearMeasures()")
+    for level in ("1", "2", "4", "8"):
+        tab.locator("#explore-filters").get_by_label("data files").select_option(level)
+    tab.wait_for_function("performance.getEntriesByName('explore').length === 4")
+    took_ms = tab.evaluate("performance.getEntriesByName('explore').map(one => one.duration)")
+    assert min(took_ms) < 1_000
