@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from builders import make_experiment, make_plan, make_runs
@@ -307,3 +308,22 @@ def test_what_a_pattern_means_is_tied(drawn):
         for cell_id in choice.meant:
             levels = drawn.findings.cell(cell_id).levels
             assert all(repr(levels[good.factor]) in map(repr, good.levels) for good in choice.pattern.needed)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Real ones
+# ---------------------------------------------------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).parent / "golden" / "answers"
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+def test_the_answer_of_a_real_experiment_is_what_it_was(golden):
+    """If one changes for the better: `python tools/make_golden_answers.py RESULTS NAME`."""
+    findings = Findings.model_validate_json(golden.read_text("utf-8"))
+    assert texts(findings) == golden.with_suffix(".txt").read_text("utf-8").splitlines()
+
+
+def test_the_example_of_the_docs_is_a_real_answer():
+    page = (Path(__file__).parent.parent / "docs" / "how-to" / "read-a-report.md").read_text("utf-8")
+    assert (GOLDEN / "multiple-data-files.txt").read_text("utf-8") in page

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from storagelab.findings import stats, verdicts
 from storagelab.findings.analysis import analyse
+from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings
 from storagelab.model.config import DriveConfig
 from storagelab.model.values import JsonValue
+from storagelab.report.words.answer import answer_lines
 from storagelab.report.words.headline import comparison_text, headline, verdict_mark
 from storagelab.report.words.sentences import sentences
 from storagelab.spec.matrix import expand
@@ -294,3 +296,54 @@ def test_the_first_thing_said_of_the_nominally_fastest_is_what_taking_it_may_cos
     assert cost.startswith("It takes at most")
     assert cost.endswith("than the truly fastest layout, whichever that is (95 %).")
     assert " may take up to " in room
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# At most so much slower, and the same within a margin
+# ---------------------------------------------------------------------------------------------------------------------
+
+DRAWN = 400
+ALLOWED = 0.05 + 2 * math.sqrt(0.05 * 0.95 / DRAWN)
+"""5 %, and two standard errors of so many experiments."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heavy", [False, True])
+def test_the_bounds_of_all_layouts_hold_at_once_in_95_of_100_experiments(heavy):
+    """One layout is the fastest and seven take 2 % longer, the hardest case. `bench/statistics.py` draws more."""
+    rng = np.random.default_rng(17)
+    true = np.array([0.0, *[math.log(1.02)] * 7])
+    failed = 0
+    for _ in range(DRAWN):
+        noise = rng.standard_t(3, (8, 5)) if heavy else rng.normal(size=(8, 5))
+        bounds = stats.at_most_slower(stats.fit(true[:, None] + 0.03 * noise), range(8), range(8))
+        failed += any(math.log(bounds[cell]) < true[cell] for cell in range(8))
+    assert failed / DRAWN <= ALLOWED
+
+
+@pytest.mark.slow
+def test_layouts_just_outside_of_the_margin_are_called_the_same_in_at_most_5_of_100_experiments():
+    rng = np.random.default_rng(18)
+    outside = np.array([0.0, math.log(1.0301), 0.0, 0.0])
+    called = 0
+    for _ in range(DRAWN):
+        bounds = stats.at_most_slower(stats.fit(outside[:, None] + rng.normal(0, 0.01, (4, 5))), range(4), range(4))
+        called += max(bounds.values()) <= 1.03
+    assert called / DRAWN <= ALLOWED
+
+
+def test_equal_steady_layouts_are_called_the_same_within_the_margin_of_the_spec():
+    steady = {"elapsed": lambda levels, repetition: 10 * math.exp(0.001 * math.sin(7 * repetition + levels[FILES]))}
+    experiment = make_experiment({FILES: [1, 4, 8]}, 8, indifferent="3%")
+    plan = make_plan(experiment)
+    findings = analyse(experiment, plan, make_runs(experiment, plan, **steady))
+    (choice,) = answer(findings).choices
+    assert choice.same
+    assert choice.at_most_slower < 1.03
+    assert "the same within 3 % (95 %)." in answer_lines(findings)[2].text
+
+
+def test_noisy_layouts_are_not_called_the_same_and_the_margin_that_holds_is_named():
+    findings = analysed({FILES: [1, 4, 8]}, indifferent="0.5%")
+    line = answer_lines(findings)[2].text
+    assert "not shown to be the same within 0.5 %: each at most" in line

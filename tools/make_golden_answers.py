@@ -1,0 +1,73 @@
+"""Rewrite the golden answers in tests/golden/answers from stored results.
+
+python tools/make_golden_answers.py RESULTS NAME...     one JSON file of thinned findings and one text for each experiment
+
+The findings are true ones, without what no line of an answer rests on. Read every text that changes before you commit it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from storagelab.findings.analysis import analyse
+from storagelab.findings.model import Findings
+from storagelab.report.words.answer import answer_lines
+from storagelab.run import stored
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "answers"
+LEAST_WAIT = 1e-3
+"""Of a connection's time: shorter waits are left out."""
+DIGITS = 5
+_UNUSED = {
+    "points", "wait_trends", "wait_changes", "speed_ups", "drive_trends", "wait_shares", "raw_io", "checkpoint_s",
+    "drive_states", "arithmetic", "analogue", "minimum", "maximum",
+}  # fmt: skip
+
+
+def thinned(findings: Findings) -> dict[str, Any]:
+    content = json.loads(findings.model_dump_json())
+    content["effects"] = [effect for effect in content["effects"] if not effect["at"]]
+    for cell in content["cells"]:
+        cell["waits"] = [row for row in cell["waits"] if row["wait_s"] > LEAST_WAIT * cell["available_s"]]
+    for content_of, caution in zip(content["cautions"], findings.cautions, strict=True):
+        lists = {name: value for name, value in dict(caution).items() if isinstance(value, tuple)}
+        content_of.update(lists)
+    return _without(content)
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: _without(item) for name, item in value.items() if name not in _UNUSED}
+        if "median" in value:
+            kept |= {"points": [], "minimum": 0, "maximum": 0}
+        if "wait_count" in value:
+            kept |= {"wait_count": None, "resource_s": None, "signal_s": None}
+        return kept
+    if isinstance(value, list):
+        return [_without(item) for item in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def main() -> None:
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[2:]:
+        _, experiment, plan, runs = stored.read(name, Path(sys.argv[1]))
+        findings = analyse(experiment, plan, runs)
+        content = thinned(findings)
+        content |= {"wait_trends": [], "wait_changes": []}
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n", "utf-8")
+        lines = [line.text for line in answer_lines(findings)]
+        if lines != [line.text for line in answer_lines(Findings.model_validate_json(text))]:
+            raise SystemExit(f"{name}: thinned too much, as its answer differs")
+        (FOLDER / f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
+        print("\n".join([f"== {name}, {len(text):,} bytes", *lines]))
+
+
+if __name__ == "__main__":
+    main()
