@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import drawn
+from bench import campaigns, drawn
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
 from storagelab.findings import stats, verdicts
@@ -70,12 +70,14 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         )
         powers = list(processes.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
         others = list(processes.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
+        compared = list(processes.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
         "means": _table(found, lambda one: one.means),
         "fastest": _table(found, lambda one: one.fastest),
         "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
         "others": _rows(("what was drawn", "% ± SE"), zip(_OTHERS, others, strict=True)),
+        "campaigns": _rows(("what was drawn", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
     }
     for name, text in tables.items():
         print(f"\n{name}\n{text}", flush=True)
@@ -178,8 +180,9 @@ def _power(asked: tuple[str, int]) -> Share:
 
 def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
-    rng = np.random.default_rng(list(_OTHERS).index(name))
-    hits = sum(_OTHERS[name](rng, number) for number in range(experiments))
+    cases = {**_OTHERS, **campaigns.CASES}
+    rng = np.random.default_rng(list(cases).index(name))
+    hits = sum(cases[name](rng, number) for number in range(experiments))
     return Share(hits, experiments, experiments)
 
 

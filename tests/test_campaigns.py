@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import make_environment, make_experiment, make_plan, make_runs
 
-from storagelab.findings import stats
+from bench import campaigns as drawn
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind
@@ -138,61 +138,25 @@ def test_what_differs_in_server_and_host_is_named_and_what_moves_by_itself_is_no
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def drawn(log_s, name="drawn"):
-    """A campaign of these log times, with nothing but what a comparison asks for."""
-    cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
-    return SimpleNamespace(
-        name=name, findings=SimpleNamespace(cells=cells, compared="elapsed"),
-        basis=SimpleNamespace(fitted=stats.fit(log_s), blocks=[0] * len(log_s), in_stretches=False),
-    )  # fmt: skip
-
-
-def normal(rng, cells, runs):
-    return rng.normal(0, 0.03, (cells, runs))
-
-
-def with_round_luck(rng, cells, runs):
-    """A round is 5 % slower or faster for all its cells."""
-    return normal(rng, cells, runs) + rng.normal(0, 0.05, (1, runs))
-
-
-def one_noisy(rng, cells, runs):
-    log_s = normal(rng, cells, runs)
-    log_s[0] *= 5
-    return log_s
-
-
-def comparisons(kind, cells, runs, times, shift=0.0, noisier=1.0):
+def count(times, said):
+    """How often something is said of so many drawn pairs of campaigns."""
     rng = np.random.default_rng(20)
-    for _ in range(times):
-        yield compare(drawn(kind(rng, cells, runs)), drawn(kind(rng, cells, runs) * noisier + shift))
+    return sum(bool(said(rng)) for _ in range(times))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "cells", "runs", "noisier"),
-    [
-        (normal, 8, 5, 1),
-        (with_round_luck, 8, 5, 1),
-        (one_noisy, 8, 5, 1),
-        (normal, 1, 3, 4),
-        (with_round_luck, 2, 5, 3),
-    ],
-)
-def test_of_equal_campaigns_at_most_one_in_twenty_is_said_to_differ(kind, cells, runs, noisier):
-    times = 300
-    false = sum(
-        found.differs or any(one.differs for one in found.matched)
-        for found in comparisons(kind, cells, runs, times, noisier=noisier)
-    )
-    assert false <= 24  # at 5 %, more come in 0.9 % of such draws
+@pytest.mark.parametrize("name", [name for name in drawn.CASES if name.endswith("they differ")])
+def test_of_equal_campaigns_at_most_one_in_twenty_is_said_to_differ(name):
+    assert count(200, lambda rng: drawn.CASES[name](rng, 0)) <= 17  # at 5 %, more come in 1.6 % of such draws
 
 
 @pytest.mark.slow
 def test_the_gate_errs_in_at_most_one_of_twenty():
     """At exactly the margin it must neither fail nor pass; well above it, it must fail."""
-    at_margin = [gate([found], 0.05) for found in comparisons(normal, 8, 5, 300, shift=math.log(1.05))]
-    assert at_margin.count(Gate.SLOWER) <= 24
-    assert at_margin.count(Gate.NOT_SLOWER) <= 24
-    above = [gate([found], 0.05) for found in comparisons(normal, 8, 5, 60, shift=math.log(1.12))]
-    assert above.count(Gate.SLOWER) >= 57
+
+    def says(answer, slower):
+        return lambda rng: gate([drawn.drawn(rng, drawn.normal, 8, 5, slower)], 0.05) == answer
+
+    assert count(200, says(Gate.SLOWER, 1.05)) <= 17
+    assert count(200, says(Gate.NOT_SLOWER, 1.05)) <= 17
+    assert count(50, says(Gate.SLOWER, 1.12)) >= 48

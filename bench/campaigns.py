@@ -1,0 +1,88 @@
+"""Draws pairs of campaigns with a known truth, to see what a comparison says of them.
+
+Noise applies to the log time, 3 % from run to run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from bench.drawn import NOISE, Matrix, Rng
+from storagelab.findings import stats
+from storagelab.findings.campaigns import Compare, Gate, compare, gate
+
+LUCK = 0.05
+MARGIN = 0.05
+
+Noise = Callable[[Rng, int, int], Matrix]
+
+
+def normal(rng: Rng, cells: int, runs: int) -> Matrix:
+    return rng.normal(0, NOISE, (cells, runs))
+
+
+def with_round_luck(rng: Rng, cells: int, runs: int) -> Matrix:
+    """Each round is some 5 % faster or slower for all its cells."""
+    return normal(rng, cells, runs) + rng.normal(0, LUCK, (1, runs))
+
+
+def one_noisy(rng: Rng, cells: int, runs: int) -> Matrix:
+    log_s = normal(rng, cells, runs)
+    log_s[0] *= 5
+    return log_s
+
+
+def heavy_tails(rng: Rng, cells: int, runs: int) -> Matrix:
+    return np.asarray(NOISE * rng.standard_t(3, (cells, runs)))
+
+
+def campaign(log_s: Matrix) -> Any:
+    """A campaign of these log times, with nothing but what a comparison asks for."""
+    cells = [SimpleNamespace(cell_id=f"c{n}", work=1.0, levels={"x": n}, elapsed_s=1) for n in range(len(log_s))]
+    return SimpleNamespace(
+        name="drawn", findings=SimpleNamespace(cells=cells, compared="elapsed"),
+        basis=SimpleNamespace(fitted=stats.fit(log_s), blocks=[0] * len(log_s), in_stretches=False),
+    )  # fmt: skip
+
+
+def drawn(rng: Rng, kind: Noise, cells: int, runs: int, slower: float = 1.0, noisier: float = 1.0) -> Compare:
+    """Two campaigns; the second is slower, and scatters more, by these factors."""
+    second = kind(rng, cells, runs) * noisier + math.log(slower)
+    return compare(campaign(kind(rng, cells, runs)), campaign(second))
+
+
+def differs(found: Compare) -> bool:
+    """Whether anything is said to differ."""
+    return found.differs or any(one.differs for one in found.matched)
+
+
+def _equal(kind: Noise, cells: int, runs: int, noisier: float = 1.0) -> Callable[[Rng, int], bool]:
+    return lambda rng, _: differs(drawn(rng, kind, cells, runs, noisier=noisier))
+
+
+def _gate(answer: Gate, slower: float, kind: Noise = normal) -> Callable[[Rng, int], bool]:
+    return lambda rng, _: gate([drawn(rng, kind, 8, 5, slower)], MARGIN) == answer
+
+
+CASES: Mapping[str, Callable[[Rng, int], bool]] = {
+    "equal, 1 layout x 3, the second 4 times as noisy: they differ": _equal(normal, 1, 3, 4),
+    "equal, 1 x 5: they differ": _equal(normal, 1, 5),
+    "equal, 8 x 5: they differ": _equal(normal, 8, 5),
+    "equal, 8 x 5, the second 4 times as noisy: they differ": _equal(normal, 8, 5, 4),
+    "equal, 8 x 5, rounds 5 % apart by luck: they differ": _equal(with_round_luck, 8, 5),
+    "equal, 2 x 5, rounds 5 % apart by luck, the second 3 times as noisy: they differ": _equal(with_round_luck, 2, 5, 3),
+    "equal, 16 x 5, one layout 5 times as noisy: they differ": _equal(one_noisy, 16, 5),
+    "equal, 16 x 3, heavy tails: they differ": _equal(heavy_tails, 16, 3),
+    "5 % slower, 8 x 5: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.05),
+    "5 % slower, 8 x 5: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.05),
+    "equal, 8 x 5: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.0),
+    "10 % slower, 8 x 5: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.10),
+    "equal, rounds 5 % apart by luck: a gate at 5 % says not slower": _gate(Gate.NOT_SLOWER, 1.0, with_round_luck),
+    "20 % slower, rounds 5 % apart by luck: a gate at 5 % says slower": _gate(Gate.SLOWER, 1.20, with_round_luck),
+}  # fmt: skip
+"""What is drawn, and asked of it."""
