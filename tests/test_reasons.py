@@ -154,7 +154,7 @@ def test_no_rule_speaks_where_the_times_can_not_be_told_apart(rule):
     assert reasons(replace(case, waterfall=replace(case.waterfall, differs=False))) == ()
 
 
-@pytest.mark.parametrize("rule", set(Rule) - {Rule.MORE_WORK})
+@pytest.mark.parametrize("rule", [rule for rule in Rule if rule is not Rule.MORE_WORK])
 def test_no_rule_speaks_of_a_step_inside_its_interval_or_of_one_that_explains_too_little(rule):
     first, *others = CASES[rule].waterfall.steps
     doubtful = replace(first, change=Estimate(value=30.0, low=-1.0, high=61.0))
