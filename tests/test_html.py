@@ -264,7 +264,7 @@ def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
     text = words_of(page_of({FILES: [1, 2]}, environment=environment))
     assert "Volume a is a virtual disk: the disk is QEMU's" in text
     for fact in (
-        "16 GB",
+        "16 GiB",
         "ext4",
         "rw,relatime",
         "18.4",

@@ -41,14 +41,14 @@ def verdict_view(findings: Findings) -> View:
     """The answer, each line with its evidence folded in, and the figures to remember."""
     head, *lines = answer_lines(findings)
     found = evidence(findings)
-    last = {line.about: number for number, line in enumerate(lines)}
-    folded = [found.pop(line.about, []) if last[line.about] == number else [] for number, line in enumerate(lines)]
+    # Each line's first mention of a subject has its evidence.
+    folded = [found.pop(line.about, []) for line in lines]
     # What no line is about.
     rest = [text for about, texts in found.items() if about != "doubt" for text in texts]
     return {
         "headline": keep_together(head.text),
         "answer": [
-            (keep_together(line.text), list(map(keep_together, texts)))
+            (line.about, keep_together(line.text), list(map(keep_together, texts)))
             for line, texts in zip(lines, folded, strict=True)
         ],
         "tiles": _tiles(findings),
