@@ -231,6 +231,8 @@ def test_a_spec_that_excludes_all_its_cells_is_refused() -> None:
     assert (error.key, error.problem) == ("exclude", "leaves none of the 4 cells")
 
 
+LONG = 25 * "x"
+
 # --- Labels ----------------------------------------------------------------------------------------------------------
 
 LABELLED = factor('"layout.data_files" = [1, 2]') + '[labels]\n"layout.data_files" = "partitions"\n'
@@ -244,8 +246,8 @@ def test_a_factor_keeps_the_short_name_that_the_spec_gives_it() -> None:
     ("labels", "key", "problem"),
     [
         ('[labels]\n"layout.log" = "log"', 'labels."layout.log"', "nothing that varies is named"),
-        ('[labels]\n"layout.data_files" = ""', 'labels."layout.data_files"', "must be text in quotes of at most 24"),
-        ('[labels]\n"layout.data_files" = "' + 25 * "x" + '"', 'labels."layout.data_files"', "must be text in quotes of at most 24"),
+        ('[labels]\n"layout.data_files" = ""', 'labels."layout.data_files"', "must be text in quotes of"),
+        (f'[labels]\n"layout.data_files" = "{LONG}"', 'labels."layout.data_files"', "of at most 24 characters"),
         ("[labels]\nlayout.data_files = 3", "labels.layout", "nothing that varies is named"),
     ],
 )  # fmt: skip
