@@ -217,6 +217,21 @@ def test_the_wait_that_fell_with_the_time_is_the_reason():
     assert line == "Why, files: 1 -> 8, Lock:extend 3.23 -> 0.30 s per connection."
 
 
+def test_two_layouts_are_answered_in_four_lines():
+    assert texts(analysed({FILES: [1, 8]}, noisy(lambda at: 10.0 if at[FILES] == 8 else 13.0))) == [
+        "MEASURED, 10 runs, 2 layouts.",
+        "Use 8 data files: faster than the other layout.",
+        "It takes 10.06 s (95 % CI 9.95 to 10.19 s); 23 % (21 to 24 %) less time than the other, 1 file.",
+        "Why, files: 1 -> 8, Lock:extend 3.23 -> 0.30 s per connection.",
+    ]
+
+
+def test_one_layout_alone_has_its_time():
+    lines = texts(analysed({}, noisy(lambda at: 10.0)))
+    assert lines[1] == "There was one layout, so there is none to choose."
+    assert re.fullmatch(r"It took 9\.96 s \(95 % CI 9\.81 to 10\.11 s\)\.", lines[2])
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Any experiment
 # ---------------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from spec_texts import factor, planned, refusal
 
 from storagelab.model.plan import Factor, Level
 from storagelab.spec.factors import is_condition, is_load, sets_load
+from storagelab.spec.reading import parse
 
 # --- Loads and choices -----------------------------------------------------------------------------------------------
 
@@ -228,3 +229,29 @@ def test_a_spec_that_excludes_all_its_cells_is_refused() -> None:
     text = TWO_FACTORS + "".join(f'[[exclude]]\n"layout.log" = "{name}"\n' for name in "ab")
     error = refusal(text)
     assert (error.key, error.problem) == ("exclude", "leaves none of the 4 cells")
+
+
+LONG = 25 * "x"
+
+# --- Labels ----------------------------------------------------------------------------------------------------------
+
+LABELLED = factor('"layout.data_files" = [1, 2]') + '[labels]\n"layout.data_files" = "partitions"\n'
+
+
+def test_a_factor_keeps_the_short_name_that_the_spec_gives_it() -> None:
+    assert parse(LABELLED, "lab/files.toml").factors[0].labels == {"layout.data_files": "partitions"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "key", "problem"),
+    [
+        ('[labels]\n"layout.log" = "log"', 'labels."layout.log"', "nothing that varies is named"),
+        ('[labels]\n"layout.data_files" = ""', 'labels."layout.data_files"', "must be text in quotes of"),
+        (f'[labels]\n"layout.data_files" = "{LONG}"', 'labels."layout.data_files"', "of at most 24 characters"),
+        ("[labels]\nlayout.data_files = 3", "labels.layout", "nothing that varies is named"),
+    ],
+)  # fmt: skip
+def test_a_label_that_names_nothing_or_is_too_long_is_refused(labels: str, key: str, problem: str) -> None:
+    error = refusal(factor('"layout.data_files" = [1, 2]') + labels)
+    assert error.key == key
+    assert problem in error.problem

@@ -270,7 +270,7 @@ def test_the_manifest_names_a_virtual_disk_and_says_what_varied():
     text = words_of(page_of({FILES: [1, 2]}, environment=environment))
     assert "Volume a is a virtual disk: the disk is QEMU's" in text
     for fact in (
-        "16 GB",
+        "16 GiB",
         "ext4",
         "rw,relatime",
         "18.4",
@@ -404,3 +404,14 @@ def test_a_mean_that_one_odd_run_has_made_is_marked_where_it_is_shown_large():
     assert odd["odd"].startswith("1 run of 5 stands apart: repetition 3 took 14,274 s; median 2,0")
     steady = verdict_view(analyse(experiment, plan, make_runs(experiment, plan)))
     assert [tile["odd"] for tile in steady["tiles"]] == ["", ""]
+
+
+def test_a_mean_far_from_its_median_is_marked_where_no_run_is_called_odd():
+    """Of two cells that scatter alike none stands apart, and still a tile must not show 3,000 s where most took 2,000."""
+    times = {1: [10.0, 10.1, 9.9, 10.0, 25.0], 4: [9.0, 9.1, 22.0, 9.0, 8.9]}
+    experiment = make_experiment({FILES: [1, 4]}, repetitions=5)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=lambda levels, repetition: times[levels[FILES]][repetition - 1])
+    tiles = verdict_view(analyse(experiment, plan, runs, "least-squares"))["tiles"]
+    assert len(tiles) == 2
+    assert all("repetition" in tile["odd"] and "median" in tile["odd"] for tile in tiles)

@@ -54,7 +54,7 @@ def test_a_markdown_report_is_whole():
     assert "no space, at all" in text
     assert '```toml\n# fabricated for tests\nname = "files-and-log-place"\n```' in text
     assert "- server.version: 18.4" in text
-    assert "- host.memory_bytes: 16 GB" in text
+    assert "- host.memory_bytes: 16 GiB" in text
 
 
 def test_the_nine_columns_have_their_exact_names():

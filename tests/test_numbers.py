@@ -176,9 +176,9 @@ def test_throughput_has_three_digits(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(512, "512 bytes"), (64 * 2**20, "64 MB"), (1.5 * 2**30, "1.5 GB"), (0, "0 bytes"), (2**60, "1,024 PB")],
+    [(512, "512 bytes"), (64 * 2**20, "64 MiB"), (1.5 * 2**30, "1.5 GiB"), (0, "0 bytes"), (2**60, "1,024 PiB")],
 )
-def test_bytes_take_the_units_that_specs_are_written_in(value, text):
+def test_bytes_are_counted_in_steps_of_1024_and_their_units_say_so(value, text):
     assert n.bytes_(value) == text
 
 

@@ -12,6 +12,7 @@ from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment, Plan
+from storagelab.run.stored import judged_as_in
 from storagelab.spec.keys import known_paths
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import differences, load, parse, resolve_volume_path
@@ -445,3 +446,34 @@ def test_an_article_has_a_twin_in_a_random_order_that_differs_in_nothing_else_bu
     assert (twin.base, twin.factors, twin.excludes) == (article.base, article.factors, article.excludes)
     assert (twin.question, twin.repetitions) == (article.question, article.repetitions)
     assert "What this order does" in article.text
+
+
+# --- How results are judged ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", ['"3"', '"0%"', '"0.0%"', '"100%"', '"-3%"', '"a%"'])
+def test_a_margin_that_is_no_share_is_refused(said: str) -> None:
+    error = refusal(f"indifferent = {said}\n{MINIMAL}")
+    assert error.key == "indifferent"
+    assert 'indifferent = "3%"' in error.hint
+
+
+def test_a_margin_is_a_share_of_the_time() -> None:
+    assert parse(f'indifferent = "2.5%"\n{MINIMAL}', "x.toml").margin == 0.025
+    assert parse(MINIMAL, "x.toml").margin is None
+
+
+def test_how_results_are_judged_may_change_while_they_are_kept() -> None:
+    bare = factor('"layout.data_files" = [1, 2]')
+    judged = f'prefer = ["fastest"]\nindifferent = "3%"\n{bare}[labels]\n"layout.data_files" = "files"\n'
+    one, other = parse(bare, "x.toml"), parse(judged, "x.toml")
+    assert one.sha256 == other.sha256
+    assert differences(one.canonical, other.canonical) == []
+    taken = judged_as_in(one, other)
+    assert (taken.prefer, taken.indifferent, taken.factors) == (("fastest",), "3%", other.factors)
+
+
+def test_a_spec_of_other_runs_does_not_judge_them() -> None:
+    one = parse(factor('"layout.data_files" = [1, 2]'), "x.toml")
+    other = parse(f'indifferent = "3%"\n{factor(chr(34) + "layout.data_files" + chr(34) + " = [1, 4]")}', "x.toml")
+    assert judged_as_in(one, other) is one

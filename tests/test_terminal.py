@@ -279,8 +279,8 @@ def test_a_plan_shows_cells_runs_order_space_and_time():
         "Server  PostgreSQL 18.4, private",
         "Time    about 7 min 13 s (a guess)",
         "  cell-004           4  b",
-        "  a        3 GB  200 GB              ./volumes/a  nvme0n1, ext4",
-        "  b        5 GB    1 GB  not enough  ./volumes/b  sda, xfs",
+        "  a       3 GiB  200 GiB              ./volumes/a  nvme0n1, ext4",
+        "  b       5 GiB    1 GiB  not enough  ./volumes/b  sda, xfs",
     ):
         assert part in text
     assert max(len(line) for line in text.splitlines()) <= 80

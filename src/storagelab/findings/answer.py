@@ -38,7 +38,7 @@ def answer(findings: Findings) -> Answer:
         unable=unable,
         choices=choices,
         gains=gains,
-        causes=tuple(causes(findings, _explained(findings, gains))) if findings.compared == "elapsed" else (),
+        causes=tuple(causes(findings, _explained(findings, gains))) if findings.compared != "time-per-request" else (),
         doubts=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )

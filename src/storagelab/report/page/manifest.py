@@ -147,7 +147,17 @@ def _ends(values: Counter[str]) -> tuple[str, str] | None:
 
 
 def _leading_number(text: str) -> float:
-    units = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40, "ms": 1e-3, "µs": 1e-6}
+    units = {
+        "KiB": 2**10,
+        "MiB": 2**20,
+        "GiB": 2**30,
+        "TiB": 2**40,
+        "MB": 1e6,
+        "GB": 1e9,
+        "TB": 1e12,
+        "ms": 1e-3,
+        "µs": 1e-6,
+    }
     number, _, unit = text.partition(" ")
     return float(number.replace(",", "")) * units.get(unit, 1.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storagelab.findings.caution_kinds import OddRun
-from storagelab.findings.model import CellSummary, Findings
+from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.model.measurement import Run
 from storagelab.report.page.pieces import View
 from storagelab.report.words import compared, numbers
@@ -15,6 +15,9 @@ from storagelab.report.words.doubts import caution_sentences
 from storagelab.report.words.names import cell_text
 from storagelab.report.words.numbers import keep_together
 from storagelab.report.words.sentences import evidence
+
+_FAR = 0.1
+"""A mean this share away from the median is marked."""
 
 
 def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
@@ -41,14 +44,14 @@ def verdict_view(findings: Findings) -> View:
     """The answer, each line with its evidence folded in, and the figures to remember."""
     head, *lines = answer_lines(findings)
     found = evidence(findings)
-    last = {line.about: number for number, line in enumerate(lines)}
-    folded = [found.pop(line.about, []) if last[line.about] == number else [] for number, line in enumerate(lines)]
+    # Each line's first mention of a subject has its evidence.
+    folded = [found.pop(line.about, []) for line in lines]
     # What no line is about.
     rest = [text for about, texts in found.items() if about != "doubt" for text in texts]
     return {
         "headline": keep_together(head.text),
         "answer": [
-            (keep_together(line.text), list(map(keep_together, texts)))
+            (line.about, keep_together(line.text), list(map(keep_together, texts)))
             for line, texts in zip(lines, folded, strict=True)
         ],
         "tiles": _tiles(findings),
@@ -98,11 +101,22 @@ def _odd_runs(findings: Findings, cell: CellSummary) -> str:
     """A note beside a mean that odd runs affected; "" if there are none."""
     found = (one for one in findings.cautions if isinstance(one, OddRun))
     odd = next((one for one in found if cell.cell_id in (one.cells or (cell.cell_id,))), None)
-    if odd is None or cell.elapsed_s is None or compared.of_raw_io(findings):
+    if cell.elapsed_s is None or compared.of_raw_io(findings):
         return ""
+    if odd is None:
+        return _far_from_the_median(cell.elapsed_s)
     took, median = numbers.seconds(odd.elapsed_s), numbers.seconds(cell.elapsed_s.median)
     which = f"{numbers.plural(odd.runs, 'run')} of {len(cell.elapsed_s.points)} stand{'s' * (odd.runs == 1)} apart"
     return f"{which}: repetition {odd.repetition} took {took}; median {median}"
+
+
+def _far_from_the_median(sample: Sample) -> str:
+    """A note beside a mean that is far from the median: a run or two made it, though none stands apart by the test."""
+    if abs(sample.mean.value / sample.median - 1) < _FAR:
+        return ""
+    farthest = max(sample.points, key=lambda point: abs(point.value - sample.median))
+    took, median = numbers.seconds(farthest.value), numbers.seconds(sample.median)
+    return f"mean far from the median, {median}: repetition {farthest.repetition} took {took}"
 
 
 def cautions_view(findings: Findings) -> View:

@@ -203,8 +203,11 @@ class _Told:
         if lowest == highest:
             return self._figure(lowest)
         if compared.by_rate(self.findings):
-            return f"{significant(lowest.value)} to {rows_per_s(highest.value, compared.rate_unit(self.findings))}"
-        return seconds_range(lowest.value, highest.value)
+            span = f"{significant(lowest.value)} to {rows_per_s(highest.value, compared.rate_unit(self.findings))}"
+        else:
+            span = seconds_range(lowest.value, highest.value)
+        first, _, last = span.partition(" to ")
+        return last if last.split(" ")[0] == first else span
 
     def _figure(self, estimate: Estimate, *, interval: bool = True) -> str:
         if not interval:
@@ -332,7 +335,7 @@ class _Told:
 
     def _mean_of(self, what: str, mean: Estimate, levels: Mapping[str, JsonValue]) -> str:
         def told(room: Room) -> str:
-            return f"{what} {self._figure(mean)}, {self.names.layout(levels, room)}."
+            return f"{what} {self._figure(mean)}{f', {self.names.layout(levels, room)}' if levels else ''}."
 
         return fitting(narrowing(told))
 

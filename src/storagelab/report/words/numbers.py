@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
-_BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|bytes|KB|MB|GB|TB|PB|Hz|times|data files?|connections?|runs?|CIs?)"
+_BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+_MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|bytes|[KMGTP]i?B|Hz|times|data files?|connections?|runs?|CIs?)"
 _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
 
 
@@ -199,7 +200,7 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 
 def bytes_(value: float | None) -> str:
-    """Bytes in the units people write in a spec (1 KB = 1024 bytes): "512 bytes", "64 MB", "1.5 GB"."""
+    """Bytes as servers count them (1 KiB = 1024 bytes): "512 bytes", "64 MiB", "1.5 GiB"."""
     if value is None or not math.isfinite(value):
         return ""
     size, unit = float(value), 0
@@ -215,7 +216,7 @@ def capacity(value: float | None) -> str:
         return ""
     power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
     text = significant(value / 10**power)
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BYTE_UNITS[power // 3]}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_MAKERS_UNITS[power // 3]}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
