@@ -143,7 +143,7 @@ def test_the_nine_columns_stand_under_their_names_before_analogue_and_method(pag
 def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
     assert [figure["id"] for figure in figures] == [
-        "figure-completion-time", "figure-effects", "figure-speed-up-1", "figure-waits", "figure-rows-over-time",
+        "figure-completion-time", "figure-effects", "figure-speed-up-1", "figure-waits", "figure-waterfall",
         "figure-io-over-time",
     ]  # fmt: skip
     for figure in figures:
