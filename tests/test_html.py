@@ -144,7 +144,7 @@ def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
     assert [figure["id"] for figure in figures] == [
         "figure-completion-time", "figure-effects", "figure-speed-up-1", "figure-waits", "figure-waterfall",
-        "figure-io-over-time",
+        "figure-rows-over-time", "figure-io-over-time",
     ]  # fmt: skip
     for figure in figures:
         assert figure["role"] == "img"
