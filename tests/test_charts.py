@@ -58,7 +58,7 @@ def test_the_list_holds_every_chart_of_every_file():
 def test_every_chart_is_a_vega_lite_spec_that_is_plain_json():
     findings, runs = story(FOUR)
     specs = wide_specs(findings, runs)
-    assert list(specs) == ["completion-time", "effects", "waits", "rows-over-time", "io-over-time"]
+    assert list(specs) == ["completion-time", "effects", "waits", "waterfall", "rows-over-time", "io-over-time"]
     for spec in specs.values():
         assert spec["$schema"].endswith("/v5.json")
         assert json.loads(json.dumps(spec)) == spec

@@ -148,7 +148,7 @@ def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
     figures = Elements(page).named("figure")
     assert [figure["id"] for figure in figures] == [
         "figure-completion-time", "figure-all-cells", "figure-pair-waits", "figure-pair-series", "figure-effects",
-        "figure-speed-up-1", "figure-waits", "figure-rows-over-time",
+        "figure-speed-up-1", "figure-waits", "figure-waterfall", "figure-rows-over-time",
     ]  # fmt: skip
     for figure in figures:
         if figure["id"] in ("figure-all-cells", "figure-pair-waits", "figure-pair-series"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -112,4 +111,4 @@ def combinations(cells: Sequence[Cell] | Sequence[CellSummary], factor: Factor) 
 
 def key(levels: Mapping[str, JsonValue]) -> _Key:
     """The dict key of a combination of levels: levels may be lists, and true is not 1."""
-    return json.dumps(levels, sort_keys=True)
+    return repr(sorted(levels.items()))

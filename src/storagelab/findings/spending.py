@@ -6,7 +6,7 @@ end. So the parts of a run add up to its elapsed time exactly, and so do their m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from storagelab.findings.model import Spent, SpentPart
 from storagelab.model.waits import Conservation, WaitStat
@@ -20,19 +20,21 @@ _Key = tuple[str, SpentPart]
 
 def spent(runs: Sequence[tuple[int, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
     """What a cell's connections spent, the most first; `runs` = the connections of each run, its audit and its waits."""
-    rows_of: dict[str, WaitStat] = {}
+    row_of: dict[str, WaitStat] = {}
     seconds: dict[_Key, list[float]] = {}
     for number, (connections, audit, rows) in enumerate(runs):
-        for row, key, of_run_s in _of_a_run(audit, rows):
-            if row is not None:
-                rows_of[row.wait_type] = row
-            seconds.setdefault(key, [0.0] * len(runs))[number] += of_run_s / connections
+        for key, row, of_run_s in _of_a_run(audit, rows):
+            if key not in seconds:
+                seconds[key] = [0.0] * len(runs)
+                if row is not None:
+                    row_of[row.wait_type] = row
+            seconds[key][number] += of_run_s / connections
     found = [
-        _spent(key, rows_of.get(key[0]), values)
+        _spent(key, row_of.get(key[0]), values)
         for key, values in seconds.items()
-        if any(abs(value) > _ROUNDING_S for value in values)
+        if max(values) > _ROUNDING_S or min(values) < -_ROUNDING_S
     ]
-    return tuple(sorted(found, key=lambda one: (-one.mean_s, one.name, one.part)))
+    return tuple(sorted(found, key=lambda one: (-sum(one.by_run_s), one.name, one.part)))
 
 
 def _spent(key: _Key, row: WaitStat | None, values: Sequence[float]) -> Spent:
@@ -40,17 +42,16 @@ def _spent(key: _Key, row: WaitStat | None, values: Sequence[float]) -> Spent:
     return Spent(name, row.analogue if row else "", row.category if row else "other", part, tuple(values))
 
 
-def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> Iterator[tuple[WaitStat | None, _Key, float]]:
+def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> list[tuple[_Key, WaitStat | None, float]]:
+    found: list[tuple[_Key, WaitStat | None, float]] = []
     left_s = audit.available_s - audit.finished_early_s
     for row in rows:
-        left_s -= row.wait_s
-        if not row.is_wait:
-            yield row, (row.wait_type, "cpu"), row.wait_s
-        elif row.resource_s is None or row.signal_s is None:
-            yield row, (row.wait_type, "wait"), row.wait_s
+        name, wait_s, resource_s = row.wait_type, row.wait_s, row.resource_s
+        left_s -= wait_s
+        if resource_s is None or not row.is_wait or row.signal_s is None:
+            found.append(((name, "wait" if row.is_wait else "cpu"), row, wait_s))
         else:
-            yield row, (row.wait_type, "resource"), row.resource_s
+            found.append(((name, "resource"), row, resource_s))
             # What is left, not the row's own figure: so the two always add up.
-            yield row, (row.wait_type, "signal"), row.wait_s - row.resource_s
-    yield None, (IDLE, "idle"), audit.finished_early_s
-    yield None, (UNACCOUNTED, "unaccounted"), left_s
+            found.append(((name, "signal"), row, wait_s - resource_s))
+    return [*found, ((IDLE, "idle"), None, audit.finished_early_s), ((UNACCOUNTED, "unaccounted"), None, left_s)]
