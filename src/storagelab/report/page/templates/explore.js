@@ -272,21 +272,21 @@
     return made;
   }
 
+  function panelWidth(panelled) {
+    const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
+    return Math.max(150, (place("figure-all-cells").clientWidth - 75) / Math.min(views.columns, levels.length) - 18);
+  }
   async function drawAll(visible) {
     const view = views.all;
     if (!view) return;
-    const panelled = view.signal("panels");
-    const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
-    const columns = Math.min(views.columns, levels.length);
-    const width = place("figure-all-cells").clientWidth - 75;
     const made = cellRows(visible);
-    view.signal("child_width", Math.max(150, width / columns - 18)).signal("pinned", [...state.pins]).data("cells", made);
+    view.signal("child_width", panelWidth(view.signal("panels"))).signal("pinned", [...state.pins]).data("cells", made);
     const chosenTexts = PLOT_CHOICES.map((name) => views.all.signal(name)).map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
     const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
       (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));
-    await view.runAsync();
+    await view.resize().runAsync();
   }
 
   function waitRows() {
@@ -305,7 +305,7 @@
   async function drawWaits() {
     if (!views.waits) return;
     const width = place("figure-pair-waits").clientWidth;
-    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).runAsync();
+    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
   }
 
   function linesOf(pin, quantity) {
@@ -354,7 +354,7 @@
     latest.series = made;
     if (!views.series) return;
     const width = place("figure-pair-series").clientWidth - 70;
-    await views.series.signal("width", Math.max(150, width)).data("series", made).runAsync();
+    await views.series.signal("width", Math.max(150, width)).data("series", made).resize().runAsync();
   }
 
   async function draw() {
@@ -363,12 +363,14 @@
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
     const spec = { ...data.plots.all, columns: views.columns };
+    spec.config.legend.columns = narrow ? 1 : 4;
     PLOT_CHOICES.forEach((name, at) => {
       const field = data.factors.findIndex((factor) => factor.name === chosen.get(name));
       const value = field >= 0 ? `f${field}` : chosen.get(name);
       if (spec.params[at].bind.options.includes(value)) spec.params[at].value = value;
     });
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
+    spec.spec.width = panelWidth(spec.params[2].value);
     // The rows of the first drawing come with the chart, since an axis without any has no ends.
     const drawn = async (figure, of, values) => {
       const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
