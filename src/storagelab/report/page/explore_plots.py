@@ -25,6 +25,10 @@ _RANK: Spec = {
     "sort": [{"field": "colour_text_place"}, {"field": "mean"}, {"field": "id"}],
     "groupby": ["x", "panel"],
 }
+_PINS: list[Spec] = [
+    {"filter": "datum.kind === 'cell' && indexof(pinned, datum.id) >= 0"},
+    {"calculate": "datum.id !== pinned[0] ? 'B' : pinned[0] === pinned[1] ? 'A B' : 'A'", "as": "pin"},
+]
 
 
 def plots(findings: Findings) -> dict[str, Spec]:
@@ -78,9 +82,9 @@ def _all_cells(findings: Findings, where: str) -> Spec:
              shared | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
         only("datum.kind === 'cell'", {"type": "point", "filled": True, "opacity": 1, "cursor": "pointer"},
              shared | kinds | TIP | {"y": y | {"field": "mean"}, "size": pinned}),
-        only("datum.kind === 'cell' && indexof(pinned, datum.id) >= 0",
-             {"type": "text", "dy": -13, "fontWeight": 700, "fontSize": 12, "color": palette.INK, "aria": False},
-             shared | {"y": y | {"field": "mean"}, "text": {"field": "pin"}}),
+        {"transform": _PINS,
+         "mark": {"type": "text", "dy": -13, "fontWeight": 700, "fontSize": 12, "color": palette.INK, "aria": False},
+         "encoding": shared | {"y": y | {"field": "mean"}, "text": {"field": "pin"}}},
     ]  # fmt: skip
     facet = {"field": "panel", "type": "nominal", "sort": {"field": "panel_place", "op": "min"}, "title": None}
     return _sheet(
