@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, fuzz, loads, many_runs, mariadb_load, simulator, statistics
+from bench import faults, fuzz, loads, many_runs, mariadb_load, page, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
 
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "simulator", "statistics")
+PARTS = ("servers", "mariadb", "page", "simulator", "statistics")
 FAULTS = "faults"
 """Only on request: it measures no cost, and takes long."""
 
@@ -39,6 +39,8 @@ def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collectio
         yield from _servers(folder, pairs, quick)
     if "mariadb" in parts and shutil.which("mariadb"):
         yield from _mariadb(folder, pairs)
+    if "page" in parts:
+        yield from page.figures(folder, 1 if quick else 5)
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
     if "statistics" in parts:

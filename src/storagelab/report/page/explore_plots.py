@@ -25,6 +25,10 @@ _RANK: Spec = {
     "sort": [{"field": "colour_text_place"}, {"field": "mean"}, {"field": "id"}],
     "groupby": ["x", "panel"],
 }
+_PINS: list[Spec] = [
+    {"filter": "datum.kind === 'cell' && indexof(pinned, datum.id) >= 0"},
+    {"calculate": "datum.id !== pinned[0] ? 'B' : pinned[0] === pinned[1] ? 'A B' : 'A'", "as": "pin"},
+]
 
 
 def plots(findings: Findings) -> dict[str, Spec]:
@@ -55,7 +59,7 @@ def _all_cells(findings: Findings, where: str) -> Spec:
         for place, suffix in (("", ""), (" + '_place'", "_place"))
     ]
     key = {"field": "colour_text", "type": "nominal", "sort": {"field": "colour_text_place", "op": "min"},
-           "legend": {"title": where, "columns": 4, "symbolOpacity": 1}}  # fmt: skip
+           "legend": {"title": where}}  # fmt: skip
     unit = compared.rate_unit(findings) if compared.of_raw_io(findings) else "s"
     y = {"type": "quantitative", "scale": {"zero": False, "nice": True}}
     y_title = f"{'mean rate' if compared.of_raw_io(findings) else 'completion time'}, {unit} ({where})"
@@ -63,21 +67,24 @@ def _all_cells(findings: Findings, where: str) -> Spec:
         "x": {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None,
               "axis": {"labelAngle": 0, "labelLimit": 110, "labelOverlap": "parity"}},
         "xOffset": {"field": "rank", "type": "ordinal"},
-        "color": key | {"scale": {"range": list(palette.LINES)}},
     }  # fmt: skip
-    shaped = shared | {"shape": key | {"scale": {"range": list(palette.SHAPES)}}}
+    # Only the means have colours and shapes: with the same rows behind both, they share a legend.
+    kinds = {
+        "color": key | {"scale": {"range": list(palette.LINES)}},
+        "shape": key | {"scale": {"range": list(palette.SHAPES)}},
+    }
+    grey = {"color": palette.NEUTRAL, "aria": False}
     pinned = {"condition": {"test": "indexof(pinned, datum.id) >= 0", "value": 190}, "value": 48}
     layers = [
-        only("datum.kind === 'run'", {"type": "point", "filled": True, "size": 10, "opacity": 0.4, "aria": False},
-             shaped | {"y": y | {"field": "value", "title": y_title}}),
-        only("datum.kind === 'cell'", {"type": "rule", "strokeWidth": 2, "opacity": 0.75, "aria": False},
+        only("datum.kind === 'run'", {"type": "point", "filled": True, "size": 9, "opacity": 0.7} | grey,
+             shared | {"y": y | {"field": "value", "title": y_title}}),
+        only("datum.kind === 'cell'", {"type": "rule", "strokeWidth": 1.6} | grey,
              shared | {"y": y | {"field": "low"}, "y2": {"field": "high"}}),
         only("datum.kind === 'cell'", {"type": "point", "filled": True, "opacity": 1, "cursor": "pointer"},
-             shaped | TIP | {"y": y | {"field": "mean"}, "size": pinned}),
-        only("datum.kind === 'cell' && indexof(pinned, datum.id) >= 0",
-             {"type": "text", "dy": -13, "fontWeight": 700, "fontSize": 12, "color": palette.INK, "aria": False},
-             {name: value for name, value in shared.items() if name != "color"}
-             | {"y": y | {"field": "mean"}, "text": {"field": "pin"}}),
+             shared | kinds | TIP | {"y": y | {"field": "mean"}, "size": pinned}),
+        {"transform": _PINS,
+         "mark": {"type": "text", "dy": -13, "fontWeight": 700, "fontSize": 12, "color": palette.INK, "aria": False},
+         "encoding": shared | {"y": y | {"field": "mean"}, "text": {"field": "pin"}}},
     ]  # fmt: skip
     facet = {"field": "panel", "type": "nominal", "sort": {"field": "panel_place", "op": "min"}, "title": None}
     return _sheet(

@@ -36,6 +36,7 @@
   // ---- Choosing: filters, order, pins ---------------------------------------------------------------------------------
 
   function labelled(text, control) {
+    control.setAttribute("aria-label", text);
     return make("label", {}, make("span", {}, text), control);
   }
   function choice(options, chosen, onchange) {
@@ -108,29 +109,44 @@
   function pins() {
     const options = data.cells.map((cell, at) => [String(at), cell.name]);
     place("explore-pins").replaceChildren(...PINS.map((name, pin) =>
-      labelled(name, choice(options, String(state.pins[pin]), (value) => setPin(pin, Number(value))))));
+      labelled(`pin ${name}`, choice(options, String(state.pins[pin]), (value) => setPin(pin, Number(value))))));
   }
 
   // What a reader does is kept in the address; what the page does by itself is not.
   function changed(byReader = true) {
     performance.mark("explore-begins");
     const visible = data.cells.map(shown);
-    const body = document.createDocumentFragment();
-    for (const at of ordered()) {
-      rows[at].hidden = !visible[at];
-      PINS.forEach((_, pin) => rows[at].cells[0].children[pin].setAttribute("aria-pressed", state.pins[pin] === at));
-      body.append(rows[at]);
+    if (isNew("table", [state.sort, visible])) {
+      const body = document.createDocumentFragment();
+      for (const at of ordered()) {
+        rows[at].hidden = !visible[at];
+        body.append(rows[at]);
+      }
+      table.tBodies[0].append(body);
     }
-    table.tBodies[0].append(body);
     [...table.tHead.rows[0].cells].slice(1).forEach((cell, column) => {
       const direction = { [`${column}`]: "ascending", [`-${column}`]: "descending" }[state.sort];
       if (direction) cell.setAttribute("aria-sort", direction); else cell.removeAttribute("aria-sort");
     });
     found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
     if (byReader) keepAddress();
-    side();
-    const drawn = Promise.all([drawAll(visible), drawWaits(), drawSeries()]);
-    return drawn.then(() => performance.measure("explore", "explore-begins"));
+    const pair = [state.pins, Boolean(views.series), window.innerWidth];
+    const drawings = [];
+    if (isNew("pair", pair)) {
+      rows.forEach((row, at) => PINS.forEach((_, pin) => row.cells[0].children[pin].setAttribute("aria-pressed", state.pins[pin] === at)));
+      side();
+      drawings.push(drawWaits(), drawSeries());
+    }
+    drawings.push(drawAll(visible));
+    return Promise.all(drawings).then(() => performance.measure("explore", "explore-begins"));
+  }
+
+  // Whether something differs from what it was when it was last asked for: what has not changed is not drawn again.
+  function isNew(name, value) {
+    const said = JSON.stringify(value);
+    const differs = latest[name] !== said;
+    latest[name] = said;
+    return differs;
   }
 
   // ---- The address ----------------------------------------------------------------------------------------------------
@@ -261,8 +277,7 @@
     const made = [];
     data.cells.forEach((cell, at) => {
       if (!visible[at] || cell.mean === undefined) return;
-      const pin = PINS.filter((_, number) => state.pins[number] === at).join(" ");
-      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high, pin,
+      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high,
         tip: `${cell.name}: ${cell.figure}${cell.mark ? `; ${cell.mark}` : ""}`,
         verdict: cell.verdict, verdict_place: data.verdicts.indexOf(cell.verdict), none: "", none_place: 0 };
       data.factors.forEach((factor, number) => { row[`f${number}`] = factor.levels[cell.at[number]] ?? ""; row[`f${number}_place`] = cell.at[number]; });
@@ -272,16 +287,20 @@
     return made;
   }
 
+  function panelWidth(panelled) {
+    const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
+    return Math.max(150, (place("figure-all-cells").clientWidth - 75) / Math.min(views.columns, levels.length) - 18);
+  }
   async function drawAll(visible) {
     const view = views.all;
     if (!view) return;
-    const panelled = view.signal("panels");
-    const levels = /^f\d+$/.test(panelled) ? data.factors[Number(panelled.slice(1))].levels : [""];
-    const columns = Math.min(views.columns, levels.length);
-    const width = place("figure-all-cells").clientWidth - 75;
+    const choices = PLOT_CHOICES.map((name) => view.signal(name));
     const made = cellRows(visible);
-    view.signal("child_width", Math.max(150, width / columns - 18)).signal("pinned", [...state.pins]).data("cells", made);
-    const chosenTexts = PLOT_CHOICES.map((name) => views.all.signal(name)).map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
+    view.signal("pinned", [...state.pins]);
+    if (isNew("all", [visible, choices, window.innerWidth])) {
+      view.signal("child_width", panelWidth(choices[2])).data("cells", made).resize();
+    }
+    const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     place("figure-all-cells").dataset.title = `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`;
     const times = made.filter((row) => row.kind === "cell").sort((one, other) => one.mean - other.mean);
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
@@ -305,7 +324,7 @@
   async function drawWaits() {
     if (!views.waits) return;
     const width = place("figure-pair-waits").clientWidth;
-    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).runAsync();
+    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
   }
 
   function linesOf(pin, quantity) {
@@ -354,7 +373,7 @@
     latest.series = made;
     if (!views.series) return;
     const width = place("figure-pair-series").clientWidth - 70;
-    await views.series.signal("width", Math.max(150, width)).data("series", made).runAsync();
+    await views.series.signal("width", Math.max(150, width)).data("series", made).resize().runAsync();
   }
 
   async function draw() {
@@ -363,12 +382,14 @@
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
     const spec = { ...data.plots.all, columns: views.columns };
+    spec.config.legend.columns = narrow ? 1 : 4;
     PLOT_CHOICES.forEach((name, at) => {
       const field = data.factors.findIndex((factor) => factor.name === chosen.get(name));
       const value = field >= 0 ? `f${field}` : chosen.get(name);
       if (spec.params[at].bind.options.includes(value)) spec.params[at].value = value;
     });
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
+    spec.spec.width = panelWidth(spec.params[2].value);
     // The rows of the first drawing come with the chart, since an axis without any has no ends.
     const drawn = async (figure, of, values) => {
       const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
