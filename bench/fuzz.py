@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TRACEBACK = 70
 _PATIENCE_S = 60.0
 _POLL_S = 0.005
+_CASES_NAMED = 5
 _SPEC = "wrong.toml"
 _STORE_VERBS = (
     ("plan", "{spec}"), ("report", "{name}"), ("report", "{name}", "--format", "md"), ("waits", "{name}"),
@@ -269,11 +270,13 @@ def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) 
 
 
 def figures(folder: Path, seed: int = 1, typed: int = 1000, forked: int = 5000, damaged: int = 200) -> Iterator[Figure]:
-    """For `make bench`: the number of broken promises."""
+    """For `make bench`: the number of broken promises, and what breaks the first of them."""
     found = list(campaign(folder, seed, typed=typed, forked=forked, damaged=damaged))
     kinds = ", ".join(f"{count} x {promise}" for promise, count in Counter(one.promise for one in found).items())
     what = f"promises broken by {typed + forked} wrong specs and {damaged} damaged stores"
-    yield Figure(what, len(found), "", "0", not found, remark=kinds or f"seed {seed}")
+    cases = "; ".join(dict.fromkeys(one.case for one in found[:_CASES_NAMED]))
+    remark = f"seed {seed}" + (f": {kinds} ({cases})" if found else "")
+    yield Figure(what, len(found), "", "0", not found, remark=remark)
 
 
 def main() -> int:

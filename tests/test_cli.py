@@ -321,6 +321,14 @@ def test_without_a_word_the_verbs_are_listed(typed):
     assert all(verb in out + err for verb in ("plan", "run", "report", "waits", "export", "doctor"))
 
 
+def test_the_list_of_verbs_cuts_no_description(typed, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, err = typed("--help")
+    listed = (out + err).partition("Commands:")[2]
+    assert "doctor" in listed
+    assert "..." not in listed
+
+
 # --- as a process ----------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from storagelab import profiles
 from storagelab.cli import app
 from storagelab.errors import PreflightError
-from storagelab.report.text.profiles import print_profile
+from storagelab.report.text.profiles import print_figures
 
 TEXT = resources.files("storagelab.profiles").joinpath("iodrive-320.toml").read_text()
 
@@ -109,15 +109,19 @@ def test_a_file_that_is_not_there_is_refused_in_plain_words(tmp_path):
         profiles.load("none.toml", tmp_path)
 
 
-def test_show_prints_every_figure_with_label_and_source():
-    text = io.StringIO()
+@pytest.mark.parametrize("width", [80, 250])
+def test_show_prints_every_figure_with_its_label_and_on_request_its_source(width):
     profile = profiles.load("iodrive-320", Path())
-    print_profile(Console(file=text, width=250), profile)
-    lines = text.getvalue().splitlines()
+    short, long = io.StringIO(), io.StringIO()
+    print_figures(Console(file=short, width=width), profile, sources=False)
+    print_figures(Console(file=long, width=width), profile, sources=True)
+    lines = long.getvalue().splitlines()
     for name, figure in profile.figures():
-        (line,) = [line for line in lines if line.startswith(f"{name} ")]
-        assert figure.label in line
-        assert figure.source[:60] in line
+        (number,) = [number for number, line in enumerate(lines) if line.startswith(f"{name} ")]
+        assert figure.label in lines[number]
+        assert lines[number + 1].strip() in figure.source
+    assert len(short.getvalue().splitlines()) < len(list(profile.figures())) + 6
+    assert "--sources" in short.getvalue()
 
 
 def test_the_verb_lists_all_profiles():
@@ -180,7 +184,9 @@ def test_what_the_card_has_of_its_half_is_what_the_half_has():
     """A fit changes iodrive-320: its card follows, or its sources would be wrong."""
     half, card = (profiles.load(name, Path()) for name in ("iodrive-320", "iodrive-duo-640"))
     of_half = dict(half.figures())
-    followers = {name: figure.value for name, figure in card.figures() if figure.source.startswith("As of iodrive-320")}
+    followers = {
+        name: figure.value for name, figure in card.figures() if figure.source.startswith("The figure of iodrive-320")
+    }
     assert len(followers) > 10
     assert followers == {name: of_half[name].value for name in followers}
     assert card.timing.buffer_pages.value == 2 * int(half.timing.buffer_pages.value)

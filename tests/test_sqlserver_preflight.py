@@ -43,7 +43,7 @@ def test_a_server_that_can_run_all_is_described_and_nothing_is_touched(server):
 
 
 def test_it_says_plainly_that_no_live_server_was_met_yet(server):
-    assert "has not met a live server yet" in check(plan_of(config()), site()).notes[0]
+    assert "has not been tried on a live server yet" in check(plan_of(config()), site()).notes[0]
 
 
 def test_volumes_are_as_the_operator_says(server):

@@ -277,7 +277,7 @@ def test_an_article_that_leaves_the_model_open_says_so_at_every_verdict():
     lines = [line for line in text.splitlines() if line.startswith("| C")]
     assert len(lines) > len(rows)
     assert all("†" in line for line in lines)
-    assert "- † Under-determined: the article gives no wait statistics, row bytes or batch size" in text
+    assert "- † Under-determined: the article gives neither wait statistics nor the size of a row or a batch" in text
     assert [one.id for one in articles() if one.under_determined] == ["C"]
 
 

@@ -1,9 +1,9 @@
-"""The command line: its verbs with their options. It prints errors once and owns the exit codes.
+"""The command line: all verbs with their options. It prints each error once and sets the exit code.
 
 0 done, 1 some runs failed (of `compare`: slower than allowed), 2 the user's mistake, 3 `compare` can't tell, 130 interrupted.
 
-Data goes to stdout, everything else to stderr. What a verb does is loaded when it is typed, so that none waits for another's
-libraries.
+Data goes to stdout, everything else to stderr. The code behind a verb is loaded when the verb is used, so no verb waits for
+the libraries of another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 
 import typer
 
-import storagelab
 from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.model.engines import LARGEST_SCALE
@@ -30,6 +29,7 @@ from storagelab.options import (
     SpecArgument,
 )
 from storagelab.stopping import Interruptible
+from storagelab.version import __version__
 
 app = typer.Typer(
     help="Which storage layout is fastest for this database, by how much, and why?",
@@ -46,10 +46,13 @@ app = typer.Typer(
 def plan_(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
-    all_: Annotated[bool, typer.Option("--all", help="List all cells, and every run in its order.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
     allow_commands: AllowCommandsOption = False,
 ) -> None:
-    """Show what a spec would do: cells, runs, order, disk space, time. Touches nothing."""
+    """Show cells, runs, order, disk space and time of an experiment.
+
+    Nothing is run or changed.
+    """
     from storagelab.verbs import plan
 
     plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands)
@@ -59,13 +62,17 @@ def plan_(
 def run_(
     spec_file: SpecArgument,
     results: ResultsOption = DEFAULT_RESULTS,
-    again: Annotated[bool, typer.Option("--again", help="Make failed runs once more.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat failed runs.")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: all cores.")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
     ] = None,
     allow_commands: AllowCommandsOption = False,
 ) -> None:
-    """Run an experiment, or continue it; then print the findings and write the report."""
+    """Run or continue an experiment, then report what it found.
+
+    The findings go to the terminal, the HTML report into the folder of results.
+    """
     from storagelab.verbs import run
 
     if not run.run(spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands):
@@ -77,20 +84,18 @@ def report_(
     name: NameArgument,
     results: ResultsOption = DEFAULT_RESULTS,
     format_: Annotated[
-        Literal["html", "md", "csv", "json", "png", "svg"], typer.Option("--format", help="What to write.")
+        Literal["html", "md", "csv", "json", "png", "svg"], typer.Option("--format", help="Format of the report.")
     ] = "html",
     output: OutputOption = None,
     fit: FitOption = "robust",
     embed_data: Annotated[
         bool,
-        typer.Option(
-            "--embed-data", help="html: put all raw data into the page, even if that makes it larger than 3 MB."
-        ),
+        typer.Option("--embed-data", help="html: include all raw data in the page, even if it then exceeds 3 MB."),
     ] = False,
 ) -> None:
-    """Write the report again from what is stored.
+    """Write the report of an experiment from its stored runs.
 
-    html is a file, md, csv and json go to stdout, png and svg are the charts, one file each.
+    html writes one file; png and svg write one file for each chart; md, csv and json go to stdout.
     """
     from storagelab.verbs import results as verbs
 
@@ -105,9 +110,9 @@ def waits_(
         typer.Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"); default: all.'),
     ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
-    uncut: Annotated[bool, typer.Option("--uncut", help="All waits, not only the top 95 %.")] = False,
+    uncut: Annotated[bool, typer.Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,
 ) -> None:
-    """Print the wait tables of cells."""
+    """Print the wait statistics of each cell."""
     from storagelab.verbs import results as verbs
 
     verbs.waits(name, cells or (), results, uncut=uncut)
@@ -151,14 +156,20 @@ def compare_(
 def export_(
     name: NameArgument,
     results: ResultsOption = DEFAULT_RESULTS,
-    format_: Annotated[Literal["json", "csv", "waits-csv"], typer.Option("--format", help="What to write.")] = "json",
+    format_: Annotated[
+        Literal["json", "csv", "waits-csv", "sqlite"], typer.Option("--format", help="Format of the data.")
+    ] = "json",
     output: OutputOption = None,
     fit: FitOption = "robust",
     salvage: Annotated[
-        bool, typer.Option("--salvage", help="Export what can still be read from a damaged store.")
+        bool, typer.Option("--salvage", help="Export what is still readable in a damaged store.")
     ] = False,
 ) -> None:
-    """Write everything that is stored, for other programs: runs with uncut waits as json (schema 1), or as csv."""
+    """Write all stored data for other programs: JSON, CSV, SQLite.
+
+    json follows schema 1 and holds every run with all its waits; csv has a line for each run, waits-csv one for each wait;
+    sqlite writes a file with tables of runs, waits, series and cells.
+    """
     from storagelab.verbs import results as verbs
 
     verbs.export(name, results, format_, output, fit, salvage=salvage)
@@ -167,16 +178,17 @@ def export_(
 @app.command("doctor")
 def doctor_(
     spec_file: Annotated[
-        Path | None, typer.Argument(metavar="SPEC", help="Also look at the volumes of this spec.")
+        Path | None, typer.Argument(metavar="SPEC", help="Also check the volumes of this spec.")
     ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     target: Annotated[
-        str | None, typer.Option("--target", metavar="DSN", help="Try all promises on this running server instead.")
+        str | None, typer.Option("--target", metavar="DSN", help="Test this running server instead.")
     ] = None,
 ) -> None:
-    """Say what this machine can and can't measure, and how to mend it.
+    """Show what this machine can and can't measure, and what to fix.
 
-    With --target, a DSN or the name of a variable that holds one: try all that storagelab promises on that server.
+    --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
+    promises on that server.
     """
     from storagelab.verbs import doctor
 
@@ -189,31 +201,38 @@ def doctor_(
 @app.command("validate")
 def validate_(
     format_: Annotated[
-        Literal["md", "csv", "json"] | None, typer.Option("--format", help="What to print; default: tables.")
+        Literal["md", "csv", "json"] | None,
+        typer.Option("--format", help="Format of the tables; default: for the terminal."),
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Also write the tables, as md, into this document.")
+        Path | None, typer.Option("--write", metavar="FILE", help="Also write the tables, as md, into this file.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ID", help="Articles (A) or figures (A1); default: all.")
+        list[str] | None,
+        typer.Option("--only", metavar="ID", help="Article (A) or figure (A1) to check; default: all."),
     ] = None,
     scale: Annotated[
-        int, typer.Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller the world is.")
+        int,
+        typer.Option(
+            "--scale", min=1, max=LARGEST_SCALE, help="Simulate a world this many times smaller than life-size."
+        ),
     ] = 64,
     repetitions: Annotated[
-        int | None, typer.Option("--repetitions", min=1, help="Runs of a cell; default: as each spec says.")
+        int | None, typer.Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: all cores.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option("--results", help="Keep the runs in this folder, and continue from there.")
+        Path | None, typer.Option("--results", help="Folder to keep the runs in, and to continue from.")
     ] = None,
     experiments: Annotated[
-        Path | None, typer.Option("--experiments", metavar="FOLDER", help="The ready-made specs.")
+        Path | None, typer.Option("--experiments", metavar="FOLDER", help="Folder of the ready-made specs.")
     ] = None,
 ) -> None:
-    """Simulate what was published, and print published | simulated | error for every figure.
+    """Compare the simulator with published figures.
 
-    Misses are in the table, and no reason to fail.
+    The table shows each figure as published and as simulated, with the error. A miss doesn't change the exit code.
     """
     from storagelab.verbs.validate import validate
 
@@ -224,14 +243,14 @@ def validate_(
 
 
 profiles_app = typer.Typer(
-    help="Profiles of drives for simulations.", invoke_without_command=True, rich_markup_mode=None
+    help="List or show the drive profiles for simulations.", invoke_without_command=True, rich_markup_mode=None
 )
 app.add_typer(profiles_app, name="profiles")
 
 
 @profiles_app.callback()
 def profiles_(context: typer.Context) -> None:
-    """List the profiles of drives that come with storagelab."""
+    """List the drive profiles that come with storagelab."""
     if context.invoked_subcommand is None:
         from storagelab.verbs import profiles
 
@@ -240,31 +259,43 @@ def profiles_(context: typer.Context) -> None:
 
 @profiles_app.command("show")
 def show_profile(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A profile's name, or its file.")],
-    toml: Annotated[bool, typer.Option("--toml", help="Print the file itself, to start your own from.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile, or its file.")],
+    sources: Annotated[bool, typer.Option("--sources", help="Print where each figure comes from, too.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
 ) -> None:
-    """Print every figure of a profile with label and source; then its capacity, speed, cost and need of host memory."""
+    """Print a drive's capacity, speed, CPU cost and need of host memory, then all figures of its profile."""
     from storagelab.verbs import profiles
 
-    (profiles.show_file if toml else profiles.show)(name)
+    if toml:
+        profiles.show_file(name)
+    else:
+        profiles.show(name, sources=sources)
 
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
-        screen.say(f"storagelab {storagelab.__version__}", stdout=True)
+        _say_version()
         raise typer.Exit
 
 
+def _say_version() -> None:
+    screen.say(f"storagelab {__version__}", stdout=True)
+
+
 def main() -> None:
-    """Run the command line; the only place that turns errors into messages and exit codes."""
-    # What is read from a store is a large tree without cycles: to look for cycles in it so often takes a fifth of a report.
+    """Run the command line. No other place turns errors into messages and exit codes."""
+    # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a fifth of a
+    # report's time.
     gc.set_threshold(200_000, 50, 50)
     try:
         with Interruptible():
-            app(standalone_mode=True)
+            if sys.argv[1:] == ["--version"]:
+                _say_version()  # without the libraries that read options, which take most of the time
+            else:
+                app(standalone_mode=True)
     except StoragelabError as error:
         screen.say(f"storagelab: {error}")
         sys.exit(error.exit_code)

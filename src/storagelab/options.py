@@ -9,28 +9,26 @@ import typer
 
 from storagelab.findings.fit_kinds import FitKind
 
-SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="The experiment's TOML file.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An experiment's name, or its spec file.")]
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file of the experiment.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment, or its spec file.")]
 ResultsOption = Annotated[
     Path,
     typer.Option(
-        "--results", envvar="STORAGELAB_RESULTS", help="The folder of results; each experiment has a subfolder."
+        "--results",
+        envvar="STORAGELAB_RESULTS",
+        help="Folder that holds the results, one subfolder for each experiment.",
     ),
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to this file (charts: to this folder).")
-]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write; for charts, the folder.")]
 FitOption = Annotated[
     FitKind,
     typer.Option(
         "--fit",
-        help="robust: odd runs of steady cells are left out of means and verdicts; least-squares: all runs count.",
+        help="robust: leave the odd runs of steady cells out of means and verdicts; least-squares: count all runs.",
     ),
 ]
 AllowCommandsOption = Annotated[
     bool,
-    typer.Option(
-        "--allow-commands", help="Allow settings that make a server run programs, load code, or use other folders."
-    ),
+    typer.Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders."),
 ]
 DEFAULT_RESULTS = Path("results")

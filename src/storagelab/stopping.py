@@ -21,7 +21,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Inside, a signal to stop is only noted; it is raised again at the end, for whoever handles it otherwise.
+    """Notes a signal to stop instead of acting on it, and raises it again at the end for its usual handler.
 
     Handlers are swapped rather than signals blocked, because a block would hold for one thread only. Outside the main
     thread there is nothing to do: Python handles signals in the main thread alone.
@@ -69,7 +69,7 @@ class Interruptible:
             signal.signal(number, signal.SIG_IGN if self.asked else handler)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt once asked to stop."""
+        """Stops the program if the user has asked for it, by raising KeyboardInterrupt."""
         if self.asked:
             raise KeyboardInterrupt
 

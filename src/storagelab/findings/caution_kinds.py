@@ -1,4 +1,4 @@
-"""The kinds of doubt about a measurement, each a type with its figures. `report` words them.
+"""The kinds of doubt about a measurement, each a type with its figures. `report` puts them into words.
 
 A "note" says what the result holds for; a "caution" says why to trust it less.
 """
@@ -20,16 +20,16 @@ Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
 
 class _Doubt(Frozen):
     severity: Severity = "caution"
-    cells: tuple[str, ...] = Field((), description="cell_ids it concerns; empty = the whole experiment")
+    cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
 
     @property
     def figures(self) -> dict[str, object]:
-        """The doubt's own fields, with units last in names."""
+        """The fields that only this kind of doubt has, with units last in names."""
         return self.model_dump(exclude={"kind", "severity", "cells"})
 
 
 class FailedRuns(_Doubt):
-    """`failed` counts attempts, `unrecovered` the runs without a usable one; `reason` is the most frequent."""
+    """Runs failed. `failed` counts attempts, `unrecovered` runs without a usable one; `reason` is the most frequent."""
 
     kind: Literal["failed-runs"] = "failed-runs"
     failed: int
@@ -39,6 +39,8 @@ class FailedRuns(_Doubt):
 
 
 class MissingRuns(_Doubt):
+    """Some planned runs are not stored."""
+
     kind: Literal["missing-runs"] = "missing-runs"
     missing: int
     stored: int
@@ -46,7 +48,7 @@ class MissingRuns(_Doubt):
 
 
 class Unverified(_Doubt):
-    """One setting that differs from what was asked. `asked` is empty if only a `reason` is known."""
+    """A setting differs from the one asked for. `asked` is empty if only a `reason` is known."""
 
     kind: Literal["unverified"] = "unverified"
     what: str
@@ -58,22 +60,26 @@ class Unverified(_Doubt):
 
 
 class _Repetitions(_Doubt):
-    """The fewest runs of any cell that has some, and how many suffice for a sound verdict."""
+    """Some cell has few runs: the fewest of any cell that has some, and how many make a sound verdict."""
 
     repetitions: int
     sound: int
 
 
 class SingleRepetition(_Repetitions):
+    """Some cell has one run, so nothing shows how much runs scatter."""
+
     kind: Literal["single-repetition"] = "single-repetition"
 
 
 class FewRepetitions(_Repetitions):
+    """Some cell has fewer runs than a sound verdict takes."""
+
     kind: Literal["few-repetitions"] = "few-repetitions"
 
 
 class ShortRuns(_Doubt):
-    """`shortest_s` is the smallest median of a cell."""
+    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a cell."""
 
     kind: Literal["short-runs"] = "short-runs"
     shortest_s: float
@@ -81,7 +87,7 @@ class ShortRuns(_Doubt):
 
 
 class OddRun(_Doubt):
-    """The farthest of a cell's odd `runs`. `left_out` = how many of them means and verdicts leave out: 0 or 1."""
+    """A cell has odd `runs`; the figures are those of the oddest. Means and verdicts leave out `left_out` of them: 0 or 1."""
 
     kind: Literal["outlier"] = "outlier"
     repetition: int
@@ -94,7 +100,7 @@ class OddRun(_Doubt):
 
 
 class RunInBlocks(_Doubt):
-    """`factors` changed from block to block only."""
+    """The `factors` changed only from block to block, so their levels ran at different times."""
 
     kind: Literal["blocks"] = "blocks"
     factors: Names
@@ -102,7 +108,7 @@ class RunInBlocks(_Doubt):
 
 
 class Drift(_Doubt):
-    """A `change` of 0.05 = times are 5 % longer at the end, whatever ran."""
+    """Times drifted, whatever ran. A `change` of 0.05 means times 5 % longer at the end."""
 
     kind: Literal["drift"] = "drift"
     change: float
@@ -112,7 +118,7 @@ class Drift(_Doubt):
 
 
 class Step(_Doubt):
-    """Times jumped at `run`, counted from 1, of `runs`."""
+    """Times jumped at number `run` of `runs`, counted from 1."""
 
     kind: Literal["step"] = "step"
     change: float
@@ -124,13 +130,15 @@ class Step(_Doubt):
 
 
 class NotRandomised(_Doubt):
+    """The order of the runs was not random."""
+
     kind: Literal["order"] = "order"
     order: Order
     provenance: Provenance
 
 
 class ObserverDear(_Doubt):
-    """`core_share` of one core, sampler and its session, over all runs."""
+    """Observing costs much: the sampler and its session took `core_share` of one core over all runs."""
 
     kind: Literal["observer-cost"] = "observer-cost"
     core_share: float
@@ -139,7 +147,7 @@ class ObserverDear(_Doubt):
 
 
 class Unexplained(_Doubt):
-    """The mean shares of connections x elapsed that are explained, in the cells outside the limits."""
+    """Waits and CPU explain too little or too much of connections x elapsed: mean shares, in cells outside the limits."""
 
     kind: Literal["conservation"] = "conservation"
     lowest: float
@@ -149,7 +157,7 @@ class Unexplained(_Doubt):
 
 
 class NoSplit(_Doubt):
-    """Waits without Resource and Signal; `reason` is the most frequent."""
+    """Waits lack the split into resource and signal. `reason` is the most frequent."""
 
     kind: Literal["no-split"] = "no-split"
     severity: Severity = "note"
@@ -158,7 +166,7 @@ class NoSplit(_Doubt):
 
 
 class FewWaitSamples(_Doubt):
-    """`passes` is the smallest median of a cell."""
+    """Waits rest on few samples. `passes` is the smallest median of a cell."""
 
     kind: Literal["few-wait-samples"] = "few-wait-samples"
     passes: int | float
@@ -166,7 +174,7 @@ class FewWaitSamples(_Doubt):
 
 
 class BusyMachine(_Doubt):
-    """`others_share` of all CPUs' time, the highest of a run; `runs` of those `checked` are above the limit."""
+    """Others used the machine: up to `others_share` of all CPUs' time. Of `checked` runs, `runs` exceed the limit."""
 
     kind: Literal["busy-machine"] = "busy-machine"
     others_share: float
@@ -176,7 +184,7 @@ class BusyMachine(_Doubt):
 
 
 class CpuSaturated(_Doubt):
-    """`cpu_share` of all CPUs, the highest median of a cell."""
+    """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
 
     kind: Literal["cpu-saturated"] = "cpu-saturated"
     severity: Severity = "note"
@@ -186,6 +194,8 @@ class CpuSaturated(_Doubt):
 
 
 class VirtualDisk(_Doubt):
+    """Volumes lie on a virtual or caching disk, which is not a drive."""
+
     kind: Literal["virtual-disk"] = "virtual-disk"
     severity: Severity = "note"
     volumes: Names
@@ -194,7 +204,7 @@ class VirtualDisk(_Doubt):
 
 
 class DurabilityOff(_Doubt):
-    """One setting under which a crash loses something."""
+    """With this setting, a crash loses something."""
 
     kind: Literal["durability-off"] = "durability-off"
     severity: Severity = "note"
@@ -204,7 +214,7 @@ class DurabilityOff(_Doubt):
 
 
 class SharedDevice(_Doubt):
-    """Volumes on one device, so placement among them can't matter."""
+    """Several volumes share one device, so placement among them can't matter."""
 
     kind: Literal["shared-device"] = "shared-device"
     severity: Severity = "note"
@@ -213,7 +223,7 @@ class SharedDevice(_Doubt):
 
 
 class AllocationLatches(_Doubt):
-    """Numbers of data files are compared, and the server's version decides what more of them can gain."""
+    """Numbers of data files are compared, and the server's version decides what more files can gain."""
 
     kind: Literal["allocation-latches"] = "allocation-latches"
     severity: Severity = "note"
@@ -222,7 +232,7 @@ class AllocationLatches(_Doubt):
 
 
 class DifferentLoads(_Doubt):
-    """`factors` set layout and load at once, so `loads` different loads are compared."""
+    """The `factors` set layout and load together, so `loads` different loads are compared."""
 
     kind: Literal["different-loads"] = "different-loads"
     factors: Names

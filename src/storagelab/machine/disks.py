@@ -1,4 +1,4 @@
-"""From a folder down to the disks under it, as the kernel shows them.
+"""Finds the disks under a folder, as the kernel shows them.
 
     folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
@@ -230,7 +230,7 @@ def _integer(path: Path) -> int | None:
 
 
 def is_in_memory(mount: Mount | None, stack: tuple[str, ...]) -> bool:
-    """Do the files live in memory only: tmpfs, ramfs, zram, a RAM disk?"""
+    """Whether the files live only in memory: tmpfs, ramfs, zram, a RAM disk."""
     if mount is not None and mount.filesystem in {"tmpfs", "ramfs", "devtmpfs"}:
         return True
     return any(re.fullmatch(r"(zram|ram|pmem-mem)\d+", name) for name in stack)
@@ -269,7 +269,7 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Is the disk something other than a drive of this machine, and what shows it? None = nothing shows either."""
+    """Whether the disk is something other than a drive of this machine, and what shows it. None = nothing shows either."""
     if mount is None:
         return None, "this system does not show what lies under it"
     for pattern, reason in _FILE_SYSTEMS.items():

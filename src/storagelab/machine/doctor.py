@@ -89,7 +89,7 @@ def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
 
 
 def wait_split(kernel: Kernel = HERE) -> Ability:
-    """Can the CPU and run-queue time of our *other* processes be read? Tried on a child that runs for a moment."""
+    """Checks whether the CPU and run-queue time of *other* processes can be read, with a child that runs for a moment."""
     name = "waits: resource and signal"
     if not (kernel.proc / "self").exists():
         return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
@@ -115,7 +115,7 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
 
 
 def hidden_processes(kernel: Kernel = HERE) -> Ability:
-    """Does /proc hide other users' processes? It matters for a server that another user runs."""
+    """Checks whether /proc hides other users' processes, which matters for a server that another user runs."""
     name = "waits: other users' processes"
     mounts = [mount for mount in mounts_here(kernel) if mount.mount_point == "/proc"]
     options = [option for mount in mounts[-1:] for option in mount.all_options]
@@ -133,7 +133,7 @@ def hidden_processes(kernel: Kernel = HERE) -> Ability:
 
 
 def page_cache(kernel: Kernel = HERE) -> Ability:
-    """May the page cache be dropped between runs? Checks rights only, so as not to slow the machine down."""
+    """Checks whether the page cache may be dropped between runs: only the rights, so as not to slow the machine down."""
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
     return _no(
@@ -149,7 +149,7 @@ def page_cache(kernel: Kernel = HERE) -> Ability:
 
 
 def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Ability:
-    """For which places does the kernel count reads and writes of the disks below?"""
+    """Checks for which places the kernel counts reads and writes of the disks below."""
     name = "device counters"
     with DeviceCounters(places, kernel) as counters:
         counted = counters.read()
@@ -181,7 +181,7 @@ def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
 
 
 def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
-    """One row for each drive below the places: is it what it seems?"""
+    """One row for each drive below the places, which says whether it is what it seems."""
     names: dict[str, list[str]] = {}
     found: dict[str, dict[str, object]] = {}
     for name, path in places.items():
@@ -213,7 +213,7 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
 
 
 def quiet(load: float | None, cpus: int) -> Ability:
-    """Is the machine busy with something else? `load` is the one-minute average."""
+    """Checks whether the machine is busy with something else. `load` is the one-minute average."""
     if load is None:
         return _partly("quiet", f"{_count(cpus, 'CPU')}; the load can't be read")
     detail = f"load {load:.1f} on {_count(cpus, 'CPU')}"
@@ -224,7 +224,7 @@ def quiet(load: float | None, cpus: int) -> Ability:
 
 
 def clock(kernel: Kernel = HERE) -> Ability:
-    """Is the clock cheap to read? A slow one (a system call for each reading) costs the server time when it times its I/O."""
+    """Checks whether the clock is cheap to read. A slow one takes a system call each time the server times its I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
     each_ns = min(_clock_reading_ns() for _ in range(5))  # the least, since other load only adds time
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
@@ -246,7 +246,7 @@ def _clock_reading_ns(readings: int = 200) -> float:
 
 
 def cpu_frequency(kernel: Kernel = HERE) -> Ability:
-    """Does the CPUs' speed follow the load? Then the first run is slower than the second."""
+    """Checks whether the CPUs' speed follows the load. If so, the first run is slower than the second."""
     cpus = kernel.sys / "devices" / "system" / "cpu"
     governors = {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := read_text(path))}
     if not governors:
@@ -261,7 +261,7 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
 
 
 def open_files() -> Ability:
-    """How many connections can be watched within the limit on open files?"""
+    """Checks how many connections the limit on open files allows storagelab to watch."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _yes("open files", "no limit")
@@ -274,7 +274,7 @@ def open_files() -> Ability:
 
 
 def processes() -> Ability:
-    """How many processes, and how much locked memory, may this user have? A connection is a process of the server."""
+    """Checks how many processes and how much locked memory this user may have. A connection is a process of the server."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     memory = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked / 2**20:,.0f} MB"
@@ -287,7 +287,7 @@ def processes() -> Ability:
 
 
 def shared_memory(folder: Path) -> Ability:
-    """Is there room for the server's dynamic shared memory? Containers often have only 64 MB."""
+    """Checks the room for the server's dynamic shared memory. Containers often have only 64 MB."""
     if not folder.is_dir():
         return _yes("shared memory", f"no {folder} here; the server uses another way")
     free = host.free_bytes(folder)
@@ -301,7 +301,7 @@ def shared_memory(folder: Path) -> Ability:
 
 
 def sqlite(version: tuple[int, ...]) -> Ability:
-    """Can the results be kept? They are one SQLite file."""
+    """Checks whether the results can be kept. They are one SQLite file."""
     text, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_SQLITE))
     if version >= OLDEST_SQLITE:
         return _yes("results file", f"SQLite {text}")

@@ -135,7 +135,7 @@ def control_groups(controller: str, kernel: Kernel = HERE) -> tuple[Path, ...]:
 
 
 def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
-    """Is this a virtual machine, and on which hypervisor ("" if unknown)?"""
+    """Whether this is a virtual machine, and on which hypervisor ("" if unknown)."""
     dmi = kernel.sys / "class" / "dmi" / "id"
     maker = f"{read_text(dmi / 'sys_vendor')} {read_text(dmi / 'product_name')}"
     clock = read_text(kernel.sys / "devices/system/clocksource/clocksource0/available_clocksource")
@@ -297,7 +297,7 @@ def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
 
 
 def writable(path: str | Path, kernel: Kernel = HERE) -> bool:
-    """May files be made in the folder `path`? Touches nothing."""
+    """Whether files may be made in the folder `path`. Touches nothing."""
     return not why_not_writable(path, kernel)
 
 
@@ -332,7 +332,7 @@ def sync_filesystem(path: str | Path) -> None:
 
 
 def can_drop_page_cache(kernel: Kernel = HERE) -> bool:
-    """May this process drop the kernel's page cache? Touches nothing."""
+    """Whether this process may drop the kernel's page cache. Touches nothing."""
     return os.access(kernel.proc / "sys" / "vm" / "drop_caches", os.W_OK)
 
 

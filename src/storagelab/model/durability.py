@@ -1,4 +1,4 @@
-"""What survives a crash of a server or its machine: each engine's own verdict, from the settings that it runs with."""
+"""What survives a crash of a server or its machine: each engine judges that from the settings it runs with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Deciding(Frozen):
 
 
 class Durability(Frozen):
-    """One server's promise. `whole_pages`: a page whose write was cut off can be repaired."""
+    """The promise of one server. `whole_pages`: the server can repair a page whose write was cut off."""
 
     engine: str
     settings: tuple[Deciding, ...]

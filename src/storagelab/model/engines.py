@@ -1,4 +1,4 @@
-"""The engines that an experiment may name, with what all of storagelab may know about them.
+"""The engines that an experiment may name, and what all of storagelab may know about them.
 
 An engine's behaviour is in its folder of `targets`, whose module `engine` implements the seam.
 """
@@ -22,18 +22,18 @@ class Engine(NamedTuple):
     starts_server: bool = True
     """storagelab starts a private server if the spec names no running one."""
     log_per_database: bool = False
-    """Each database has its own log, which is placed with it, also on a running server."""
+    """Each database has its own log, so storagelab can place it even on a running server."""
     drives_remember: bool = False
     """A run's effect on the drives carries over to the next run of its block."""
     portable: bool = False
     """Any process can continue a block where another stopped: everything needed is in the results folder."""
     raw_io: bool = False
-    """Requests to a volume, without a database."""
+    """The engine sends requests to a volume, without a database."""
     default_scale: int = 1
     """How many times smaller the world is."""
     setup_s: float = 2.0
     work_per_s: float = 50_000.0
-    """A first guess of how long a run takes: its setup, then this much work of the scaled world a second, in its unit."""
+    """With `setup_s`, a first guess at the length of a run: the work that the scaled world does in a second, in its unit."""
 
 
 _SIMULATED = Engine(

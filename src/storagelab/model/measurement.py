@@ -1,6 +1,6 @@
-"""What a run leaves behind: raw counts, from which everything else is derived at read time.
+"""What a run leaves behind: raw counts. Everything else is derived from them when they are read.
 
-Times are seconds, or integer nanoseconds where a kernel counts them.
+Times are in seconds, or in whole nanoseconds where a kernel counts them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Status = Literal["ok", "failed", "unverified"]
 
 
 class Check(Frozen):
-    """One thing asked of the server or file system, and what was read back. `ok` is None if it could not be read."""
+    """One thing asked of the server or file system, and the value read back. `ok` is None if it could not be read."""
 
     name: str
     asked: str
@@ -34,7 +34,7 @@ class Check(Frozen):
 
 
 class Page(NamedTuple):
-    """A page, by SQL Server's numbers of its database, its file, and the page within the file."""
+    """A page, as SQL Server numbers it: database, file, and page within the file."""
 
     database_id: int
     file_id: int
@@ -49,7 +49,7 @@ class Resource(Frozen):
 
     kind: str = Field(description='what it is: "a PFS page", "end of transaction"')
     page: Page | None = None
-    name: str = Field("", description='which one, if it is no page: "7" of "end of transaction 7"')
+    name: str = Field("", description='which one, unless it is a page: the "7" in "end of transaction 7"')
 
     @property
     def text(self) -> str:
@@ -64,7 +64,7 @@ _NAMED = re.compile(r"(.+?) ((?:no\. )?\d+)")
 
 @lru_cache(4096)
 def resource_of(text: str) -> Resource:
-    """What `Resource.text` names."""
+    """The resource that `Resource.text` describes."""
     if page := _PAGE.fullmatch(text):
         return Resource(kind=page[4], page=Page(int(page[1]), int(page[2]), int(page[3])))
     named = _NAMED.fullmatch(text)
@@ -72,7 +72,7 @@ def resource_of(text: str) -> Resource:
 
 
 class WaitingTask(Frozen):
-    """A sampled wait at one moment: `sessions` of them on one resource."""
+    """A wait seen at one moment: `sessions` of them wait for one resource."""
 
     at_s: Figure = Field(description="seconds since the start of the run")
     wait_type: str
@@ -84,7 +84,7 @@ class WaitingTask(Frozen):
     @field_validator("resource", mode="before")
     @classmethod
     def _as_stored(cls, resource: object) -> object:
-        """Earlier versions stored its text."""
+        """Accepts the text that earlier versions stored."""
         return resource_of(resource) if isinstance(resource, str) else resource
 
 
@@ -99,7 +99,7 @@ class TimeSeries(Frozen):
 class ObserverCost(Frozen):
     """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown).
 
-    `blind_s` = total time in which samples came so late that something must have stood still."""
+    `blind_s` adds up the times in which samples came so late that something must have stood still."""
 
     sampler_cpu_s: Figure
     session_cpu_s: Figure | None
@@ -109,13 +109,13 @@ class ObserverCost(Frozen):
 
 
 class Measurement(Frozen):
-    """One run as a target hands it over. `elapsed_s` = first start to last finish by the server's clock; the checkpoint
-    after it is timed apart. `counters` are differences over the run, `group -> name -> value`, units last in names."""
+    """One run as a target hands it over. `elapsed_s` runs from the first start to the last finish, by the server's clock;
+    the checkpoint after it is timed apart. `counters` are differences over the run, `group -> name -> value`."""
 
     provenance: Provenance
     elapsed_s: Figure
-    rows: Count | None = Field(None, description="inserted, by a load of a database")
-    requests: Count | None = Field(None, description="done, by raw I/O")
+    rows: Count | None = Field(None, description="rows inserted by a database load")
+    requests: Count | None = Field(None, description="requests done by raw I/O")
     checkpoint_s: Figure | None = None
     connection_s: tuple[Figure, ...] = Field((), description="start to finish of each connection")
     waits: RawWaits | None = None
@@ -123,7 +123,7 @@ class Measurement(Frozen):
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
     series: TimeSeries = TimeSeries()
     environment: dict[str, object] = Field(default_factory=dict)
-    durability: Durability | None = Field(None, description="what survives a crash; None where no server is")
+    durability: Durability | None = Field(None, description="what survives a crash; None without a server")
     checks: tuple[Check, ...] = ()
     observer: ObserverCost | None = None
     setup_s: Figure | None = None
@@ -132,7 +132,7 @@ class Measurement(Frozen):
     @model_validator(mode="after")
     def _has_one_unit(self) -> Self:
         if (self.rows is None) == (self.requests is None):
-            raise ValueError("must have rows, or requests")
+            raise ValueError("must have either rows or requests")
         return self
 
     @property
@@ -144,17 +144,17 @@ class Measurement(Frozen):
 
     @property
     def work_per_s(self) -> float | None:
-        """None where no time passed."""
+        """Work a second; None if no time passed."""
         return self.work.amount / self.elapsed_s if self.elapsed_s > 0 else None
 
     @property
     def unverified(self) -> tuple[Check, ...]:
-        """The checks whose value differs from what was asked, or could not be read back."""
+        """The checks whose value differs from the one asked for, or could not be read back."""
         return tuple(check for check in self.checks if check.ok is not True)
 
 
 NO_TIME = "no time passed between its first start and its last finish"
-"""The reason of a failed run whose elapsed time is no divisor."""
+"""Why a run fails whose elapsed time is zero, so that nothing can be divided by it."""
 
 
 class Run(Frozen):
@@ -177,10 +177,10 @@ class Run(Frozen):
 
     @property
     def burn_in(self) -> bool:
-        """Whether the run was made on newly prepared drives and is not judged."""
+        """Whether the run is one of the first on newly prepared drives, which are not judged."""
         return self.repetition < 1
 
     @property
     def usable(self) -> bool:
-        """Whether analysis may use its figures: ok, or measured with a setting that differs from what was asked."""
+        """Whether analysis may use its figures: the run is ok, or some setting could not be confirmed."""
         return self.measurement is not None and self.status != "failed"

@@ -11,14 +11,14 @@ from storagelab.model.values import Frozen, JsonValue, LeftOut
 
 
 class Level(Frozen):
-    """One setting of a factor. `sets` maps spec paths to values; `value` is what reports and exports call it."""
+    """One level of a factor. `sets` maps spec paths to values; reports and exports show `value`."""
 
     value: JsonValue
     sets: dict[str, JsonValue]
 
 
 class Factor(Frozen):
-    """What varies. `name` is a spec path, or a free name if its levels are labelled and set several keys."""
+    """Something that varies. `name` is a spec path, or any name if the levels are labelled and set several keys."""
 
     name: str
     levels: tuple[Level, ...]
@@ -28,33 +28,33 @@ Order = Literal["randomised", "as-listed", "cell-by-cell"]
 
 
 class Experiment(Frozen):
-    """A checked spec. `base` is the spec's tables with defaults left out; `canonical` is what two specs are compared by."""
+    """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
     name: Annotated[str, LeftOut("the file's name")] = Field(
         description="Lower-case letters, digits, `.`, `_` and `-`, the first one a letter or a digit. Results live in "
         "`results/<name>/`."
     )
-    question: str = Field("", description="What the experiment asks. Every report begins with it.")
+    question: str = Field("", description="The question that the experiment answers. Every report begins with it.")
     repetitions: int = Field(
-        3, ge=1, le=10_000, description="How often each cell is run. 5 or more give useful intervals."
+        3, ge=1, le=10_000, description="How many times each cell is run. 5 or more give useful intervals."
     )
     order: Order = Field(
         "randomised",
-        description="A repetition is a complete round of all cells: each round in a new random order, or as listed. "
-        "`cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. A drift, or a "
-        "drive's history, then looks like an effect of the cell, so measured runs in that order are shown and not judged.",
+        description="A repetition is a complete round of all cells, either in a new random order each time or as listed. "
+        "`cell-by-cell` makes all repetitions of a cell before the next cell, as the published harness did. Drift and the "
+        "drives' history then look like effects of the cells, so measured runs in that order are shown but not judged.",
     )
     seed: int = Field(
-        1, ge=0, lt=2**63, description="The same seed gives the same order, on every machine and every Python."
+        1, ge=0, lt=2**63, description="The same seed gives the same order on every machine and with every Python."
     )
     costly: tuple[str, ...] = Field(
         (),
-        description="The names of factors to change least often. Each combination of their levels is run in one stretch, a "
-        "block, and within it everything else is in rounds. Measured runs of different blocks are not compared.",
+        description="Names of the factors to change as rarely as possible. Each combination of their levels runs in one "
+        "stretch, a block, which holds rounds of everything else. Measured runs of different blocks are not compared.",
     )
     source: str = Field("", description="the spec's file, as the user named it")
     text: str = Field("", description="the spec's text, comments and all")
-    sha256: str = Field("", description="hash of the canonical content, comments and blanks apart")
+    sha256: str = Field("", description="hash of the canonical content, without comments and blanks")
     canonical: dict[str, object] = Field(default_factory=dict)
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
@@ -62,7 +62,7 @@ class Experiment(Frozen):
 
 
 class Cell(Frozen):
-    """One combination of levels: `levels` maps factor name to the level's value or label."""
+    """One combination of levels. `levels` maps each factor's name to the level's value or label."""
 
     cell_id: str
     levels: dict[str, JsonValue]
@@ -70,9 +70,9 @@ class Cell(Frozen):
 
 
 class PlannedRun(Frozen):
-    """One repetition of one cell, at its place in the order. `block` counts formattings of the drives, from 0.
+    """One repetition of one cell, at its place in the order. `block` counts preparations of the drives, from 0.
 
-    Judged repetitions count from 1 up; those of the burn-in, the first runs on newly prepared drives, from 0 down.
+    Judged repetitions count from 1 up. Burn-in runs, the first ones on newly prepared drives, count from 0 down.
     """
 
     sequence: int
@@ -87,7 +87,7 @@ class PlannedRun(Frozen):
 
 
 class PlannedBlock(NamedTuple):
-    """The runs, in order, that follow one preparation of the drives, and their cells."""
+    """The runs that follow one preparation of the drives, in order, and their cells."""
 
     runs: tuple[PlannedRun, ...]
     cells: dict[str, Cell]
@@ -105,7 +105,7 @@ class PlannedBlock(NamedTuple):
 
 
 class Plan(Frozen):
-    """The matrix, expanded: cells as listed, runs in the order they will be made."""
+    """The expanded matrix: cells as listed, runs in the order in which they will be made."""
 
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
@@ -115,7 +115,7 @@ class Plan(Frozen):
 
     @property
     def blocks(self) -> dict[int, PlannedBlock]:
-        """The runs by their block, in the order in which they will be made."""
+        """The blocks by number, each with its runs in the order in which they will be made."""
         runs: dict[int, list[PlannedRun]] = {}
         for planned in self.runs:
             runs.setdefault(planned.block, []).append(planned)

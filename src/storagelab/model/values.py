@@ -11,7 +11,7 @@ Scalar = str | int | float | bool
 JsonValue = Scalar | list[Scalar]
 MOST = 1e30
 Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
-"""A measured figure: finite, and small enough that its square and a sum of thousands are finite too."""
+"""A measured figure: finite, and small enough that its square and sums of thousands are finite, too."""
 Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
 
 
@@ -23,6 +23,6 @@ class Frozen(BaseModel):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What stands for a key that a spec leaves out, in words, where the key's own default is None."""
+    """The words for what a missing key means, if the key's own default is None."""
 
     words: str

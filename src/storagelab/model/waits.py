@@ -1,4 +1,4 @@
-"""Wait statistics in one normal form for every engine, and its arithmetic. Pure.
+"""Wait statistics in one form for every engine, and their arithmetic. Pure.
 
 A target hands over raw counts: `SampledWaits` if the engine only shows what each session waits for *now*,
 `CountedWaits` if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those
@@ -6,7 +6,7 @@ into the nine columns that DBAs know. Everywhere
 
     wait = resource + signal        resource: waiting for the thing; signal: thing ready, waiting for a CPU
 
-and an unknown split is None, never 0.
+An unknown split is None, never 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Category = Literal[
 ]  # fmt: skip
 """The classes that join wait types across engines."""
 Method = Literal["counter", "sampled", "derived"]
-"""Where a figure comes from: the engine's exact counter, samples, or other figures (a residual, a kernel counter)."""
+"""Where a figure comes from: the engine's exact counter, samples, or other figures (a remainder, a kernel counter)."""
 
 
 class EventTicks(Frozen):
@@ -46,7 +46,7 @@ class EventTicks(Frozen):
     wait_type: str
     analogue: str = Field("", description="the SQL Server wait type that a DBA would look for")
     category: Category = "other"
-    in_io: bool = Field(False, description="the engine counts CPU burnt inside this call as the wait too")
+    in_io: bool = Field(False, description="the engine counts CPU time inside this call as part of the wait")
     blocked: Count = Field(0, ge=0)
     runnable: Count = Field(0, ge=0)
     unknown: Count = Field(0, ge=0)
@@ -68,7 +68,7 @@ class SampledWaits(Frozen):
     connections: Count = Field(ge=1)
     elapsed_s: Figure = Field(ge=0)
     busy_s: Figure = Field(ge=0)
-    passes: Count = Field(ge=0, description="how many times all sessions were looked at")
+    passes: Count = Field(ge=0, description="how many times all sessions were sampled")
     events: tuple[EventTicks, ...]
     cpu_s: Figure | None = None
     runqueue_s: Figure | None = None
@@ -166,7 +166,7 @@ class TableRow(Frozen):
 
 
 def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
-    """Raw counts to uncut rows, largest wait first, CPU last. Names break ties, so that results are reproducible."""
+    """Turns raw counts into uncut rows, largest wait first, CPU last. Names break ties, so that results are reproducible."""
     rows = _from_counters(raw) if isinstance(raw, CountedWaits) else _from_samples(raw)
     return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
 
@@ -215,7 +215,7 @@ def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
 
 
 def _gaps(raw: CountedWaits) -> list[EventTicks]:
-    """The sampled events with a name and without a timer."""
+    """The sampled events that have a name but no timer."""
     timed = {row.wait_type for row in raw.rows}
     return [event for event in raw.events if event.wait_type not in timed | {NO_EVENT}]
 
@@ -226,7 +226,7 @@ def _share_of(event: EventTicks, raw: CountedWaits) -> WaitStat:
 
 
 def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
-    """A timed wait with its signal part as sampled: never more than the wait itself."""
+    """A timed wait with its signal part from samples, never more than the wait itself."""
     signal_s = min(row.wait_s, queued_s)
     return (
         row.model_copy(update={"resource_s": row.wait_s - signal_s, "signal_s": signal_s})
@@ -256,7 +256,7 @@ def _from_samples(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
-    """Without the kernel's totals there are only shares of samples: no split, and CPU can't be separated from its queue."""
+    """Rows from shares of samples, without the kernel's totals: no split, and CPU can't be separated from its queue."""
     total = sum(event.ticks for event in raw.events)
     rows = [] if total or not raw.busy_s else [_derived_row(UNSAMPLED, "", "other", raw.busy_s, None, None, None)]
     for event in raw.events:
@@ -312,11 +312,11 @@ def _raked(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> tuple[list[flo
 def _queued(
     raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[tuple[bool, float]], no_event: float
 ) -> list[float]:
-    """Of the runnable ticks of each named event, given as (in I/O, ticks), and then of `no_event`: those not on a CPU.
+    """Runnable ticks that were queued, not on a CPU: of each named event, given as (in I/O, ticks), then of `no_event`.
 
-    Sessions run on a CPU where no wait is named or inside I/O calls; in a lock or latch they only queue. How many ticks
-    found one running follows from the exact CPU time, but the sampler itself takes one of the CPUs at that moment. (A
-    session seen asleep without an event is on its way from or to one: it counts as runnable, as no such state lasts.)
+    Sessions use a CPU while no wait is named and inside I/O calls; in a lock or latch they only queue. The exact CPU time
+    tells how many ticks found a session running, but the sampler itself takes one of the CPUs at that moment. (A session
+    seen asleep without an event is on its way from or to one. No such state lasts, so it counts as runnable.)
     """
     all_ticks = sum(event.ticks for event in raw.events)
     places = 1.0 if raw.cpus is None else 1.0 - 1.0 / raw.cpus
@@ -334,7 +334,7 @@ def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
 def _states(event: EventTicks) -> tuple[float, float]:
     """Blocked and runnable ticks of a named event.
 
-    Ticks of unknown state are split as the event's known ones are; if none is known they count as blocked, the
+    Ticks of unknown state are split in the proportion of the known ones. If none is known, they count as blocked, the
     usual state of a session that names a wait.
     """
     known = event.blocked + event.runnable
@@ -383,11 +383,11 @@ def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
 
 
 def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
-    """Waiting as sampled, not scaled to any total.
+    """Waiting time from samples, not scaled to any total.
 
     At any moment a session runs, queues for a CPU or sleeps. The kernel counts the first two; samples give the last.
-    Whole events would count too much: a session inside an I/O call may be on a CPU (counted as CPU already), and one
-    that the sampler pushed off its CPU is seen queued. Sleep is affected by neither.
+    Whole events would count too much: a session inside an I/O call may be on a CPU (already counted as CPU), and a session
+    that the sampler pushed off its CPU looks queued. Neither affects sleep.
     """
     if isinstance(raw, CountedWaits):
         return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
@@ -399,7 +399,7 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
 
 
 def _seen_beside_timers_s(raw: CountedWaits) -> float:
-    """Samples outside every timed wait: in a wait without a timer, asleep without a reason, or queued."""
+    """Time in samples outside every timed wait: in a wait without a timer, asleep without a reason, or queued."""
     if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
         return 0.0
     states = _raked_states(raw, raw.cpu_s, raw.runqueue_s)
@@ -411,7 +411,7 @@ def _nameless(raw: CountedWaits) -> list[EventTicks]:
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
-    """The mean run of a cell: each wait type averaged over all runs, absent = 0; a split missing in one stays None."""
+    """The mean run of a cell: each wait type averaged over all runs, absent = 0. A split that one run lacks is None."""
     by_type: dict[str, list[WaitStat]] = {}
     for run in runs:
         for row in run:
@@ -436,7 +436,7 @@ def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
 
 
 class BenignList(NamedTuple):
-    """Waits of idle threads, which mean nothing. `name` and `date` are the list's version."""
+    """Waits of idle threads, which mean nothing. `name` and `date` identify the list's version."""
 
     name: str
     date: str
@@ -448,9 +448,9 @@ def wait_table(
 ) -> tuple[TableRow, ...]:
     """The nine columns of the waits that make up the top `share` of all waits; `share=1` shows all.
 
-    The rule of the well-known script (sqlskills.com, "SQL Server Wait Statistics"): benign waits are left out first,
-    the denominator is what is left, and a row stays if the total before it is below the share, so the row that crosses
-    it is shown and one row always survives.
+    This follows the well-known script (sqlskills.com, "SQL Server Wait Statistics"). Benign waits are left out first, and the
+    rest is the denominator. A row stays if the total before it is below the share: the row that crosses it is shown, and
+    there is always one row.
     """
     waits = sorted(
         (row for row in stats if row.is_wait and row.wait_s > 0 and row.wait_type not in benign),

@@ -1,4 +1,4 @@
-"""What a run does: a workload of one kind, and the resulting amount of work.
+"""What a run does: a workload of one kind, and the amount of work in it.
 
 `DatabaseLoad` holds what all database loads share; each kind holds the rest.
 """
@@ -27,9 +27,11 @@ class DatabaseLoad(Frozen):
     """Connections that insert rows, each in a loop inside the server."""
 
     kind: str
-    connections: int = Field(16, ge=1, le=4096, description="Sessions that load at the same time.")
+    connections: int = Field(16, ge=1, le=4096, description="Sessions that insert rows at the same time.")
     rows_per_connection: int = Field(20_000, ge=1, le=10**10, description="Rows that each connection inserts.")
-    rows_per_transaction: int = Field(1_000, ge=1, le=10**9, description="Rows between two commits of a connection.")
+    rows_per_transaction: int = Field(
+        1_000, ge=1, le=10**9, description="Rows that a connection inserts between two commits."
+    )
 
     @property
     def rows(self) -> int:
@@ -38,12 +40,12 @@ class DatabaseLoad(Frozen):
 
     @property
     def reads_per_row(self) -> float:
-        """Point reads for each row that is inserted."""
+        """Point reads for each inserted row."""
         return 0.0
 
     @property
     def work(self) -> Work:
-        """What one run has to do."""
+        """The work of one run."""
         return Work(amount=self.rows, unit="rows")
 
 
@@ -79,17 +81,17 @@ class RawIo(Frozen):
     """Requests of one size to one volume, without a database."""
 
     kind: Literal["raw-io"] = "raw-io"
-    operation: Literal["read", "write"] = Field(description="What every request does.")
+    operation: Literal["read", "write"] = Field(description="What each request does.")
     pattern: Literal["random", "sequential"] = Field(
-        description="Anywhere, aligned with blocks; or one after the other, each thread in a part of its own."
+        description="Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."
     )
     block_bytes: int = Field(
         ge=512, le=2**30, description="Size of a request, in whole sectors of 512 bytes.", examples=[8192]
     )
     threads: int = Field(1, ge=1, le=1024, description="Threads that send requests.")
-    outstanding: int = Field(1, ge=1, le=1024, description="Requests in progress of each thread.")
-    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="Length of a run, warming up included.")
-    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="Time at the beginning that is not counted.")
+    outstanding: int = Field(1, ge=1, le=1024, description="Requests that each thread keeps in progress.")
+    duration_s: float = Field(60.0, ge=0.001, lt=1e6, description="Length of a run, including the warm-up.")
+    warm_up_s: float = Field(0.0, ge=0, lt=1e6, description="Time at the beginning of a run that is not counted.")
 
     @property
     def work(self) -> Work:
@@ -103,9 +105,9 @@ KINDS: dict[str, type[_Member]] = {member.model_fields["kind"].default: member f
 
 
 def _with_kind(workload: object) -> object:
-    """A table that names no kind means random inserts."""
+    """Adds the default kind, random inserts, to a table that names none."""
     return {"kind": "random-insert", **workload} if isinstance(workload, Mapping) else workload
 
 
 Workload = Annotated[_Member, Field(discriminator="kind"), BeforeValidator(_with_kind)]
-"""One of them, selected by its kind."""
+"""A workload, selected by its kind."""

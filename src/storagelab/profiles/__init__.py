@@ -136,14 +136,14 @@ class FlashProfile(_Drive):
 
     @property
     def made_in(self) -> str | None:
-        """Its format when new; None if unknown."""
+        """The format of a new drive; None if unknown."""
         if self.factory_format is not None:
             return str(self.factory_format.value)
         return next(iter(self.formats)) if len(self.formats) == 1 else None
 
     @property
     def sectors(self) -> tuple[int, ...]:
-        """Its possible sector sizes, in bytes."""
+        """The possible sector sizes, in bytes."""
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
     def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
@@ -165,17 +165,17 @@ class DiskProfile(_Drive):
 
     @property
     def formats(self) -> dict[str, Figure]:
-        """None: a disk can be used in one way only."""
+        """The formats: none, because a disk can be used in only one way."""
         return {}
 
     @property
     def drivers(self) -> dict[str, Driver]:
-        """None that matter."""
+        """The driver versions: none that matter."""
         return {}
 
     @property
     def sectors(self) -> tuple[int, ...]:
-        """Its sector size, in bytes."""
+        """The sector size, in bytes."""
         return (int(self.platters.sector_bytes.value),)
 
 
@@ -240,7 +240,7 @@ def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
 
 
 def _checked(content: dict[str, object], kind: type[P]) -> P:
-    """Raises ValueError, in plain words, for the first thing that is wrong."""
+    """A profile of this kind, checked. Raises ValueError, in plain words, for the first thing that is wrong."""
     try:
         profile = kind.model_validate(content)
     except ValidationError as error:
@@ -255,7 +255,7 @@ def _checked(content: dict[str, object], kind: type[P]) -> P:
 
 
 def _checked_drive(content: dict[str, object]) -> Profile:
-    """Raises ValueError, in plain words, for the first thing that is wrong."""
+    """A drive's profile, checked. Raises ValueError, in plain words, for the first thing that is wrong."""
     kind = content.get("kind")
     if kind not in _DRIVES:
         raise ValueError(f"kind: {'is missing' if kind is None else repr(kind)}, must be {' or '.join(_DRIVES)}")

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from storagelab import __version__, screen
+from storagelab import screen
 from storagelab.errors import StoragelabError
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
@@ -22,11 +22,15 @@ from storagelab.report.charts import wide_specs
 from storagelab.report.drawing.vega import to_png, to_svg
 from storagelab.report.export.as_csv import csv_runs, csv_waits
 from storagelab.report.export.as_json import to_json
+from storagelab.report.export.as_sqlite import sqlite_file
+from storagelab.report.export.tables import all_of
 from storagelab.report.text.markdown import markdown
 from storagelab.spec.characters import escaped
+from storagelab.version import __version__
 
 FORMATS = ("html", "md", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
+TABLES_FILE = "tables.sqlite"
 
 
 def render(
@@ -71,6 +75,12 @@ def write_report(
     file = folder / REPORT_FILE
     write_atomically(file, render("html", experiment, plan, runs, findings, embed_data=embed_data))
     return file
+
+
+def write_tables(file: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> None:
+    """Write a SQLite file for queries, with the tables runs, waits, series and cells."""
+    tables = {name: make() for name, make in all_of(experiment, plan, runs, findings).items()}
+    write_atomically(file, sqlite_file(tables))
 
 
 def write_charts(folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> list[Path]:

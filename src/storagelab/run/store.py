@@ -18,11 +18,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
-import storagelab
 from storagelab.errors import StoreError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment
 from storagelab.run.damage import damaged, read_run, reason_of
+from storagelab.version import __version__
 
 SCHEMA_VERSION = 3
 _READABLE = (1, 2, SCHEMA_VERSION)
@@ -322,7 +322,7 @@ def _make(connection: sqlite3.Connection, experiment: Experiment) -> None:
             experiment.text,
             experiment.model_dump_json(),
             datetime.now(UTC).isoformat(timespec="seconds"),
-            storagelab.__version__,
+            __version__,
         ],
     )
     connection.execute("COMMIT")

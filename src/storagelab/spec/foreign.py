@@ -33,7 +33,7 @@ def _too_deep(key: str) -> SpecError:
 
 
 def refuse_foreign(raw: Tables, text: str) -> None:
-    """Raises SpecError, naming the key, for the first thing in `raw` (parsed from `text`) that no spec may contain."""
+    """Refuses everything in `raw` (parsed from `text`) that no spec may contain. Raises SpecError naming the key."""
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
     for parts, value in _leaves(raw, ()):

@@ -1,4 +1,4 @@
-"""The keys of a spec: which exist, what each takes, and messages in plain words for a wrong one.
+"""The keys of a spec: which exist, what each takes, and plain messages about wrong ones.
 
 It reads everything from the model's JSON schema. So a field added there is at once a key of the spec, a path that a factor
 can name, and a suggestion when a user mistypes it. Shared by `spec`, `rules` and `matrix`.
@@ -53,7 +53,7 @@ def dotted(parts: Sequence[str | int]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as messages quote it, cut if it is long."""
+    """A value as messages quote it, shortened if it is long."""
     if isinstance(value, dict):
         return "a table"
     return _cut(json.dumps(value, ensure_ascii=False, default=str))
@@ -64,7 +64,7 @@ def _cut(text: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: the same last part, else the most similar; None if nothing is near."""
+    """The known word that the user probably meant: one with the same last part, else the most similar; None if none is."""
     words = list(known)
     last = word.rpartition(".")[2]
     same_last = [one for one in words if one.rpartition(".")[2] == last]
@@ -83,7 +83,7 @@ def choices(word: str, known: Iterable[str], allowed: str) -> str:
 
 
 def expected(schema: Schema) -> str:
-    """What a key takes, worded to follow "must be"."""
+    """The values that a key takes, worded to follow "must be"."""
     schema = _plain(schema)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
     if values:
@@ -107,7 +107,7 @@ def expected(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema, step: int) -> str:
-    """`step` is 1 for whole numbers, so that open bounds can be worded as closed ones."""
+    """The bounds in words. `step` is 1 for whole numbers, so that open bounds can be worded as closed ones."""
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if step:
@@ -140,7 +140,7 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _entries(schema: Schema) -> Schema | None:
-    """The schema of what an open table holds under the user's names, or None for a table with fixed keys."""
+    """The schema of the entries that users name in an open table, or None for a table with fixed keys."""
     entries = schema.get("additionalProperties")
     return _plain(entries) if isinstance(entries, dict) else None
 
@@ -208,7 +208,7 @@ def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
 
 
 def _names_in_open_table(schema: Schema, inside: Mapping[str, Any]) -> list[str]:
-    """Volumes must be declared; settings need not be."""
+    """The names that an open table can have: volumes must be declared, settings need not be."""
     declared = _is_table(_entries(schema) or {}) and inside
     return [*inside] if declared else [*inside, "NAME"]
 
@@ -244,7 +244,7 @@ class Problem(NamedTuple):
 
 
 def checked(model: type[M], tables: Tables) -> M:
-    """`tables` as a value of `model`, strictly: "4" is not a number, 1 is not true. Raises SpecError naming the key."""
+    """Reads `tables` as a value of `model`, strictly: "4" is not a number, 1 is not true. Raises SpecError naming the key."""
     try:
         return validated(model, tables)
     except ValidationError:
@@ -263,13 +263,13 @@ def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
 
 
 def validated(model: type[M], tables: Tables) -> M:
-    """Like `checked`, but raises what pydantic raises."""
+    """Like `checked`, but raises pydantic's own error."""
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
 def _place(kind: str, place: Parts, tables: Tables) -> tuple[Kind, Parts]:
-    """pydantic's complaint and its place, in our words. For a key that takes several types, pydantic appends to the place the
-    name of each type that it tried; this cuts it off."""
+    """The kind and the place of a problem that pydantic found. For a key that takes several types, pydantic appends the
+    name of each type that it tried to the place; this cuts it off."""
     if kind == "missing":
         return "missing", place
     if kind == "extra_forbidden":
@@ -401,7 +401,7 @@ def without_unit(path: str) -> str:
 
 
 class Spelled(NamedTuple):
-    """The spelling of a key when its value has a unit, an example, and the key's own unit."""
+    """How to write a key whose value has a unit, with an example, and the key's own unit."""
 
     path: str
     example: str
@@ -431,7 +431,7 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 
 def with_unit_read(tables: Tables) -> dict[str, Any]:
-    """`tables` with each value that has a unit moved, converted, to the plain key. Raises SpecError naming the key."""
+    """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError naming the key."""
     return {
         name: _units_read(content, name) if isinstance(content, dict) else content for name, content in tables.items()
     }

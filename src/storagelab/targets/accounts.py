@@ -21,7 +21,7 @@ _Reading = tuple[SchedStat, Switches]
 
 
 class Accounts:
-    """In order: `open`, `begin` while the sessions sleep at the gate, `end` when the last one is done, `totals`, `close`.
+    """The accounts of one run. Call in order: `open`, `begin` while the sessions sleep at the gate, `end`, `totals`, `close`.
 
     Unless they are opened there are no states and no totals, and `reason` says why.
     """
@@ -34,7 +34,7 @@ class Accounts:
         self._ended: list[_Reading | None] = []
 
     def open(self, views: Mapping[int, TaskView], own: TaskView | None) -> None:
-        """`views` are the sessions' by the server's ids; `own` is the sampler's."""
+        """Opens the kernel's views: `views` are the sessions', by the server's ids; `own` is the sampler's."""
         self._views, self._own = dict(views), own
 
     def states(self) -> dict[int, str]:
@@ -62,7 +62,7 @@ class Accounts:
         return [None if sched is None or switches is None else (sched, switches) for sched, switches in readings]
 
     def totals(self) -> Totals | None:
-        """None, with the reason noted, when one session's totals are missing."""
+        """The sums; None, with the reason noted, if one session's totals are missing."""
         if not self._views:
             return None
         cpu_ns = runqueue_ns = voluntary = involuntary = 0

@@ -41,7 +41,7 @@ def dsn_of(target: TargetConfig, example: str) -> str:
 
 
 def require(target: TargetConfig, needs: Iterable[Need]) -> None:
-    """Raises PreflightError for the first need that is not met."""
+    """Checks what the server and the login must provide. Raises PreflightError for the first need that is not met."""
     for met, problem, way_out in needs:
         if not met:
             raise PreflightError(problem, key=key_of(target), hint=way_out)

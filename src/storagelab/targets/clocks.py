@@ -1,4 +1,4 @@
-"""Can a run's elapsed time be trusted? The server's clock measures it, and that clock can be set during a run.
+"""Checks whether a run's elapsed time can be trusted: the server's clock measures it and can be set during a run.
 
 So the server is asked for its time before the gate opens and after the last loop has ended, and the difference is compared
 with a clock of this machine that nobody can set. An answer is uncertain by the time that the round trip takes.
@@ -32,7 +32,7 @@ class _Reading(NamedTuple):
 
 
 class Clocks:
-    """Call in order: `begin` before the gate opens, `end` when the last loop has ended, `checks`.
+    """Watches the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop, `checks`.
 
     `ask_server` gives the server's time in seconds since the epoch, as its loops tell it.
     """

@@ -1,4 +1,4 @@
-"""What survives a crash. Engines may only be compared where it is the same, and a plan states it."""
+"""Says what survives a crash. Engines may be compared only if that is the same, and a plan states it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Engine(NamedTuple):
 
 @cache
 def engine_named(name: str) -> Engine:
-    """From `model.engines`."""
+    """The engine of this name in `model.engines`."""
     found: Engine = import_module(f"storagelab.targets.{ENGINES[name].folder}.engine").ENGINE
     return found
 
@@ -75,7 +75,7 @@ def engine_of(config: Config) -> Engine:
 
 
 def every_engine() -> tuple[Engine, ...]:
-    """Each folder's, once."""
+    """The engines, once for each folder."""
     return tuple(dict.fromkeys(engine_named(name) for name in ENGINES))
 
 

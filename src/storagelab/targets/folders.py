@@ -21,7 +21,7 @@ _PATIENCE_S = 2.0
 
 
 class Site(Frozen):
-    """Where one experiment lives on this machine.
+    """The place of one experiment on this machine.
 
     `identity` distinguishes two experiments of the same name that keep their results in different folders. Relative volume
     paths start at `spec_folder`.
@@ -123,7 +123,7 @@ class Folders:
 
 
 def _remove_patiently(folder: Path) -> None:
-    """Tries once more, since a program that was just stopped may write its last file during the removal."""
+    """Removes a folder, trying for a while: a program that was just stopped may still write its last file."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -136,7 +136,7 @@ def _remove_patiently(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """The marker goes last, so that an interrupted removal is recognised and resumed."""
+    """Removes a folder, its marker last, so that an interrupted removal is recognised and resumed."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -147,7 +147,7 @@ def _remove(folder: Path) -> None:
 
 
 def _is_ours(folder: Path, site: Site) -> bool:
-    """Made by this experiment. An empty folder counts too: making or removing it was killed."""
+    """Whether this experiment made the folder. An empty one counts, too: making or removing it was interrupted."""
     try:
         marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

@@ -62,14 +62,14 @@ def _secrets(dsn: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As written, as decoded, and as Python would quote it in a message."""
+    """The forms of a text in messages: as written, as decoded, and as Python would quote it."""
     for form in dict.fromkeys([secret, unquote(secret), secret.replace("\\", "")]):
         yield form
         yield repr(form)[1:-1]
 
 
 def _small(text: str) -> str:
-    """In lower case, as drivers write hosts; of the same length."""
+    """The text in lower case, as drivers write hosts, and of the same length."""
     return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
 
 
@@ -97,7 +97,7 @@ def _without(words: str, secrets: Iterable[str]) -> str:
 
 
 def _drivers_words(small: str) -> list[tuple[int, int]]:
-    """Where a message has words that the driver would use whatever the DSN."""
+    """The parts of a message that the driver would use whatever the DSN."""
     return [
         (begin, end) for begin, end in (found.span() for found in _WORD.finditer(small))
         if small[begin:end] in _DRIVERS_WORDS

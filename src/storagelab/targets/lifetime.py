@@ -31,7 +31,7 @@ class Lifetime(ABC):
 
     @abstractmethod
     def _words(self, error: BaseException) -> str:
-        """The server's own words."""
+        """The error in the server's own words."""
 
     def __enter__(self) -> Self:
         began = time.perf_counter()

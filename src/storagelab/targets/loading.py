@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-import storagelab
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import host
 from storagelab.machine.devices import DeviceCounters
@@ -32,6 +31,7 @@ from storagelab.targets.private import PrivateServer
 from storagelab.targets.recording import Seen
 from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
+from storagelab.version import __version__
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 """Errors that fail a run, in addition to the driver's own."""
@@ -91,7 +91,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         """Drop what was made on the attached server. Uses a connection of its own, since the run's may be lost."""
 
     def _is_away(self, error: BaseException) -> bool:  # noqa: ARG002 - not every server says so
-        """Is it worth trying again soon because the server may be coming up?"""
+        """Whether it is worth trying again soon, because the server may be coming up."""
         return False
 
     @abstractmethod
@@ -134,12 +134,12 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _check_settings(self, workers: Workers[C]) -> list[Check]: ...
 
     def _check_log_place(self) -> list[Check]:
-        """Is a private server's log where it should be?"""
+        """Checks whether a private server's log is where it should be."""
         return []
 
     @abstractmethod
     def _check_pages(self, rows: int) -> Check:
-        """Did the sequential workload make the pages that it promises?"""
+        """Checks whether the sequential workload made the pages that it promises."""
 
     # --- set-up and teardown -----------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
             "volumes": {**volumes, **self._remote_volumes(connection)},
             "server": {"engine": self.engine, "how": how, "origin": origin, **self._server_facts(connection)},
-            "storagelab": {"version": storagelab.__version__},
+            "storagelab": {"version": __version__},
         }
 
     def _remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
@@ -353,7 +353,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         )
 
     def _layout_checks(self, rows: int) -> list[Check]:
-        """What the server really made, and where."""
+        """Checks what the server really made, and where."""
         return [
             *self.layout.read_back(self._own),
             *self._check_remote_volumes(),

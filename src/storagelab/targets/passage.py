@@ -56,7 +56,7 @@ def _may_pass(folder: Path, uid: int, gid: int) -> bool:
 
 @cache
 def may_lay() -> bool:
-    """May this process give a child its own view? In a container usually not."""
+    """Whether this process may give a child its own view. In a container it usually may not."""
     try:
         subprocess.run(["true"], check=True, preexec_fn=partial(_unshare))
     except (OSError, subprocess.SubprocessError):

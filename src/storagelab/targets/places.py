@@ -1,4 +1,4 @@
-"""Where data files lie, round robin over volumes: in folders that storagelab makes, or on the server's machine."""
+"""The places of data files, round robin over volumes: in folders that storagelab makes, or on the server's machine."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def powers(plan: Plan, of_engine: Callable[[Config], PowerOf]) -> tuple[Power, .
 
 
 def refuse(found: tuple[Power, ...]) -> None:
-    """Raises a PreflightError that lists all such settings, if there are any."""
+    """Refuses such settings. Raises a PreflightError that lists all of them."""
     if not found:
         return
     first, *others = found

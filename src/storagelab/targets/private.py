@@ -40,7 +40,7 @@ class Refusal(NamedTuple):
 
 
 def refuse_own(settings: Settings, is_own: Callable[[str], bool]) -> None:
-    """Raises PreflightError for the first setting that storagelab needs to keep a private server and its files private."""
+    """Refuses settings that storagelab needs to keep a private server and its files private. Raises PreflightError."""
     for name in filter(is_own, settings):
         raise PreflightError(
             "storagelab itself sets it on a private server",
@@ -99,7 +99,7 @@ class PrivateServer(ABC, Generic[P]):
         """The messages in a server log, without time stamps."""
 
     def start(self) -> None:
-        """Raises StartFailed with the last lines of the server's log if it does not come up, otherwise RunFailed."""
+        """Starts the server. Raises StartFailed with the end of its log if it does not come up, otherwise RunFailed."""
         for folder in self._folders():
             make_folder(folder)
         self._make_socket_folder()
@@ -150,7 +150,7 @@ class PrivateServer(ABC, Generic[P]):
         """The folders that its programs must reach, in addition to those of every private server."""
 
     def _in_child(self) -> Callable[[], None] | None:
-        """For `preexec_fn` of its programs."""
+        """The `preexec_fn` of its programs."""
         own = [self.data_folder, self.log_folder, *self._volumes]
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
@@ -211,7 +211,7 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 
 
 def _runs_with(pid: int, argument: str) -> bool:
-    """Was this process started with exactly this argument? Its number may have been given to another one since."""
+    """Whether this process was started with exactly this argument: its number may belong to another one by now."""
     try:
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -107,7 +107,7 @@ def by_server(configs: Iterable[Config]) -> list[list[Config]]:
 
 
 def check_connections(config: Config, asked: int) -> None:
-    """Raises PreflightError if a private server is to have fewer connections than the workload and storagelab need."""
+    """Refuses a private server with fewer connections than the workload and storagelab need. Raises PreflightError."""
     connections = config.database_load.connections
     needed = connections + SPARE_CONNECTIONS
     if asked < needed:

@@ -31,7 +31,7 @@ def path(kind: str) -> Path:
 
 
 def short_path(kind: str) -> Path:
-    """The same for the folder of a socket, whose path must be short however long the temporary folder's path is."""
+    """A place for a socket, whose path must be short however long the temporary folder's path is."""
     place = path(kind)
     fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
     return place if fits else _SHORT / place.parent.name / place.name

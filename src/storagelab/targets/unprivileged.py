@@ -34,7 +34,7 @@ class Unprivileged(Frozen):
 
 @cache
 def unprivileged() -> Unprivileged:
-    """As a plain user: nothing to do. As root: another user. Raises PreflightError where root may not become one."""
+    """Who runs server programs: the current user or, under root, another. Raises PreflightError if root can't become one."""
     if os.geteuid() != 0:
         return Unprivileged()
     try:

@@ -13,7 +13,7 @@ from storagelab.model.waits import NO_EVENT, Category
 
 
 class Kind(NamedTuple):
-    """`analogue` is SQL Server's wait type, or "" if there is none."""
+    """What a wait means. `analogue` is SQL Server's wait type, or "" if there is none."""
 
     analogue: str
     category: Category

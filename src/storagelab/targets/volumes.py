@@ -1,4 +1,4 @@
-"""Checks a plan's volumes: can they be used, is there room, are the steps between runs allowed? Looks only."""
+"""Checks a plan's volumes: whether they can be used, have room, and allow the steps between runs. Touches nothing."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def check_server_may_enter(path: Path, key: str) -> None:
 
 
 def check_place_names(needs: Iterable[VolumeNeed], is_barred: Callable[[str], bool], problem: str) -> None:
-    """Raises PreflightError for a path that the engine can't give to a data file."""
+    """Refuses a path that the engine can't give to a data file. Raises PreflightError."""
     for need in needs:
         if is_barred(need.path):
             raise PreflightError(

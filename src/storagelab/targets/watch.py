@@ -46,7 +46,7 @@ class Watch:
 
     @property
     def stuck(self) -> bool:
-        """The thread still runs although it should have ended: nothing else may use its resources."""
+        """Whether the thread still runs although it should have ended, so that nothing else may use its resources."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:

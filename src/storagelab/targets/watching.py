@@ -109,7 +109,7 @@ class Pace:
         self._interval_s = max(self._shortest_s, wanted_s)
 
     def end(self) -> None:
-        """Call from the thread itself, since only it can read its own CPU time."""
+        """Notes the final cost. Call from the thread itself, since only it can read its own CPU time."""
         self._spend()
 
     def cost(self) -> ObserverCost:

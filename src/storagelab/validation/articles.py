@@ -1,4 +1,4 @@
-"""Published figures as data: one file an article, in the folder published, each figure with the cell that reproduces it."""
+"""Published figures as data: one file for each article, in the folder published. A figure names the cell to reproduce it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _TAKES = {
 
 
 class Article(Frozen):
-    """`spec` is the shipped spec that repeats its tests, `cell` the levels that all of its figures share."""
+    """One article. `spec` is the ready-made spec that repeats its tests, `cell` the levels that all of its figures share."""
 
     id: str
     title: str

@@ -11,7 +11,7 @@ from storagelab.profiles import Figure, Label
 
 
 class Parameter(Frozen):
-    """`owner` is the server or a drive. Parameters to fit have `bounds`, and `fitted_on` once they are fitted."""
+    """A parameter of the server or a drive, its `owner`. Those to fit have `bounds`, and `fitted_on` once they are fitted."""
 
     owner: str
     name: str

@@ -31,7 +31,7 @@ class Made(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """`values`: one a repetition, empty for a quantity of all repetitions together, which `level` or `order` holds."""
+    """A quantity: `values` of the repetitions or, for a quantity of all repetitions together, `level` or `order`."""
 
     values: tuple[float, ...] = ()
     level: JsonValue | None = None
@@ -88,7 +88,7 @@ def _said(levels: Levels) -> str:
 
 
 def read_off(figure: Published, groups: Sequence[Sequence[Made]]) -> Simulated:
-    """`groups` are the cells of `needed`, made. Raises Missing if the runs lack the quantity."""
+    """Reads a figure off its runs: `groups` are the cells of `needed` with them. Raises Missing if they lack the quantity."""
     if any(not made.runs for group in groups for made in group):
         raise Missing("its runs failed")
     if figure.quantity in _OF_LEVELS:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-import storagelab
 from storagelab.errors import StoragelabError
 from storagelab.model.values import Frozen
 from storagelab.report.text.columns import Column, print_paragraph, print_table
@@ -19,6 +18,7 @@ from storagelab.validation.articles import Article, spans
 from storagelab.validation.judging import Row, Summary, summaries
 from storagelab.validation.making import Simulations
 from storagelab.validation.parameters import Parameter
+from storagelab.version import __version__
 
 FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
@@ -28,7 +28,7 @@ _EXPLAINED_FROM = 0.15
 
 
 class Validation(Frozen):
-    """Everything to show."""
+    """Everything that the table shows."""
 
     articles: tuple[Article, ...]
     simulations: tuple[Simulations, ...]
@@ -140,7 +140,7 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
 
 
 def print_validation(console: Console, validation: Validation) -> None:
-    """For people: a table an article, the sums, the parameters."""
+    """Prints it for people: a table for each article, the sums, the parameters."""
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
         print_paragraph(console, _title(article), style="bold")
@@ -180,7 +180,7 @@ def _print_columns(
 
 
 def markdown(validation: Validation) -> str:
-    """For the docs, without anything that changes from day to day."""
+    """Writes it for the docs, without anything that changes from day to day."""
     parts = []
     for article in validation.articles:
         rows = [row for row in validation.rows if row.article == article.id]
@@ -248,7 +248,7 @@ def _flat(row: Row) -> dict[str, object]:
 def as_json(validation: Validation) -> str:
     content = {
         "schema": 1,
-        "storagelab": storagelab.__version__,
+        "storagelab": __version__,
         "articles": [article.model_dump(exclude={"figures", "cell"}) for article in validation.articles],
         "simulations": [one.model_dump() for one in validation.simulations],
         "figures": [_flat(row) for row in validation.rows],
@@ -259,7 +259,7 @@ def as_json(validation: Validation) -> str:
 
 
 def render(form: str, validation: Validation) -> str:
-    """In one of FORMATS."""
+    """Writes it in one of FORMATS."""
     forms: dict[str, Callable[[Validation], str]] = {"md": markdown, "csv": as_csv, "json": as_json}
     return forms[form](validation)
 

@@ -15,7 +15,7 @@ from storagelab.verbs.planning import site_of
 
 
 def look(spec_file: Path | None, results: Path) -> None:
-    """What this machine can measure, on the volumes of a spec if there is one."""
+    """Shows what this machine can measure, on the volumes of a spec if there is one."""
     volumes: dict[str, Path] = {}
     if spec_file is not None:
         experiment = reading.load(spec_file)

@@ -1,4 +1,4 @@
-"""What every verb that takes a spec begins with: where it lives on this machine, and whether it can be run here."""
+"""The first steps of every verb that takes a spec: where it lives on this machine, and whether it can run here."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from storagelab import profiles, screen
 from storagelab.report import writing
-from storagelab.report.text.profiles import print_profile, print_profiles, print_sizing
+from storagelab.report.text.profiles import print_figures, print_profiles, print_sizing, print_title
 from storagelab.targets.simulated.sizing import sizing
 
 
@@ -14,11 +14,12 @@ def list_all() -> None:
     print_profiles(screen.out(), [profiles.load(name, Path()) for name in profiles.ready_made()])
 
 
-def show(name: str) -> None:
+def show(name: str, *, sources: bool) -> None:
     profile = profiles.load(name, Path())
     offered = sizing(profile)  # first, as it may be refused
-    print_profile(screen.out(), profile)
+    print_title(screen.out(), profile)
     print_sizing(screen.out(), offered)
+    print_figures(screen.out(), profile, sources=sources)
 
 
 def show_file(name: str) -> None:

@@ -39,7 +39,12 @@ def waits(name: str, cells: Sequence[str], results: Path, *, uncut: bool) -> Non
 
 
 def export(name: str, results: Path, format_: str, output: Path | None, fit: FitKind, *, salvage: bool) -> None:
-    _, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
+    folder, experiment, expanded, runs, findings = (_salvaged if salvage else _stored)(name, results, fit)
+    if format_ == "sqlite":
+        file = output or folder / writing.TABLES_FILE
+        writing.write_tables(file, experiment, expanded, runs, findings)
+        screen.say(str(file), stdout=True)
+        return
     writing.deliver(writing.render(format_, experiment, expanded, runs, findings), output)
 
 
@@ -53,7 +58,7 @@ def _stored(
 def _salvaged(
     name: str, results: Path, fit: FitKind = "robust"
 ) -> tuple[Path, Experiment, Plan, tuple[Run, ...], Findings]:
-    """As `_stored`, of what is left of a damaged store; says what is lost."""
+    """Like `_stored`, but reads what is left of a damaged store, and says what is lost."""
     (folder, experiment, expanded, runs), lost = stored.salvage(name, results)
     screen.say(f"{len(runs)} runs can be read of the {len(expanded.runs)} that the spec asks for")
     for one in lost:

@@ -43,7 +43,7 @@ def run(spec_file: Path, results: Path, *, again: bool, jobs: int | None, allow_
 
 
 def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Path, again: bool) -> None:
-    """If there are runs to make: a server that does not start is refused before anything is stored."""
+    """Refuses a server that does not start before anything is stored, if there are runs to make."""
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
         attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
@@ -59,7 +59,7 @@ def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Pa
 
 
 def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, again: bool, jobs: int) -> int:
-    """Make the runs that are left; how many failed."""
+    """Make the runs that are left, and return how many failed."""
     attempts = store.attempts()
     pending = dealing.pending(expanded, attempts, again=again)
     at_once = loop.processes(expanded, pending, found, jobs)

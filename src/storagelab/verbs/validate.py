@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import storagelab
 from storagelab import screen
 from storagelab.machine import host
 from storagelab.report import writing
@@ -46,4 +45,4 @@ def validate(
 def _ready_made_specs() -> Path:
     """The folder `experiments` here, else that of the checkout which storagelab runs from."""
     here = Path("experiments")
-    return here if here.is_dir() else Path(storagelab.__file__).resolve().parents[2] / here
+    return here if here.is_dir() else Path(__file__).resolve().parents[3] / here

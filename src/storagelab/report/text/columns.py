@@ -18,6 +18,7 @@ from rich.text import Text
 from storagelab.report.words.numbers import keep_together
 
 GAP = 2
+_INDENT_BELOW = 4
 _NARROWEST_WRAPPED = 16
 _BREAK = "\u00a0"
 _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
@@ -59,9 +60,15 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def print_table(
-    console: Console, columns: Sequence[Column], *, indent: int = 2, rows_styled: Sequence[str] = ()
+    console: Console,
+    columns: Sequence[Column],
+    *,
+    indent: int = 2,
+    rows_styled: Sequence[str] = (),
+    below: Sequence[str] = (),
 ) -> None:
-    """Print the columns that fit on the console, under their headings; `rows_styled` gives a style per row."""
+    """Print the columns that fit on the console, under their headings; `rows_styled` gives a style per row, and `below` a
+    paragraph to print below each row."""
     kept = fitting(columns, console.width - indent)
     widths = _widths(kept, console.width - indent)
     emit(console, _line([column.heading for column in kept], kept, widths, indent, "bold"))
@@ -73,6 +80,8 @@ def print_table(
         for part in range(max(len(lines) for lines in folded)):
             texts = [lines[part] if part < len(lines) else "" for lines in folded]
             emit(console, _line(texts, kept, widths, indent, style))
+        if number < len(below):
+            print_paragraph(console, below[number], first=" " * (indent + _INDENT_BELOW), style="dim")
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:

@@ -25,17 +25,25 @@ def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
     print_table(console, columns, indent=0)
 
 
-def print_profile(console: Console, profile: Profile) -> None:
-    """Every figure of one profile."""
+def print_title(console: Console, profile: Profile) -> None:
+    """The name of a profile, and what drive it is."""
     print_paragraph(console, f"{profile.name}: {profile.title} ({profile.kind})", style="bold")
+
+
+def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
+    """Every figure of one profile with its label; its source below it on request, as that is two lines more of each."""
+    console.print()
+    print_paragraph(console, "Figures", style="bold")
     figures = list(profile.figures())
     columns = [
         Column("figure", [name for name, _ in figures], right=False),
         Column("value", [_value(name, figure.value) for name, figure in figures]),
         Column("label", [figure.label for _, figure in figures], right=False),
-        Column("source", [figure.source for _, figure in figures], right=False, wraps=True),
     ]
-    print_table(console, columns, indent=0)
+    below = [figure.source for _, figure in figures] if sources else ()
+    print_table(console, columns, indent=0, below=below)
+    if not sources:
+        print_paragraph(console, "--sources prints where each figure comes from.", first="  ")
 
 
 def print_sizing(console: Console, sizing: Sizing) -> None:

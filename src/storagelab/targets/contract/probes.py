@@ -16,12 +16,12 @@ ENGINES = {
 
 
 class Probe(Protocol):
-    """`setting` is one that every login may set, and that affects no run."""
+    """A probe of one engine. `setting` is one that every login may change and that affects no run."""
 
     setting: tuple[str, Scalar]
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
-        """Everything that a user could have made where storagelab makes things: kind, name and the server's own id."""
+        """Lists what a user could have made where storagelab makes things: kind, name and the server's own id."""
         ...
 
     def obstruct(self, target: TargetConfig, name: str) -> None:

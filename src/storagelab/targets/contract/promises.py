@@ -90,7 +90,7 @@ def _rows(outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
-    """The first run that breaks the promise; "open" where no run could be judged."""
+    """Judges a promise by the first run that breaks it; "open" if no run can be judged."""
     found = [(outcome, judge(outcome, outcome.measurement)) for outcome in outcomes if outcome.measurement is not None]
     for outcome, problem in found:
         if problem:

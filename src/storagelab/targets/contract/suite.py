@@ -144,7 +144,7 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """Everything that storagelab may do at this point must refuse, and the thing must still be there afterwards."""
+        """Names the step that did not refuse although something was in the way, or what is gone; "" if all is well."""
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.experiment, self.plan, self.site),

@@ -170,7 +170,7 @@ def mounts(connection: Connection) -> list[remote.Mount]:
 
 
 def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
-    """Raises PreflightError naming the right or the limit that is missing."""
+    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
     oldest = OLDEST_MYSQL if facts.mysql else OLDEST
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"

@@ -19,7 +19,7 @@ _SAID = re.compile(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?")
 
 
 class Binaries(Programs):
-    """`server` is the program mariadbd, `installer` the script that makes a database."""
+    """The programs of one installation: `server` is mariadbd, `installer` the script that makes a database."""
 
     server: Path
     installer: Path

@@ -174,7 +174,7 @@ def identifier(name: str) -> str:
 
 
 def close(connection: Connection | None) -> None:
-    """Never raises: the server may be gone."""
+    """Closes a connection. Never raises, since the server may be gone."""
     if connection is not None:
         with contextlib.suppress(pymysql.MySQLError, OSError):
             connection.close()

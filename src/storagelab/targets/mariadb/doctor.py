@@ -1,4 +1,4 @@
-"""Can this machine start a private MariaDB?"""
+"""Checks whether this machine can start a private MariaDB."""
 
 from __future__ import annotations
 

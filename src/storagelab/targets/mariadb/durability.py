@@ -16,7 +16,7 @@ _DEFAULTS = {
 
 
 def judge(settings: Mapping[str, str], version: str = "") -> Durability:
-    """`settings` as the server shows them; a setting that it does not show has its default."""
+    """Judges `settings` as the server shows them. A setting that it does not show has its default."""
     decide = tuple(_deciding({**_DEFAULTS, **settings}))
     return Durability(
         engine="MySQL" if version and "MariaDB" not in version else "MariaDB",

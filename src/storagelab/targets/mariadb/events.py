@@ -53,11 +53,11 @@ event_of = Vocabulary(LISTED, RULES, lambda name: name.removeprefix("wait/"))
 
 
 def is_counted(name: str) -> bool:
-    """Does this instrument belong in the sum? Instruments of the handler and of locks contain other waits, and the gate is
+    """Whether this instrument belongs to the sum. Those of the handler and of locks contain other waits, and the gate is
     storagelab's own."""
     return name.startswith(("wait/io/file/", "wait/synch/")) and name != GATE
 
 
 def counts_waits(name: str) -> bool:
-    """Is each count of this instrument a wait? A call into the kernel is one; an acquisition of a lock may not be."""
+    """Whether each count of this instrument is a wait. A call into the kernel is one; an acquisition of a lock may not be."""
     return name.startswith("wait/io/file/")

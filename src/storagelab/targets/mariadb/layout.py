@@ -105,7 +105,7 @@ class Layout(Places):
         return [f"database {self.prefix}"]
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Raises PreflightError if a database that is not storagelab's has the name that storagelab needs."""
+        """Refuses a database that is not storagelab's but has the name that storagelab needs. Raises PreflightError."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> bool:

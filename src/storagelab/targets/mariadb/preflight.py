@@ -43,7 +43,7 @@ _LEFT_NOTE = (
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
     needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)

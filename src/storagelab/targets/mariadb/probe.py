@@ -22,7 +22,7 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """See `contract.probes.Probe`. Each table is listed with its creation time, which changes when it is made anew."""
+    """Implements `contract.probes.Probe`. Each table is listed with its creation time, which changes when it is made anew."""
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
 

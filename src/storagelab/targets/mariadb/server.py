@@ -37,7 +37,7 @@ _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
 
 
 class Server(PrivateServer[Binaries]):
-    """See `PrivateServer`."""
+    """MariaDB as a `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 2
     variables, stop_signal = VARIABLES, signal.SIGKILL

@@ -73,7 +73,7 @@ class Workers:
         return self._workers[0].connection
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be opened."""
+        """Opens all connections. Raises RunFailed with the server's words if that fails."""
         try:
             self._gatekeeper = self._connect()
             for _ in range(self.workload.connections):

@@ -145,7 +145,7 @@ def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] 
 def check_rights(
     target: TargetConfig, facts: ServerFacts, *, connections: int, tablespaces: bool, checkpoint: bool
 ) -> None:
-    """Raises PreflightError naming the right or the limit that is missing."""
+    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
     needs = [
         (
             facts.major >= OLDEST_MAJOR,

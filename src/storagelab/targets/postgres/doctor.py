@@ -1,4 +1,4 @@
-"""Can this machine start a private PostgreSQL?"""
+"""Checks whether this machine can start a private PostgreSQL."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ DECIDING = tuple(_LOSE)
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """`settings` as the server shows them; each of the deciding ones is on by default."""
+    """Judges `settings` as the server shows them. Those that decide are on by default."""
     values = {name: settings.get(name, "on") for name in DECIDING}
     lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
     return Durability(

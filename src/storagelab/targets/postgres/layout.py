@@ -122,7 +122,7 @@ class Layout(Places):
             connection.execute(sql.SQL("DROP TABLE {}.{}").format(sql.Identifier(schema), sql.Identifier(name)))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Raises PreflightError when a schema or tablespace that is not storagelab's has a name that storagelab needs."""
+        """Refuses schemas and tablespaces that are not storagelab's but have a name that it needs. Raises PreflightError."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> tuple[list[str], list[str]]:

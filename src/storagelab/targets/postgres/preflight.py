@@ -35,7 +35,7 @@ _LOCKS_NOTE = (
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
     needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
@@ -80,7 +80,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
 
 
 def _locks_at_once(config: Config) -> int:
-    """Each transaction may reach every data file, and locks its table and its index."""
+    """The most locks held at once: a transaction may reach every data file, and locks its table and its index."""
     work = config.database_load
     return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
 

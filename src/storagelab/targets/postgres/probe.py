@@ -24,7 +24,7 @@ WHERE n.nspname !~ '^pg_(toast|temp)' AND n.nspname NOT IN ('pg_catalog', 'infor
 
 
 class PostgresProbe:
-    """See `contract.probes.Probe`. Each relation is listed with its file, which changes when the relation is rewritten."""
+    """Implements `contract.probes.Probe`. A relation is listed with its file, which changes when it is rewritten."""
 
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 

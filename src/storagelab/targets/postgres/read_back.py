@@ -47,7 +47,7 @@ def server_facts(connection: Connection) -> dict[str, object]:
 
 
 class _Setting(NamedTuple):
-    """`raw` is in the server's base units, `shown` in the most readable unit, `source` says where it was set."""
+    """A setting as the server shows it: `raw` in base units, `shown` in readable ones; `source` says where it was set."""
 
     raw: str
     shown: str

@@ -37,7 +37,7 @@ def _in_file(text: str) -> str:
 
 
 class Server(PrivateServer[Binaries]):
-    """See `PrivateServer`."""
+    """PostgreSQL as a `PrivateServer`."""
 
     trouble, telling_lines = _TROUBLE, 1
     variables, stop_signal = (connecting.VARIABLES,), signal.SIGQUIT
@@ -47,7 +47,7 @@ class Server(PrivateServer[Binaries]):
 
     @property
     def conninfo(self) -> str:
-        """For `connecting.connect_private`."""
+        """The connection string for `connecting.connect_private`."""
         return psycopg.conninfo.make_conninfo(
             host=str(self._socket_folder), port=str(self.settings.get("port", PORT)), user=USER, dbname="postgres",
             client_encoding="UTF8",

@@ -98,7 +98,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     @property
     def _kernel_view(self) -> bool:
-        """Can this machine's kernel be asked about the server's sessions?"""
+        """Whether this machine's kernel can be asked about the server's sessions."""
         if self.facts is not None:
             return self.facts.on_this_machine
         return Path("/proc/self/schedstat").exists()

@@ -53,7 +53,7 @@ class Workers:
         return self._connections[0]
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be opened."""
+        """Opens all connections. Raises RunFailed with the server's words if that fails."""
         try:
             for _ in range(self.workload.connections):
                 self._connections.append(self._connect())

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import storagelab
 from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.measurement import Measurement
@@ -23,19 +22,20 @@ from storagelab.targets import Progress, Site, Target
 from storagelab.targets.blocks import drives_lost
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.worlds import world_of
+from storagelab.version import __version__
 
 
 class SimulatedBlock:
     """All runs of one block, in the plan's order."""
 
     def __init__(self, block: PlannedBlock, site: Site, state: Path) -> None:
-        """`state` is the file for the saved drives. Raises PreflightError for an impossible scenario."""
+        """Makes the block's scenario; `state` is the file of the saved drives. Raises PreflightError if it is impossible."""
         self.planned = block
         self.world = world_of(block.first_cell.config)
         self.scale = block.first_cell.config.target.world_scale
         self.content = self.world.scenario(block, site.spec_folder)
         self._scenario = json.dumps(self.content, sort_keys=True)
-        words = f"{storagelab.__version__}\n{self._scenario}"
+        words = f"{__version__}\n{self._scenario}"
         self._identity = hashlib.sha256(words.encode()).hexdigest()
         self._file = state
         self._block: _sim.Block | _sim.RawBlock | None = None

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import storagelab
 from storagelab.model.config import Config, VolumeConfig
 from storagelab.targets.simulated.scenario import switches_set
+from storagelab.version import __version__
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """`content` is the block's scenario. Lists costs and switches that the spec sets, and identical drives once."""
+    """A block's environment, from its scenario `content`: only costs and switches of the spec, and identical drives once."""
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
     for name, drive in drives.items():
         if name in config.drives and config.drives[name].count > 1:
             drive["count"] = config.drives[name].count
     return {
-        "storagelab": {"version": storagelab.__version__},
+        "storagelab": {"version": __version__},
         "server": _raw_io(content, config) if config.target.raw_io else _server(config),
         "drives": drives,
         "volumes": {name: _volume(volume, config.volumes[name]) for name, volume in content["volumes"].items()},

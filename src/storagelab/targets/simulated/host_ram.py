@@ -1,4 +1,4 @@
-"""Has the host memory for the maps of its drives? A drive without enough goes off-line, so `plan` already warns about it.
+"""Checks whether the host has memory for the maps of its drives: a drive without enough would go off-line during a run.
 
 It compares the least that must be mapped: the table's pages at the end of a run and the log of its rows, or, for raw I/O on
 filled drives, the whole drive. Leftovers of earlier runs add to that, so a run may still fail.
@@ -21,7 +21,7 @@ _ROWS_PER_LEAF = 50 * 0.6931471805599453
 
 
 def check_host_ram(content: Mapping[str, Any], configs: Sequence[Config]) -> None:
-    """Raises PreflightError for the first drive of a block whose map won't fit `host_ram_bytes`, and says why."""
+    """Refuses a drive of a block whose map won't fit `host_ram_bytes`. Raises PreflightError that says why."""
     needed: dict[str, float] = {}
     for config in configs:
         for drive, data_bytes in _mapped_bytes(content, config).items():
@@ -77,7 +77,7 @@ def _trims(drive: Mapping[str, Any]) -> bool:
 
 
 def _log_bytes(content: Mapping[str, Any], config: Config) -> float:
-    """Written round once at most, without the records of splits and commits."""
+    """The least number of bytes that the log takes: its rows' records, but at most its size."""
     cost = "log_page_row_bytes" if config.workload.kind == "sequential-insert" else "log_row_bytes"
     written = config.database_load.rows * content["server"]["costs"][cost]["value"]
     return float(min(written, config.layout.log_size_bytes or _LOG_BYTES))

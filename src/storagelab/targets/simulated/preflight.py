@@ -1,4 +1,4 @@
-"""Can every block of the plan be simulated, and is there memory for it here? Looks, touches nothing."""
+"""Checks whether every block of the plan can be simulated with this machine's memory. Touches nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KEYS = {
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Raises PreflightError, naming the key, for the first block that can't be."""
+    """Checks every block. Raises PreflightError, naming the key, for the first one that can't be simulated."""
     contents = []
     most_bytes = 0
     for block in plan.blocks.values():

@@ -46,7 +46,7 @@ class Sizing(Frozen):
 
 
 def sizing(profile: Profile) -> Sizing:
-    """Takes a fraction of a second per format. Raises PreflightError for a profile that the core refuses."""
+    """What the drive offers; a fraction of a second per format. Raises PreflightError if the core refuses the profile."""
     price = profile.price_usd
     return Sizing(
         price_usd=None if price is None else float(price.value),

@@ -16,7 +16,7 @@ from storagelab.targets.simulated.scenario import scenario
 
 
 class World(NamedTuple):
-    """`scenario` writes a block for the core, `core` makes its runs, `measurement` reads one."""
+    """A kind of world: `scenario` writes a block for the core, `core` makes its runs, `measurement` reads one."""
 
     scenario: Callable[[PlannedBlock, Path], dict[str, object]]
     core: type[_sim.Block] | type[_sim.RawBlock]

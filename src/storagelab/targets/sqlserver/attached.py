@@ -62,7 +62,7 @@ class ServerFacts(Frozen):
 
     @property
     def name(self) -> str:
-        """Its common name, such as SQL Server 2022 (16.0.4085.2)."""
+        """The server's common name, such as SQL Server 2022 (16.0.4085.2)."""
         year = NAMES.get(self.major)
         return f"SQL Server {year} ({self.version})" if year else f"SQL Server {self.version}"
 
@@ -80,7 +80,7 @@ def read_facts(session: Session) -> ServerFacts:
 
 
 def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
-    """Raises a PreflightError that names what the server or the login lacks."""
+    """Checks the server and the login. Raises a PreflightError that names what they lack."""
     login = "as its administrator: "
     state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
     needs = [
@@ -109,7 +109,7 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
 
 
 def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
-    """Raises PreflightError if the server has no room for that many more."""
+    """Checks the room for that many more sessions. Raises PreflightError if there is none."""
     free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
     require(target, [room_for(connections, free, "its setting user connections")])
     threads = int(session.value(WORKER_THREADS))

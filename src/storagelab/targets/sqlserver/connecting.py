@@ -148,7 +148,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Never raises, not even for a lost session."""
+        """Closes the session. Never raises, not even for a lost one."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
@@ -179,7 +179,7 @@ def words_of(error: BaseException) -> str:
 
 
 def _lost_the_servers_words(error: BaseException) -> bool:
-    """Does the driver report a message of the server without its text?"""
+    """Whether the driver reports a message of the server without its text."""
     return _number_and_text(error)[1].startswith(_SOMETHING_SAID)
 
 

@@ -1,4 +1,4 @@
-"""Is the driver for SQL Server installed on this machine?"""
+"""Checks whether the driver for SQL Server is installed on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DRIVER = "pymssql"
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Is the driver there? `storagelab doctor --target` checks a server."""
+    """Checks for the driver; `storagelab doctor --target` checks a server."""
     name = "driver for SQL Server"
     try:
         version = importlib.metadata.version(DRIVER)

@@ -8,7 +8,7 @@ from storagelab.model.durability import Deciding, Durability, Loss
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """`settings` by the columns of sys.databases. If delayed durability is only allowed, the load does not ask for it.
+    """Judges `settings`, named as the columns of sys.databases. Loads don't use delayed durability where it is only allowed.
 
     A log record holds enough to redo a page. Checksums and torn-page bits detect a half-written page but don't repair it, so
     pages count as whole only if the medium writes them whole.

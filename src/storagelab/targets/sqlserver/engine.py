@@ -15,7 +15,7 @@ from storagelab.targets.sqlserver.settings import DATABASE_OPTIONS, database_opt
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """See `preflight.check`. Raises PreflightError, even for an absent driver."""
+    """Calls `preflight.check`. Raises PreflightError, also if the driver is absent."""
     from storagelab.targets.sqlserver import preflight
 
     return preflight.check(plan, site)

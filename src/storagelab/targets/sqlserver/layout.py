@@ -246,7 +246,7 @@ def exists(session: Session, prefix: str) -> bool:
 
 
 def check_nothing_in_the_way(session: Session, prefix: str, key: str) -> None:
-    """Raises PreflightError if a database that storagelab did not make has the name that it needs.
+    """Refuses a database that storagelab did not make but that has the name it needs. Raises PreflightError.
 
     Ours is recognised by its files: there is at least one, and all are named as `Layout` names them.
     """

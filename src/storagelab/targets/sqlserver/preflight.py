@@ -34,7 +34,7 @@ class _Drive(NamedTuple):
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Raises PreflightError, naming the key, for the first thing that would make a run fail."""
+    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     found: list[str] = []
     notes: list[str] = []
     needs: dict[str, VolumeNeed] = {}
@@ -170,7 +170,7 @@ def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
 
 def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     notes = [
-        "storagelab's support for SQL Server has not met a live server yet; `storagelab doctor --target` tries it first"
+        "support for SQL Server has not been tried on a live server yet; test it with `storagelab doctor --target`"
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
         notes.append(remote.NOTE)

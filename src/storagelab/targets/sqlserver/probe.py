@@ -20,7 +20,7 @@ FROM sys.databases WHERE name <> N'tempdb'"""
 
 
 class SqlServerProbe:
-    """See `contract.probes.Probe`. The server names the files of another user's database after that database."""
+    """Implements `contract.probes.Probe`. The server names the files of another user's database after that database."""
 
     setting: tuple[str, Scalar] = ("page_verify", "checksum")
 

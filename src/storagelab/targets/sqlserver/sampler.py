@@ -38,7 +38,7 @@ FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID
 
 
 class Sampler:
-    """In order: `prepare`, `start` as the gate opens, `stop` when the last worker is done.
+    """Watches one run. Call in order: `prepare`, `start` as the gate opens, `stop` when the last worker is done.
 
     `ids` are the workers' sessions, `counts` what is counted for them. `page_info` = the server can be asked what pages
     hold. Errors while watching are not raised: they are in `Seen.error`.
@@ -80,7 +80,7 @@ class Sampler:
         """The server keeps the counters of each session, and the target reads them."""
 
     def start(self) -> None:
-        """Call at the moment the gate is opened."""
+        """Starts watching. Call at the moment the gate is opened."""
         self._recording.start()
 
     # -- while it lasts: all this runs in the sampler's thread ---------------------------------------------------------

@@ -100,7 +100,7 @@ def _values(settings: Mapping[str, Scalar], allowed: Mapping[str, tuple[str, ...
 
 
 def check(settings: Mapping[str, Scalar], major: int, state: ServerState) -> None:
-    """Raises PreflightError for the first setting that the server lacks, can't take, or has with another value."""
+    """Refuses settings that the server lacks, can't take, or has with another value. Raises PreflightError."""
     for name, value in settings.items():
         _check_one(name, value, major, state)
 

@@ -10,7 +10,7 @@ LONGEST_IDENTIFIER = 128
 
 
 def identifier(name: str) -> str:
-    """`name` in brackets. Raises ValueError for an impossible name."""
+    """Quotes `name` in brackets. Raises ValueError for an impossible name."""
     _refuse_unwritable(name)
     if not name or len(name.encode("utf-16-le")) // 2 > LONGEST_IDENTIFIER:
         raise ValueError(f"a name has 1 to {LONGEST_IDENTIFIER} characters")
@@ -18,7 +18,7 @@ def identifier(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """`value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a backslash."""
+    """Writes `value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a backslash."""
     _refuse_unwritable(value)
     return "N'" + value.replace("'", "''") + "'"
 

@@ -106,7 +106,7 @@ class Workers:
         return self._workers[0].session
 
     def open(self) -> None:
-        """Raises RunFailed with the server's words if a connection can't be opened."""
+        """Opens all connections. Raises RunFailed with the server's words if that fails."""
         try:
             for _ in range(self.workload.connections):
                 self._workers.append(_Worker(self._connect()))

@@ -1,0 +1,191 @@
+"""What is stored, and what is concluded from it, as tidy tables: a row for each thing, a column for each factor. Pure.
+
+Every table begins with `cell_id` and a column for each factor under its own name, so that any two can be joined and
+grouped. Unknown is None. Times are seconds; the ends of names say other units.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from storagelab.findings.model import CellSummary, Estimate, Findings
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.model.values import JsonValue
+from storagelab.model.waits import conservation, normalise
+from storagelab.report.words.names import unmet_text
+from storagelab.report.words.secrets import masked
+
+Value = str | float | bool | None
+Fields = Mapping[str, Value]
+
+_OF_RUN = ("repetition", "attempt", "status", "provenance")
+RUN_COLUMNS = (
+    *_OF_RUN, "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s", "explained", "sequence", "block", "seed",
+    "started_at", "reason", "burn_in",
+)  # fmt: skip
+WAIT_COLUMNS = (
+    *_OF_RUN, "wait_type", "wait_s", "resource_s", "signal_s", "wait_count", "is_wait", "method", "category",
+    "analogue", "connections", "elapsed_s",
+)  # fmt: skip
+SERIES_COLUMNS = (*_OF_RUN, "at_s", "quantity", "value")
+CELL_COLUMNS = (
+    "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "verdict",
+    "mean_s", "mean_low_s", "mean_high_s", "median_s", "sd_s", "minimum_s", "maximum_s", "rows_per_s",
+    "rows_per_s_low", "rows_per_s_high", "ratio", "ratio_low", "ratio_high", "explained",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of equal length; `columns` names their values."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+def of_runs(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
+    """A row for each stored run, failed ones and those of a burn-in too. `rows` are requests where the load is raw I/O."""
+    return _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs)))
+
+
+def of_waits(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
+    """A row for each run and wait type, uncut, CPU and its queue included; runs without waits have none."""
+    return _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields))
+
+
+def of_series(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Table:
+    """A row for each run, moment and quantity: `value` is the mean over the interval that ends at `at_s`."""
+    return _table(experiment, SERIES_COLUMNS, _of_each(plan, runs, _series_fields))
+
+
+def of_cells(experiment: Experiment, findings: Findings) -> Table:
+    """A row for each cell: means and verdicts as the report gives them. `ratio` is to the best cell under the same load."""
+    return _table(experiment, CELL_COLUMNS, ((cell, _cell_fields(findings, cell)) for cell in findings.cells))
+
+
+def all_of(
+    experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
+) -> dict[str, Callable[[], Table]]:
+    """How each table is made, by its name."""
+    return {
+        "runs": lambda: of_runs(experiment, plan, runs),
+        "waits": lambda: of_waits(experiment, plan, runs),
+        "series": lambda: of_series(experiment, plan, runs),
+        "cells": lambda: of_cells(experiment, findings),
+    }
+
+
+def _table(experiment: Experiment, columns: Sequence[str], things: Iterable[tuple[Run | CellSummary, Fields]]) -> Table:
+    factors = [factor.name for factor in experiment.factors]
+    return Table(
+        columns=("cell_id", *factors, *columns),
+        rows=tuple(
+            (
+                thing.cell_id,
+                *(_level(thing.levels[name]) if name in thing.levels else "" for name in factors),
+                *(_plain(fields.get(column)) for column in columns),
+            )
+            for thing, fields in things
+        ),
+    )
+
+
+def _level(level: JsonValue) -> Value:
+    return json.dumps(level) if isinstance(level, list) else _plain(level)
+
+
+def _plain(value: Value) -> Value:
+    if isinstance(value, str):
+        return masked(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _in_order(plan: Plan, runs: Sequence[Run]) -> list[Run]:
+    place = {cell.cell_id: number for number, cell in enumerate(plan.cells)}
+    return sorted(runs, key=lambda run: (place.get(run.cell_id, len(place)), run.repetition, run.attempt))
+
+
+def _of_each(
+    plan: Plan, runs: Sequence[Run], fields_of: Callable[[Run], Iterable[Fields]]
+) -> Iterator[tuple[Run, Fields]]:
+    return ((run, fields) for run in _in_order(plan, runs) for fields in fields_of(run))
+
+
+def _key_fields(run: Run) -> dict[str, Value]:
+    provenance = run.measurement.provenance if run.measurement is not None else None
+    return {"repetition": run.repetition, "attempt": run.attempt, "status": run.status, "provenance": provenance}
+
+
+def _run_fields(run: Run) -> Fields:
+    fields = _key_fields(run) | {
+        "sequence": run.sequence, "block": run.block, "seed": run.seed, "started_at": run.started_at,
+        "reason": run.reason or unmet_text(run), "burn_in": run.burn_in,
+    }  # fmt: skip
+    measured = run.measurement
+    if measured is None or run.status == "failed":
+        return fields
+    return fields | {
+        "elapsed_s": measured.elapsed_s,
+        "rows": measured.work.amount,
+        "rows_per_s": measured.work_per_s,
+        "checkpoint_s": measured.checkpoint_s,
+        "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
+        "explained": conservation(measured.waits).explained if measured.waits is not None else None,
+    }
+
+
+def _wait_fields(run: Run) -> Iterator[Fields]:
+    measured = run.measurement
+    if measured is None or measured.waits is None or run.status == "failed":
+        return
+    of_run = _key_fields(run) | {"connections": measured.waits.connections, "elapsed_s": measured.elapsed_s}
+    for row in normalise(measured.waits):
+        yield of_run | row.model_dump()
+
+
+def _series_fields(run: Run) -> Iterator[Fields]:
+    if run.measurement is None or run.status == "failed":
+        return
+    of_run, series = _key_fields(run), run.measurement.series
+    for quantity, values in series.columns.items():
+        for at_s, value in zip(series.at_s, values, strict=False):
+            yield of_run | {"at_s": at_s, "quantity": quantity, "value": value}
+
+
+def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
+    fields: dict[str, Value] = {
+        "provenance": cell.provenance, "connections": cell.connections, "data_files": cell.data_files,
+        "runs_planned": cell.runs_planned, "runs_ok": cell.runs_ok, "runs_unverified": cell.runs_unverified,
+        "runs_failed": cell.runs_failed, "explained": cell.explained, "verdict": _verdict(findings, cell.cell_id),
+    }  # fmt: skip
+    if cell.elapsed_s is not None:
+        spread = cell.elapsed_s
+        fields |= _with_ends("mean", spread.mean, "_s")
+        fields |= {
+            "median_s": spread.median, "sd_s": spread.sd, "minimum_s": spread.minimum, "maximum_s": spread.maximum
+        }  # fmt: skip
+    if cell.rows_per_s is not None:
+        fields |= _with_ends("rows_per_s", cell.rows_per_s.mean)
+    compared = next((row for row in findings.comparisons if row.cell_id == cell.cell_id), None)
+    return fields if compared is None else fields | _with_ends("ratio", compared.ratio)
+
+
+def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value]:
+    return {
+        f"{name}{unit}": estimate.value, f"{name}_low{unit}": estimate.low, f"{name}_high{unit}": estimate.high
+    }  # fmt: skip
+
+
+def _verdict(findings: Findings, cell_id: str) -> str | None:
+    """best: the fastest of its load; tied: can't be told apart from it; slower: surely; None: not judged."""
+    judged = findings.load_of(cell_id) or findings
+    if cell_id in judged.best[:1]:
+        return "best"
+    if cell_id in judged.tied:
+        return "tied"
+    compared = next((row for row in findings.comparisons if row.cell_id == cell_id), None)
+    return "slower" if compared is not None and compared.distinguishable else None
