@@ -88,9 +88,10 @@ def test_the_page_says_things_in_the_order_a_reader_wants_them(page):
         "Every cell", "What each factor does", "Where the connections’ time goes", "Waits of each cell", "Over time",
         "Final checkpoint", "How it was measured", "All raw data",
     ]  # fmt: skip
-    contents = text.index("All raw data") + len("All raw data")
-    places = [text.index(part, contents) for part in order]
-    assert places == sorted(places)
+    place = text.index("All raw data") + len("All raw data")  # the list of contents ends there
+    for part in order:
+        place = text.find(part, place)
+        assert place >= 0, part
 
 
 def test_the_same_input_gives_the_same_page(drawn_charts):

@@ -145,7 +145,9 @@ def compare_(
         ),
     ] = None,
 ) -> None:
-    """Compare campaigns (before and after an upgrade, two servers), or two cells of one: `compare NAME CELL CELL`.
+    """Compare campaigns, or two cells of one, and gate a script.
+
+    Campaigns: `compare A B`, such as before and after an upgrade. Cells of one: `compare NAME CELL CELL`.
 
     A cell is named by its id (c07) or by levels ("data_files=4,driver=2.2.3").
     """

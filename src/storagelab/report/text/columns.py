@@ -99,13 +99,23 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
     wrapping = [column for column in columns if column.wraps]
     room = max(_NARROWEST, (width - fixed) // max(1, len(wrapping)))
-    return [min(column.width, room) if column.wraps else column.width for column in columns]
+    return [min(column.width, max(room, _longest_word(column))) if column.wraps else column.width for column in columns]
+
+
+def _longest_word(column: Column) -> int:
+    """The room that keeps a figure beside its name."""
+    words = (word for text in column.cells for word in _unbroken(text).split(" "))
+    return min(_NARROWEST_WRAPPED, max(map(cell_len, words), default=0))
 
 
 def _fold(text: str, column: Column, width: int) -> list[str]:
     if not column.wraps or cell_len(text) <= width:
         return [text]
-    return textwrap.wrap(keep_together(text).replace(" = ", f"{_BREAK}={_BREAK}"), width, subsequent_indent=" ") or [""]
+    return textwrap.wrap(_unbroken(text), width, subsequent_indent=" ") or [""]
+
+
+def _unbroken(text: str) -> str:
+    return keep_together(text).replace(" = ", f"{_BREAK}={_BREAK}")
 
 
 def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int], indent: int, style: str) -> Text:
