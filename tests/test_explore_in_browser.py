@@ -225,6 +225,24 @@ def test_axe_finds_nothing_that_keeps_people_from_reading_the_page(opened, width
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_axe_finds_nothing_on_a_page_with_a_winner_and_without_waits_either(browser, tmp_path):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    experiment = make_experiment({FILES: [1, 2, 4, 8]}, 3)
+    plan = make_plan(experiment)
+    runs = make_runs(experiment, plan, elapsed=elapsed, waits=None)
+    bare = tmp_path / "report.html"
+    bare.write_text(html.page(experiment, plan, runs, analyse(experiment, plan, runs)), encoding="utf-8")
+    within = browser.new_context(bypass_csp=True)
+    tab = within.new_page()
+    tab.goto(bare.as_uri())
+    tab.wait_for_selector(READY)
+    assert tab.locator("#cells-table .mark.best").count() == 1
+    assert tab.locator("#figure-pair-waits").is_hidden()
+    found = axe.Axe().run(tab)
+    within.close()
+    assert found.violations_count == 0, found.generate_report()
+
+
 def test_no_column_is_lost_on_paper(opened):
     tab = opened(width=PAPER_WIDTH)
     tab.emulate_media(media="print")
