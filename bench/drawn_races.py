@@ -1,7 +1,7 @@
 """Draws races with a known truth: who is lost, what it costs, and who wins.
 
-A race is made as `run --find-best` makes it, in rounds of a random order, and looked at by the same code. Noise applies to the
-log time: 3 % from run to run, or as much for each layout as the simulated articles had.
+A race is made as `run --find-best` makes it, in rounds of a random order, and looked at by the same code. Noise applies to
+the log time: 3 % from run to run, or as much for each layout as the simulated articles had.
 """
 
 from __future__ import annotations

@@ -64,11 +64,29 @@ def run_(
         int | None, typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: all cores.")
     ] = None,
     allow_commands: AllowCommandsOption = False,
+    find_best: Annotated[
+        bool, typer.Option("--find-best", help="A race: layouts that are surely slower are not repeated any more.")
+    ] = False,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within", metavar="3%", help="End the race when one is at most this much slower than the fastest."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="2h", help="Repeat the layouts still in the race until so much time is spent on runs."
+        ),
+    ] = None,
 ) -> None:
     """Run an experiment, or continue it; then print the findings and write the report."""
-    from storagelab.verbs import run
+    from storagelab.verbs import race, run
 
-    if not run.run(spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands):
+    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
+    if not run.run(
+        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s
+    ):
         raise typer.Exit(1)
 
 

@@ -7,12 +7,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from storagelab.findings import drive_states, irregular, samples, stats, verdicts
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
-from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.evidence import Evidence
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import (
     CellSummary,
@@ -25,6 +23,7 @@ from storagelab.findings.model import (
     WaitTrend,
 )
 from storagelab.findings.statements import state
+from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times, places_of, usable_runs
 from storagelab.findings.wait_classes import in_classes, native_names
 from storagelab.model.measurement import RAW_IO, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
@@ -49,14 +48,14 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     # A simulation has a seed per run and no drift from one block to the next: its world is made anew.
     simulated = provenance == "simulated"
     in_stretches = experiment.order == "cell-by-cell" and not simulated
-    compared = _compared(plan)
-    rounds, log_s = _log_s(plan, used, compared)
+    compared = compared_of(plan)
+    rounds, log_s = log_times(plan, (lap_of(run) for of_cell in used.values() for run in of_cell.values()), compared)
     odd = irregular.outliers(log_s)
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, left_out)
     trended = experiment.order == "as-listed" and not simulated
-    fitted = stats.fit(irregular.without_trend(kept, _places(plan, rounds)) if trended else kept, blocks)
+    fitted = stats.fit(irregular.without_trend(kept, places_of(plan, rounds)) if trended else kept, blocks)
     stated = state(experiment.factors, plan, fitted, blocks)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
@@ -107,24 +106,6 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         ),
         wait_names=native_names(row for cell in summaries for row in cell.waits) if several_engines else {},
     )
-
-
-def _places(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
-    """The places of all runs in the order, as cells x rounds."""
-    row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
-    column = {repetition: index for index, repetition in enumerate(rounds)}
-    places = np.zeros((len(plan.cells), len(rounds)))
-    for run in plan.runs:
-        if run.repetition in column:
-            places[row[run.cell_id], column[run.repetition]] = run.sequence
-    return places
-
-
-def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
-    """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared."""
-    if in_stretches:
-        return range(len(plan.cells))
-    return (0,) * len(plan.cells) if simulated else blocks_of(plan)
 
 
 def _with_fitted_means(
@@ -188,22 +169,6 @@ def without_intervals(cell: CellSummary) -> CellSummary:
 def _bare_sample(sample: Sample) -> Sample:
     arithmetic = None if sample.arithmetic is None else Estimate(value=sample.arithmetic.value)
     return sample.model_copy(update={"mean": Estimate(value=sample.mean.value), "arithmetic": arithmetic})
-
-
-def _compared(plan: Plan) -> Compared:
-    work = {cell.config.workload.work for cell in plan.cells}
-    if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
-        return "time-per-request"
-    return "elapsed" if len(work) < 2 else "time-per-row"
-
-
-def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
-    """cell_id -> repetition -> the latest attempt with figures, for every cell of the plan, in its order."""
-    used: dict[str, dict[int, Run]] = {cell.cell_id: {} for cell in plan.cells}
-    for run in sorted(runs, key=lambda run: (run.repetition, run.attempt)):
-        if run.usable and not run.burn_in and run.cell_id in used:
-            used[run.cell_id][run.repetition] = run
-    return used
 
 
 def _measured(runs: Mapping[int, Run]) -> Iterator[tuple[int, Measurement]]:
@@ -282,24 +247,6 @@ def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float
 
 def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
-
-
-def _log_s(
-    plan: Plan, used: Mapping[str, Mapping[int, Run]], compared: Compared
-) -> tuple[tuple[int, ...], stats.Matrix]:
-    """The rounds, and log elapsed, of the run or per row, as cells x rounds.
-
-    A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
-    so cells of different blocks may not be tested against each other.
-    """
-    rounds = sorted({repetition for runs in used.values() for repetition in runs})
-    column = {repetition: index for index, repetition in enumerate(rounds)}
-    log_s = np.full((len(plan.cells), len(rounds)), np.nan)
-    for row, cell in enumerate(plan.cells):
-        for repetition, measurement in _measured(used[cell.cell_id]):
-            share = 1 if compared == "elapsed" else max(measurement.work.amount, 1)
-            log_s[row, column[repetition]] = math.log(max(measurement.elapsed_s, 1e-9) / share)
-    return tuple(rounds), log_s
 
 
 # ---------------------------------------------------------------------------------------------------------------------

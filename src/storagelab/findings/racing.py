@@ -41,7 +41,9 @@ def error_of(look: int) -> float:
     if look in _EARLY:
         return ALPHA * SHARE * _EARLY[look]
     last = max(_EARLY)
-    return ALPHA * SHARE * _LATE * last / (look * (look - 1))  # 1 / (n (n - 1)) from n = last + 1 on adds up to 1 / last
+    return (
+        ALPHA * SHARE * _LATE * last / (look * (look - 1))
+    )  # 1 / (n (n - 1)) from n = last + 1 on adds up to 1 / last
 
 
 @dataclass(frozen=True)

@@ -320,7 +320,6 @@ class _WithBest:
             return Difference(Estimate(value=math.exp(value)), None, common)
         return _judged(value, common, [self.moderated(cell)], self.own(cell), family, alpha)
 
-
     def far_apart(self, cell: int, variance: float, df: float, alpha: float) -> Difference:
         """Against a `variance` of differences that is not the cell's own, unless its own is larger."""
         value, common = float(self.log_ratios[cell]), int(self.common[cell])

@@ -60,7 +60,7 @@ def judge(
     factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], alpha: float = ALPHA
 ) -> Judged:
     """The verdict over all cells and, with several loads, that of each."""
-    loads = list(_loads(factors, plan.cells))
+    loads = list(loads_of(factors, plan.cells))
     samples = _Samples(plan, fitted, blocks, max(1, sum(len(cells) > 1 for _, cells in loads)), alpha)
     judged = [_judge(samples, cells) for _, cells in loads]
     if len(loads) == 1:
@@ -100,7 +100,7 @@ def _testable(fitted: stats.Fit, blocks: Sequence[int]) -> bool:
     return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
 
 
-def _loads(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
+def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
     """Each combination of levels of the factors that are loads, with its cells, in the order of the cells."""
     names = [factor.name for factor in factors if len(factor.levels) > 1 and is_condition(factor)]
     found: dict[str, tuple[dict[str, JsonValue], list[int]]] = {}

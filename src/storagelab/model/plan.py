@@ -27,6 +27,13 @@ class Factor(Frozen):
 Order = Literal["randomised", "as-listed", "cell-by-cell"]
 
 
+class Race(Frozen):
+    """Layouts that are surely slower leave, and the rest go on. `within` = the margin within which a layout is as good as
+    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin."""
+
+    within: float = Field(0.0, ge=0.0, lt=1.0)
+
+
 class Experiment(Frozen):
     """A checked spec. `base` is the spec's tables with defaults left out; `canonical` is what two specs are compared by."""
 
@@ -59,6 +66,7 @@ class Experiment(Frozen):
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
+    race: Race | None = Field(None, description="how it is run, if not with all repetitions of all cells")
 
 
 class Cell(Frozen):
