@@ -22,6 +22,7 @@ from storagelab.findings.model import (
     WaitChange,
     WaitTrend,
 )
+from storagelab.findings.raced import raced
 from storagelab.findings.statements import state
 from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times, places_of, usable_runs
 from storagelab.findings.wait_classes import in_classes, native_names
@@ -49,14 +50,17 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     simulated = provenance == "simulated"
     in_stretches = experiment.order == "cell-by-cell" and not simulated
     compared = compared_of(plan)
-    rounds, log_s = log_times(plan, (lap_of(run) for of_cell in used.values() for run in of_cell.values()), compared)
+    laps = [lap_of(run) for of_cell in used.values() for run in of_cell.values()]
+    rounds, log_s = log_times(plan, laps, compared)
     odd = irregular.outliers(log_s)
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
     blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, left_out)
     trended = experiment.order == "as-listed" and not simulated
-    fitted = stats.fit(irregular.without_trend(kept, places_of(plan, rounds)) if trended else kept, blocks)
-    stated = state(experiment.factors, plan, fitted, blocks)
+    kept = irregular.without_trend(kept, places_of(plan, rounds)) if trended else kept
+    fitted = stats.fit(kept, blocks)
+    race = raced(experiment, plan, list(map(lap_of, runs)), kept, fitted) if experiment.race else None
+    stated = state(experiment.factors, plan, fitted, blocks, race)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(summaries, fitted, judged, compared))
     # Engines share no names of waits, so between engines compare what is waited for.
@@ -98,6 +102,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         compared=compared,
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,
+        race=None if race is None else race.summary,
         drive_trends=tuple(
             drive_states.trends(
                 (run for runs_of_cell in used.values() for run in runs_of_cell.values()),

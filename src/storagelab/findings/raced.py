@@ -8,12 +8,18 @@ drives have the same past for all that are compared in a round.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from storagelab.findings import racing
+import numpy as np
+
+from storagelab.findings import racing, stats
+from storagelab.findings.model import RaceSummary
 from storagelab.findings.racing import Standing
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.stats import Difference, Fit, Matrix
 from storagelab.findings.times import Lap, blocks_judged, compared_of, log_times, places_of
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Experiment, Plan, PlannedRun
@@ -158,3 +164,74 @@ class _Racing:
             else heat
             for heat in heats
         ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a race says
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class ByRace:
+    """Compares cells by what the looks of their heats found; a `verdicts.Judging`."""
+
+    def __init__(self, heats: Sequence[Heat], fitted: Fit) -> None:
+        self._of = {cell: heat.standing for heat in heats for cell in heat.cells}
+        self._times = fitted.cells
+
+    def fastest(self, cells: Sequence[int]) -> int | None:
+        """The one in front; of several heats, the one that takes the least time."""
+        first = {self._of[cell].racing[0] for cell in cells if cell in self._of and self._of[cell].racing}
+        timed = [cell for cell in sorted(first) if not np.isnan(self._times[cell])]
+        return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
+
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a heat has them
+        """Of those that left to the one then in front, of the others to the `best`."""
+        standing = self._of[best]
+        return {**standing.differences, **{one.cell: one.difference for one in standing.left}}
+
+    def at_most_slower(self, best: int, cells: Sequence[int]) -> float | None:  # noqa: ARG002 - a heat has them
+        return self._of[best].at_most_slower
+
+
+@dataclass(frozen=True)
+class Raced:
+    """The race behind a report. `complete` = the fit of those rounds in which every cell ran. Statements about factors rest
+    on these, and have `share` of their usual error, as it is the race that ended them."""
+
+    judging: ByRace
+    complete: Fit
+    share: float
+    summary: RaceSummary
+
+
+def raced(experiment: Experiment, plan: Plan, laps: Sequence[Lap], log_s: Matrix, fitted: Fit) -> Raced:
+    """What the race of `experiment`, stored with its `plan`, found. `log_s` and `fitted` are those of the report."""
+    so_far = course(experiment, plan, laps)
+    runs = Counter(run.cell_id for run in plan.runs if not run.burn_in)
+    rounds = min((runs[cell.cell_id] for cell in plan.cells), default=0)
+    simulated = all(cell.config.target.simulated for cell in plan.cells)
+    blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
+    walls: dict[str, list[float]] = {}
+    for lap in laps:
+        walls.setdefault(lap.cell_id, []).append(lap.wall_s)
+    return Raced(
+        judging=ByRace(so_far.heats, fitted),
+        complete=stats.fit(log_s[:, :rounds], blocks),
+        share=racing.error_of(max(rounds, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
+        summary=RaceSummary(
+            within=experiment.race.within if experiment.race else 0.0,
+            rounds=max((heat.standing.rounds for heat in so_far.heats), default=0),
+            runs_of_all=experiment.repetitions * len(plan.cells),
+            left=tuple(
+                (plan.cells[one.cell].cell_id, one.after) for heat in so_far.heats for one in heat.standing.left
+            ),
+            open=tuple(
+                plan.cells[cell].cell_id
+                for heat in so_far.heats
+                if heat.standing.running
+                for cell in heat.standing.racing
+            ),
+            spent_s=sum(map(sum, walls.values())),
+            of_all_s=experiment.repetitions * sum(map(fmean, walls.values())),
+        ),
+    )

@@ -142,6 +142,8 @@ class _Campaign:
         if self._dealer.ended and self._rounds is not None:
             todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
             self._dealer = Dealer(todo, self._at_once)
+            if not todo:
+                self._rounds = None
         return self._dealer.deal()
 
     def told(self, news: News) -> None:
