@@ -52,7 +52,7 @@ class _Asked(NamedTuple):
 def figures(quick: bool, write: bool) -> Iterator[Figure]:
     """Every figure with a goal; makes the tables on the way."""
     races = RACES // 10 if quick else RACES
-    worlds = {"16 equal": equal(16), "5 equal": equal(5), "16, each 1 % slower": apart(0.01), "72 equal": equal(72)}
+    worlds = {"16 equal": equal(16), "5 equal": equal(5), "16, each 1 % slower": apart(0.01)}
     lost = {(kind, name): _Asked(truth, kind, races) for kind in KINDS for name, truth in worlds.items()}
     cost = {
         (name, own, within): _Asked(article(name, own_noise=own), races=races // 5, within=within)

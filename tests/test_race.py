@@ -100,7 +100,7 @@ def test_the_plan_of_a_stored_race_is_what_was_run(tmp_path, straight):
     assert {(run.cell_id, run.repetition) for run in plan.runs} == set(straight)
 
 
-def test_a_race_on_a_real_server_is_run_told_and_gone_on_with(typed, home):
+def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repetitions(typed, home):
     spec = write_spec(home, repetitions=3, rows=200)
     code, out, err = typed("run", spec, "--find-best", "--within", "50%")
     assert code == 0, err
@@ -112,15 +112,10 @@ def test_a_race_on_a_real_server_is_run_told_and_gone_on_with(typed, home):
     assert "[" not in "".join(line[:1] for line in err.splitlines()), "nothing was run again"
     exported = json.loads(typed("export", "files")[1])
     assert exported["findings"]["race"]["runs_of_all"] == 6
-
-
-def test_a_race_and_all_repetitions_are_never_mixed(typed, home):
-    spec = write_spec(home, repetitions=2, rows=200)
-    assert typed("run", spec, "--find-best")[0] == 0
     code, _, err = typed("run", spec)
     assert code == 2
-    assert "it holds a race without a margin\n  go on with that: storagelab run SPEC --find-best\n" in err
-    assert typed("run", spec, "--find-best", "--within", "3%")[0] == 2
+    assert "a race with a margin of 50 %\n  go on with that: storagelab run SPEC --find-best --within 50%\n" in err
+    assert typed("run", spec, "--find-best")[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,17 @@ def plan_(
     results: ResultsOption = DEFAULT_RESULTS,
     all_: Annotated[bool, typer.Option("--all", help="List all cells, and every run in its order.")] = False,
     allow_commands: AllowCommandsOption = False,
+    pilot: Annotated[
+        str | None,
+        typer.Option(
+            "--pilot", metavar="NAME", help="Say how small a difference can be told, from this experiment's runs."
+        ),
+    ] = None,
 ) -> None:
     """Show what a spec would do: cells, runs, order, disk space, time. Touches nothing."""
     from storagelab.verbs import plan
 
-    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands)
+    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands, pilot=pilot)
 
 
 @app.command("run")
