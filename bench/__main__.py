@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, fuzz, loads, many_runs, mariadb_load, page, simulator, statistics
+from bench import faults, fuzz, loads, many_runs, mariadb_load, page, races, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
 
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "page", "simulator", "statistics")
+PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races")
 FAULTS = "faults"
 """Only on request: it measures no cost, and takes long."""
 
@@ -45,6 +45,8 @@ def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collectio
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
     if "statistics" in parts:
         yield from statistics.figures(quick, write)
+    if "races" in parts:
+        yield from races.figures(quick, write)
     if FAULTS in parts:
         yield from faults.figures(quick)
         yield from fuzz.figures(folder, seed=1, **_CASES[quick])
@@ -171,7 +173,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
     parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
-    parser.add_argument("--write", action="store_true", help="write the tables of --only statistics into their page")
+    parser.add_argument(
+        "--write", action="store_true", help="write the tables of --only statistics or races into their page"
+    )
     parser.add_argument("--only", choices=(*PARTS, FAULTS), help="this part alone")
     options = parser.parse_args()
     cores = os.cpu_count()

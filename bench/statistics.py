@@ -64,13 +64,11 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     """Every figure with a goal; makes the tables on the way."""
     part = 10 if quick else 1
     keys = [(kind, *size) for kind in KINDS for size in SIZES]
-    with _processes() as processes:
-        found = dict(
-            zip(keys, processes.map(_draw, [(*key, EXPERIMENTS[key[1]] // part) for key in keys]), strict=True)
-        )
-        powers = list(processes.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
-        others = list(processes.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
-        compared = list(processes.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
+    with processes() as pool:
+        found = dict(zip(keys, pool.map(_draw, [(*key, EXPERIMENTS[key[1]] // part) for key in keys]), strict=True))
+        powers = list(pool.map(_power, [(name, POWER_EXPERIMENTS // part) for name in _POWERS]))
+        others = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
+        compared = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
         "means": _table(found, lambda one: one.means),
@@ -82,7 +80,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
     for name, text in tables.items():
         print(f"\n{name}\n{text}", flush=True)
     if write:
-        _write(tables)
+        put_into_the_page(tables)
     for (kind, cells, repetitions), one in found.items():
         yield from _goals(f"{kind}, {cells} x {repetitions}", kind, one)
     for name, share in zip(_POWERS, powers, strict=True):
@@ -93,7 +91,7 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
             )
 
 
-def _processes() -> ProcessPoolExecutor:
+def processes() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(max(1, os.cpu_count() or 1), get_context("spawn"))
 
 
@@ -290,19 +288,19 @@ _OTHERS: dict[str, Callable[[np.random.Generator, int], bool]] = {
 def _table(found: dict[tuple[str, int, int], Drawn], of: Callable[[Drawn], Share]) -> str:
     heads = [f"{cells}x{repetitions}" for cells, repetitions in SIZES]
     rows = [[kind, *(str(of(found[kind, *size])) for size in SIZES)] for kind in KINDS]
-    return _markdown(["cells x repetitions", *heads], rows)
+    return markdown(["cells x repetitions", *heads], rows)
 
 
 def _rows(heads: Sequence[str], rows: Iterator[tuple[str, Share]]) -> str:
-    return _markdown(heads, [[name, str(share)] for name, share in rows])
+    return markdown(heads, [[name, str(share)] for name, share in rows])
 
 
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _write(tables: dict[str, str]) -> None:
+def put_into_the_page(tables: dict[str, str]) -> None:
     """Puts each table between its marks in the document."""
     text = DOCUMENT.read_text(encoding="utf-8")
     for name, table in tables.items():

@@ -48,6 +48,12 @@ def plan_(
     results: ResultsOption = DEFAULT_RESULTS,
     all_: Annotated[bool, typer.Option("--all", help="List all cells and every run, in order.")] = False,
     allow_commands: AllowCommandsOption = False,
+    pilot: Annotated[
+        str | None,
+        typer.Option(
+            "--pilot", metavar="NAME", help="Say how small a difference can be told, from this experiment's runs."
+        ),
+    ] = None,
 ) -> None:
     """Show cells, runs, order, disk space and time of an experiment.
 
@@ -55,7 +61,7 @@ def plan_(
     """
     from storagelab.verbs import plan
 
-    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands)
+    plan.show(spec_file, results, every_run=all_, allow_commands=allow_commands, pilot=pilot)
 
 
 @app.command("run")
@@ -68,14 +74,32 @@ def run_(
         typer.Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core."),
     ] = None,
     allow_commands: AllowCommandsOption = False,
+    find_best: Annotated[
+        bool, typer.Option("--find-best", help="A race: layouts that are surely slower are not repeated any more.")
+    ] = False,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--within", metavar="3%", help="End the race when one is at most this much slower than the fastest."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="2h", help="Repeat the layouts still in the race until so much time is spent on runs."
+        ),
+    ] = None,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
     The findings go to the terminal, the HTML report into the folder of results.
     """
-    from storagelab.verbs import run
+    from storagelab.verbs import race, run
 
-    if not run.run(spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands):
+    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
+    if not run.run(
+        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s
+    ):
         raise typer.Exit(1)
 
 

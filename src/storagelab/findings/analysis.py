@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from storagelab.findings import drive_states, samples, spending, stats, verdicts
-from storagelab.findings.basis import Basis, basis_of, measured
+from storagelab.findings.basis import Basis, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
 from storagelab.findings.evidence import Evidence
@@ -23,7 +23,9 @@ from storagelab.findings.model import (
     WaitChange,
     WaitTrend,
 )
+from storagelab.findings.raced import raced
 from storagelab.findings.statements import state
+from storagelab.findings.times import lap_of, measured
 from storagelab.findings.wait_classes import in_classes, native_names
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement, Run
@@ -45,7 +47,8 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     """
     basis = basis_of(experiment, plan, runs, fit)
     used, compared, rounds, blocks = basis.used, basis.compared, basis.rounds, basis.blocks
-    stated = state(experiment.factors, plan, basis.fitted, blocks)
+    race = raced(experiment, plan, list(map(lap_of, runs)), basis.kept, basis.fitted) if experiment.race else None
+    stated = state(experiment.factors, plan, basis.fitted, blocks, race)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(tuple(_summaries(plan, runs, basis)), basis.fitted, judged, compared))
     # Engines share no names of waits, so between engines compare what is waited for.
@@ -92,6 +95,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         compared=compared,
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,
+        race=None if race is None else race.summary,
         drive_trends=tuple(
             drive_states.trends(
                 (run for runs_of_cell in used.values() for run in runs_of_cell.values()),

@@ -121,6 +121,7 @@ class Comparison(Frozen):
 
     With several loads, the best cell is that of the same load. In an experiment run in blocks it is that of its block; the
     best of a block is compared with the best of all `across_blocks`: untested, as a drift between blocks would look the same.
+    In a race, the ratio of a cell that left is that to the cell in front when it left.
     """
 
     cell_id: str
@@ -278,6 +279,22 @@ class LoadVerdict(Frozen):
     at_most_slower: float | None = None
 
 
+class RaceSummary(Frozen):
+    """How an experiment was raced: what was spent, who left and after which round, and who may still be the fastest.
+
+    `open` = the cells of races that are not decided, if any; more rounds may decide them. `of_all_s` = the time that all
+    repetitions of all cells would have taken, by those that were made.
+    """
+
+    within: float = Field(description="the margin, as a share of the time; 0 = none")
+    rounds: int
+    runs_of_all: int = Field(description="runs if every cell had all repetitions of the spec")
+    left: tuple[tuple[str, int], ...] = Field(description="(cell_id, round) of cells that are surely slower")
+    open: tuple[str, ...]
+    spent_s: float
+    of_all_s: float
+
+
 class Findings(Frozen):
     """Everything concluded about one experiment.
 
@@ -329,6 +346,7 @@ class Findings(Frozen):
     drive_trends: tuple[DriveTrend, ...] = ()
     prefer: tuple[Preference, ...] = PREFERENCES
     indifferent: float | None = Field(None, description="the difference in time, as a share, that the spec calls none")
+    race: RaceSummary | None = Field(None, description="how it was raced; None if all cells had all repetitions")
     wait_names: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description="of several engines: class of waits in wait_changes and wait_trends -> the engines' own names in it",

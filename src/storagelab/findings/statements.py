@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from storagelab.findings import interactions, stats, verdicts
 from storagelab.findings.effects import effects_at, main_effects
 from storagelab.findings.model import Dependence, Effect, Estimate
+from storagelab.findings.raced import Raced
 from storagelab.findings.samples import ALPHA
 from storagelab.model.plan import Factor, Plan
 
@@ -48,10 +49,14 @@ class Statements:
             yield dependence.differs or dependence.cost is not None or dependence.change is not None
 
 
-def state(factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int]) -> Statements:
-    """All statements of an experiment; `blocks` = the block of each cell."""
-    strict = _at(factors, plan, fitted, blocks, {kind: ALPHA * share for kind, share in SHARES.items()})
-    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, ALPHA))
+def state(
+    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], raced: Raced | None = None
+) -> Statements:
+    """All statements of an experiment; `blocks` = the block of each cell. Of a race, the verdict is the race's own, whose
+    error is SHARES["verdict"] in either step."""
+    of_all = ALPHA if raced is None else ALPHA * raced.share
+    strict = _at(factors, plan, fitted, blocks, {kind: of_all * share for kind, share in SHARES.items()}, raced)
+    full = _at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, of_all), raced)
     return full if strict.name_a_difference else _without_a_difference(strict, full)
 
 
@@ -82,11 +87,17 @@ def _reaching_one(ratio: Estimate) -> Estimate:
 
 
 def _at(
-    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], alpha: Mapping[str, float]
+    factors: Sequence[Factor],
+    plan: Plan,
+    fitted: stats.Fit,
+    blocks: Sequence[int],
+    alpha: Mapping[str, float],
+    raced: Raced | None,
 ) -> Statements:
-    given = (factors, plan.cells, fitted, blocks)
+    given = (factors, plan.cells, fitted if raced is None else raced.complete, blocks)
+    judging = None if raced is None else raced.judging
     return Statements(
-        judged=verdicts.judge(factors, plan, fitted, blocks, alpha["verdict"]),
+        judged=verdicts.judge(factors, plan, fitted, blocks, alpha["verdict"], judging),
         effects=(*main_effects(*given, alpha["effects"]), *effects_at(*given, alpha["effects-at"])),
         dependences=tuple(interactions.dependences(*given, alpha["dependences"])),
         speed_ups=tuple(interactions.speed_ups(*given, alpha["speed-ups"])),

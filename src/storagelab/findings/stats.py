@@ -34,7 +34,7 @@ from scipy import special
 
 from storagelab.findings.model import Estimate
 from storagelab.findings.samples import ALPHA, CONFIDENCE, VALUES_LEAST
-from storagelab.findings.studentized import MANY, Family, bonferroni, maximum_point, t_point, t_tail, tukey
+from storagelab.findings.studentized import CAUTION, MANY, Family, bonferroni, maximum_point, t_point, t_tail, tukey
 
 Matrix = NDArray[np.float64]
 Pairs = Sequence[tuple[int, int]]
@@ -232,21 +232,41 @@ def fastest(fitted: Fit) -> int | None:
 
 
 def compare_with_best(
-    fitted: Fit, best: int, among: Collection[int] | None = None, families: int = 1, alpha: float = ALPHA
+    fitted: Fit,
+    best: int,
+    among: Collection[int] | None = None,
+    families: int = 1,
+    alpha: float = ALPHA,
+    caution: float = CAUTION,
 ) -> list[Difference | None]:
     """Each cell's time over the best cell's, None for the best itself and for cells without runs.
 
     Intervals hold together at 1 - `alpha`, over all cells and over the choice of the best (Tukey). That also covers a
     best cell for each block: cells are never further apart within blocks than over all of them. If cells are compared in
     several `families`, each with its own best, they hold together over all of these (Bonferroni); `among` are then the
-    cells of this family, and all others get None.
+    cells of this family, and all others get None. `caution` is `Family.cautious`.
     """
     among = range(len(fitted.cells)) if among is None else among
-    family = tukey(int((~np.isnan(fitted.cells[sorted(among)])).sum()), families)
+    family = tukey(int((~np.isnan(fitted.cells[sorted(among)])).sum()), families, caution)
     with_best = _with_best(fitted, best)
     return [
         None if cell == best or math.isnan(fitted.cells[cell]) or cell not in among
         else with_best.difference(cell, family, alpha)
+        for cell in range(len(fitted.cells))
+    ]  # fmt: skip
+
+
+def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
+    """As `compare_with_best`, where cells have too few runs to show their own scatter: any may be `noisiest` times as noisy
+    as all are on average.
+
+    That asks for a multiple of what the choice of the best asks for, so nothing is added for it.
+    """
+    with_best = _with_best(fitted, best)
+    pooled = float(np.nanmean(fitted.own)) if not np.isnan(fitted.own).all() else math.nan
+    return [
+        None if cell == best or not with_best.common[cell]
+        else with_best.far_apart(cell, (noisiest**2 + 1) * pooled, float(fitted.df), alpha)
         for cell in range(len(fitted.cells))
     ]  # fmt: skip
 
@@ -308,6 +328,14 @@ class _WithBest:
         if not self.testable[cell]:
             return Difference(Estimate(value=math.exp(value)), None, common)
         return _judged(value, common, [self.moderated(cell)], self.own(cell), family, alpha)
+
+    def far_apart(self, cell: int, variance: float, df: float, alpha: float) -> Difference:
+        """Against a `variance` of differences that is not the cell's own, unless its own is larger."""
+        value, common = float(self.log_ratios[cell]), int(self.common[cell])
+        if not self.testable[cell]:
+            return Difference(Estimate(value=math.exp(value)), None, common)
+        error = _Error(max(math.sqrt(variance / common), float(self.own_errors[cell])), df)
+        return _judged(value, common, [error], error, bonferroni(1), alpha)
 
 
 def _with_best(fitted: Fit, best: int) -> _WithBest:

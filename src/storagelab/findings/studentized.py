@@ -13,7 +13,7 @@ from scipy import interpolate, optimize, special
 
 Vector = NDArray[np.float64]
 
-_CAUTION = 0.65
+CAUTION = 0.65
 """With 0, one noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth fewer 5 % slow-downs would be found."""
 MANY = 1e5
 """Beyond this, more degrees of freedom make no difference."""
@@ -36,11 +36,13 @@ class Family:
 
     "tukey": all differences between `count` rows, whose best was picked by looking at the data, in each of `families`.
     "bonferroni": `count` differences named beforehand.
+    `cautious` = the power of their number by which the level of a difference's own test falls.
     """
 
     kind: str
     count: int
     families: int = 1
+    cautious: float = CAUTION
 
     def tail(self, t: float, df: float) -> float:
         """P(any standardised difference of the family exceeds t) if nothing differs."""
@@ -56,15 +58,15 @@ class Family:
     def caution(self) -> float:
         """The divisor of the level of a difference's own test; the full number would find nothing in five runs."""
         things = self.count * self.families if self.kind == "tukey" else self.count + 1
-        return float((things / 2) ** _CAUTION)
+        return float((things / 2) ** self.cautious)
 
     @property
     def comparisons(self) -> int:
         return self.families if self.kind == "tukey" else self.count
 
 
-def tukey(rows: int, families: int = 1) -> Family:
-    return Family("tukey", rows, families)
+def tukey(rows: int, families: int = 1, cautious: float = CAUTION) -> Family:
+    return Family("tukey", rows, families, cautious)
 
 
 def bonferroni(comparisons: int) -> Family:

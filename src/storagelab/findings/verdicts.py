@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -41,27 +42,67 @@ class Judged:
     loads: tuple[LoadVerdict, ...] = ()
 
 
+class Judging(Protocol):
+    """How cells under one load are compared; cells by their places in the plan."""
+
+    def fastest(self, cells: Sequence[int]) -> int | None: ...
+
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, stats.Difference]:
+        """What is known of cells against the `best` of their load and block; it lacks the best and what can't be compared."""
+        ...
+
+    def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
+        """The most that each of `picks` may be slower than the fastest `among` these, as a ratio, where that is known."""
+        ...
+
+
+@dataclass(frozen=True)
+class _OfAllRuns:
+    """Judges once, when all runs are made. `families` of comparisons, one for each load of several layouts, share the error
+    `alpha`."""
+
+    fitted: stats.Fit
+    families: int
+    alpha: float
+
+    def fastest(self, cells: Sequence[int]) -> int | None:
+        log_s = np.full_like(self.fitted.log_s, np.nan)
+        log_s[list(cells)] = self.fitted.log_s[list(cells)]
+        return stats.fastest(replace(self.fitted, log_s=log_s))
+
+    def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, stats.Difference]:
+        found = stats.compare_with_best(self.fitted, best, frozenset(cells), self.families, self.alpha)
+        return {cell: one for cell, one in enumerate(found) if one is not None}
+
+    def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
+        return stats.at_most_slower(self.fitted, picks, among, self.families)
+
+
 @dataclass(frozen=True)
 class _Samples:
-    """What is judged: the runs' fit, a row for each cell of the plan, the cells' blocks, and how many `families` of
-    comparisons, one for each load of several layouts, share the error `alpha`."""
+    """What is judged: the runs' fit, a row for each cell of the plan, the cells' blocks, and how cells are compared."""
 
     plan: Plan
     fitted: stats.Fit
     blocks: Sequence[int]
-    families: int
-    alpha: float
+    judging: Judging
 
     def cell_id(self, cell: int | None) -> str | None:
         return None if cell is None else self.plan.cells[cell].cell_id
 
 
 def judge(
-    factors: Sequence[Factor], plan: Plan, fitted: stats.Fit, blocks: Sequence[int], alpha: float = ALPHA
+    factors: Sequence[Factor],
+    plan: Plan,
+    fitted: stats.Fit,
+    blocks: Sequence[int],
+    alpha: float = ALPHA,
+    judging: Judging | None = None,
 ) -> Judged:
-    """The verdict over all cells and, with several loads, that of each."""
-    loads = list(_loads(factors, plan.cells))
-    samples = _Samples(plan, fitted, blocks, max(1, sum(len(cells) > 1 for _, cells in loads)), alpha)
+    """The verdict over all cells and, with several loads, that of each. `judging` = how, if not by all runs at once."""
+    loads = list(loads_of(factors, plan.cells))
+    families = max(1, sum(len(cells) > 1 for _, cells in loads))
+    samples = _Samples(plan, fitted, blocks, judging or _OfAllRuns(fitted, families, alpha))
     judged = [_judge(samples, cells) for _, cells in loads]
     if len(loads) == 1:
         return judged[0]
@@ -100,7 +141,7 @@ def _testable(fitted: stats.Fit, blocks: Sequence[int]) -> bool:
     return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
 
 
-def _loads(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
+def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
     """Each combination of levels of the factors that are loads, with its cells, in the order of the cells."""
     names = [factor.name for factor in factors if len(factor.levels) > 1 and is_condition(factor)]
     found: dict[str, tuple[dict[str, JsonValue], list[int]]] = {}
@@ -114,7 +155,7 @@ def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None
     """The fastest and the slowest cell of the load under which they are furthest apart; with one layout, of all loads."""
     if all(len(cells) == 1 for cells in loads):
         loads = [[cell for cells in loads for cell in cells]]
-    ends = [(_fastest_of(samples.fitted, cells), _worst_of(samples.fitted, cells)) for cells in loads]
+    ends = [(samples.judging.fastest(cells), _worst_of(samples.fitted, cells)) for cells in loads]
     times = samples.fitted.cells
 
     def apart(pair: tuple[int | None, int | None]) -> float:
@@ -132,7 +173,7 @@ def _ends(samples: _Samples, loads: Sequence[Sequence[int]]) -> tuple[int | None
 
 def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
     """The verdict over `cells`, all under one load."""
-    fastest, worst = _fastest_of(samples.fitted, cells), _worst_of(samples.fitted, cells)
+    fastest, worst = samples.judging.fastest(cells), _worst_of(samples.fitted, cells)
     comparisons = _comparisons(samples, fastest, cells)
     best = samples.cell_id(fastest)
     judged = {row.cell_id for row in comparisons if row.p_value is not None or row.across_blocks}
@@ -150,11 +191,8 @@ def _judge(samples: _Samples, cells: Sequence[int]) -> Judged:
     most: dict[str, float] = {}
     if fastest is not None and alone and tied:
         among = {samples.plan.cells[cell].cell_id: cell for cell in compared}
-        bounds = stats.at_most_slower(
-            samples.fitted,
-            [among[cell_id] for cell_id in (best, *tied) if cell_id in among],
-            compared,
-            samples.families,
+        bounds = samples.judging.at_most_slower(
+            [among[cell_id] for cell_id in (best, *tied) if cell_id in among], compared
         )
         most = {samples.plan.cells[cell].cell_id: bound for cell, bound in bounds.items()}
     return Judged(
@@ -173,15 +211,15 @@ def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> t
     """Every other cell against the best, or against that of its own block, fastest first; none if nothing is measured."""
     if best is None:
         return ()
-    plan, fitted, family = samples.plan, samples.fitted, frozenset(cells)
+    plan, fitted, judging = samples.plan, samples.fitted, samples.judging
     rows: list[Comparison] = []
     for block in dict.fromkeys(samples.blocks[cell] for cell in cells):
         inside = [cell for cell in cells if samples.blocks[cell] == block]
-        first = best if best in inside else _fastest_of(fitted, inside)
+        first = best if best in inside else judging.fastest(inside)
         if first is None:
             continue
-        differences = stats.compare_with_best(fitted, first, family, samples.families, samples.alpha)
-        rows += [_comparison(plan, index, first, row) for index in inside if (row := differences[index]) is not None]
+        differences = judging.differences(first, cells)
+        rows += [_comparison(plan, index, first, differences[index]) for index in inside if index in differences]
         if first != best:
             ratio = Estimate(value=math.exp(fitted.cells[first] - fitted.cells[best]))
             rows.append(
@@ -206,12 +244,6 @@ def _comparison(plan: Plan, cell: int, best: int, difference: stats.Difference) 
         # With runs missing, the common rounds may contradict all rounds: then the cell isn't slower for sure.
         distinguishable=difference.distinguishable and difference.ratio.value > 1,
     )
-
-
-def _fastest_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:
-    log_s = np.full_like(fitted.log_s, np.nan)
-    log_s[list(cells)] = fitted.log_s[list(cells)]
-    return stats.fastest(replace(fitted, log_s=log_s))
 
 
 def _worst_of(fitted: stats.Fit, cells: Sequence[int]) -> int | None:

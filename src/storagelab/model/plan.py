@@ -34,6 +34,13 @@ PREFERENCES: tuple[Preference, ...] = ("fewest-files", "most-capacity", "fewest-
 """Which of the layouts that can't be told apart is the cheapest, unless the spec says otherwise."""
 
 
+class Race(Frozen):
+    """Layouts that are surely slower leave, and the rest go on. `within` = the margin within which a layout is as good as
+    the fastest, as a share of the time: 0.03 for 3 %; 0 = no margin."""
+
+    within: float = Field(0.0, ge=0.0, lt=1.0)
+
+
 class Experiment(Frozen):
     """A checked spec. `base` holds its tables without defaults; two specs are the same if their `canonical` is."""
 
@@ -76,6 +83,7 @@ class Experiment(Frozen):
     base: dict[str, object] = Field(default_factory=dict)
     factors: tuple[Factor, ...] = ()
     excludes: tuple[dict[str, JsonValue], ...] = ()
+    race: Race | None = Field(None, description="how it is run, if not with all repetitions of all cells")
 
     @property
     def margin(self) -> float | None:

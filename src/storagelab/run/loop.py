@@ -63,8 +63,30 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
     return min(jobs, fit, len({planned.block for planned in todo}))
 
 
-def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: bool = False, jobs: int = 1) -> None:
-    """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others."""
+class Rounds(Protocol):
+    """Decides on further runs when all others are made."""
+
+    def told_of(self, run: Run) -> None: ...
+
+    def further(self) -> Plan:
+        """The plan so far, with more runs at its end if there are to be more."""
+        ...
+
+
+def run_all(
+    plan: Plan,
+    store: Store,
+    site: Site,
+    listener: Listener,
+    *,
+    again: bool = False,
+    jobs: int = 1,
+    rounds: Rounds | None = None,
+) -> None:
+    """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others.
+
+    Then make those that `rounds` adds, until it adds none.
+    """
     todo = slices(plan, store.attempts(), site, store.folder, again=again)
     at_once = min(jobs, len(todo)) if _portable(plan) else 1
     executor: Executor[Slice, News] = Here(make_slice)
@@ -74,7 +96,7 @@ def run_all(plan: Plan, store: Store, site: Site, listener: Listener, *, again: 
         if at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S:
             executor = Processes(make_slice, at_once)
     _remove_states(store.folder, but={slice_.state for slice_ in todo})
-    executor.execute(_Campaign(todo, at_once, store, listener))
+    executor.execute(_Campaign(plan, todo, at_once, store, site, listener, rounds))
     _remove_states(store.folder)  # their runs are all stored
 
 
@@ -102,12 +124,26 @@ def slices(
 class _Campaign:
     """All blocks, dealt to an executor in slices. Only this class writes the store and calls the listener."""
 
-    def __init__(self, todo: Sequence[Slice], at_once: int, store: Store, listener: Listener) -> None:
-        self._dealer = Dealer(todo, at_once)
-        self._cells = {cell_id: cell for slice_ in todo for cell_id, cell in slice_.block.cells.items()}
-        self._store, self._listener = store, listener
+    def __init__(
+        self,
+        plan: Plan,
+        todo: Sequence[Slice],
+        at_once: int,
+        store: Store,
+        site: Site,
+        listener: Listener,
+        rounds: Rounds | None,
+    ) -> None:
+        self._dealer, self._at_once = Dealer(todo, at_once), at_once
+        self._cells = {cell.cell_id: cell for cell in plan.cells}
+        self._store, self._site, self._listener, self._rounds = store, site, listener, rounds
 
     def deal(self) -> Slice | None:
+        if self._dealer.ended and self._rounds is not None:
+            todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
+            self._dealer = Dealer(todo, self._at_once)
+            if not todo:
+                self._rounds = None
         return self._dealer.deal()
 
     def told(self, news: News) -> None:
@@ -120,6 +156,8 @@ class _Campaign:
                 self._store.append(news)
                 self._listener.stored(news)
                 self._dealer.told_of(news)
+                if self._rounds is not None:
+                    self._rounds.told_of(news)
 
     def lost(self, task: Slice, why: str) -> None:
         """Its runs are made again. If one can't be, it and all later runs of its block fail, since they need its drives."""

@@ -37,15 +37,17 @@ class RunProgress:
         check: Callable[[], None] = lambda: None,
         *,
         at_once: int = 1,
+        at_most: bool = False,
     ) -> None:
         """`finished` holds (cell_id, wall seconds) of stored runs, from which the first ETA is estimated; `at_once` runs are
-        made side by side.
+        made side by side. `at_most`: some of `pending` may turn out not to be needed.
 
         `check` is called at every event; it may raise KeyboardInterrupt to stop the runs.
         """
         self._check = check
         self.plan, self._left, self._finished = plan, list(pending), list(finished)
         self.total, self.at_once = len(pending), at_once
+        self._most = "at most " if at_most else ""
         self._amounts = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
         self.console = console
         self.failed = 0
@@ -108,11 +110,19 @@ class RunProgress:
             self.failed += 1
         else:
             self._finished.append((run.cell_id, run.wall_s))
-        left = "" if not self._left else f"; {self._eta_text()} left"
+        left = "" if not self._left else f"; {self._most}{self._eta_text()} left"
         width = len(str(self.total))
         which = _run_text(run.levels, run.cell_id, run.repetition)
         self.say(f"[{self.done:{width}d}/{self.total}] {which}: {result_text(run)}{left}")
         self._show()
+
+    def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
+        """Some of the runs that were left are not needed after all: `runs` are what there is to make at most."""
+        done = self.done
+        self._left = list(runs)
+        self.total = done + len(runs)
+        if self._task is not None:
+            self._bar.update(self._task, total=float(self.total))
 
     # --- showing -----------------------------------------------------------------------------------------------------
 
@@ -133,7 +143,7 @@ class RunProgress:
             completed=self.done + sum(self._shares.values()),
             description=self._now,
             count=f"{self.done}/{self.total} runs",
-            eta=f"{self._eta_text()} left",
+            eta=f"{self._most}{self._eta_text()} left",
         )
 
     def _eta_text(self) -> str:

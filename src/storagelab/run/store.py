@@ -253,7 +253,8 @@ def _set_aside_failure(file: Path, experiment: Experiment) -> Path | None:
 
 def _is_failure_of_another(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> bool:
     ((usable,),) = _ask(connection, file, "SELECT count(*) FROM run WHERE status <> 'failed'")
-    return usable == 0 and _experiment(connection, file).sha256 != experiment.sha256
+    stored = _experiment(connection, file)
+    return usable == 0 and (stored.sha256, stored.race) != (experiment.sha256, experiment.race)
 
 
 def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Experiment) -> None:
@@ -265,6 +266,25 @@ def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Exper
     stored = _experiment(connection, file)
     if stored.sha256 != experiment.sha256:
         raise StoreChanged(file, stored)
+    if stored.race != experiment.race:
+        raise StoreError(
+            f"{file}: it holds {_kind(stored)}\n"
+            f"  go on with that: storagelab run SPEC{_options(stored)}\n"
+            "  or keep these results elsewhere with --results: runs of a race and of all repetitions are never mixed"
+        )
+
+
+def _kind(experiment: Experiment) -> str:
+    if experiment.race is None:
+        return "results of all repetitions, not of a race"
+    within = experiment.race.within
+    return f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
+
+
+def _options(experiment: Experiment) -> str:
+    if experiment.race is None:
+        return ""
+    return " --find-best" + (f" --within {100 * experiment.race.within:g}%" if experiment.race.within else "")
 
 
 def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:

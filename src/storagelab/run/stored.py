@@ -33,7 +33,8 @@ def read(name: str, results: Path) -> Stored:
         plan = _plan(experiment)
     except StoreError as error:
         raise damaged(file, [str(error)], len(runs)) from None
-    return Stored(folder, experiment, plan, of_plan(file, plan, runs))
+    fitting = of_plan(file, plan, runs)
+    return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting)
 
 
 def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
@@ -48,7 +49,7 @@ def salvage(name: str, results: Path) -> tuple[Stored, list[str]]:
         experiment, plan, lost = _experiment(store, given)
         runs, lost_runs = store.salvage()
     fitting, strange = _of_plan(plan, runs)
-    return Stored(folder, experiment, plan, fitting), [*lost, *lost_runs, *strange]
+    return Stored(folder, experiment, as_run(experiment, plan, fitting), fitting), [*lost, *lost_runs, *strange]
 
 
 def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
@@ -100,6 +101,15 @@ def _experiment(store: Store, given: Path | None) -> tuple[Experiment, Plan, lis
             raise StoreError(f"{store.folder / FILE_NAME}: its experiment can't be read\n  {hint}") from None
     experiment = reading.load(given)
     return experiment, matrix.expand(experiment), lost
+
+
+def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
+    """The plan that these runs of an experiment followed: of a race, its rounds so far."""
+    if experiment.race is None:
+        return plan
+    from storagelab.run.race import plan_of  # statistics take long to load, and most experiments are no race
+
+    return plan_of(experiment, runs)
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:

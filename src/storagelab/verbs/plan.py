@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from storagelab import screen
@@ -16,12 +17,29 @@ from storagelab.targets import Preflight
 from storagelab.verbs.planning import look_at, site_of
 
 
-def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: bool) -> None:
+def show(spec_file: Path, results: Path, *, every_run: bool, allow_commands: bool, pilot: str | None = None) -> None:
     experiment = reading.load(spec_file)
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
-    print_plan(screen.out(), experiment, expanded, _facts(expanded, found, folder, experiment), every_run)
+    facts = _facts(expanded, found, folder, experiment)
+    told = _tells(experiment, expanded, pilot or (experiment.name if facts.runs_stored else None), results)
+    print_plan(screen.out(), experiment, expanded, replace(facts, tells=told), every_run)
+
+
+def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path) -> str:
+    """How small a difference the plan can tell, from the stored runs of an experiment; "" if they don't show it."""
+    if pilot is None or experiment.order == "cell-by-cell":
+        return ""
+    from storagelab.findings import power  # statistics take long to load, and are not wanted before there are runs
+    from storagelab.report.words.tells import tells_text
+    from storagelab.run import stored
+
+    of = stored.read(pilot, results)
+    scatter = power.scatter_of(of.plan, of.runs)
+    if scatter is None:
+        return ""
+    return tells_text(power.tells(experiment.factors, expanded, experiment.repetitions, scatter))
 
 
 def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experiment) -> PlanFacts:
@@ -32,6 +50,10 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
         with Store.reading(folder) as store:
             if store.experiment().sha256 == experiment.sha256:
                 attempts, durations = store.attempts(), store.durations()
+                if store.experiment().race is not None:
+                    warnings.append(
+                        f"{folder} holds a race: this is the plan in which nobody leaves; go on with `run --find-best`"
+                    )
             elif store.would_be_set_aside(experiment):
                 warnings.append(f"{folder} holds only failed runs, of another spec; `run` would move them aside")
             else:

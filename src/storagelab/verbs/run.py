@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan
+from storagelab.model.plan import Experiment, Plan, Race
+from storagelab.report.words.race import course_text
 from storagelab.run import dealing, loop, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
 from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
@@ -18,10 +22,26 @@ from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting
 from storagelab.verbs.planning import look_at, site_of
 
+if TYPE_CHECKING:
+    from storagelab.findings.raced import Course
+    from storagelab.run.race import Racing
 
-def run(spec_file: Path, results: Path, *, again: bool, jobs: int | None, allow_commands: bool) -> bool:
-    """Whether no run has failed."""
-    experiment = reading.load(spec_file)
+
+def run(
+    spec_file: Path,
+    results: Path,
+    *,
+    again: bool,
+    jobs: int | None,
+    allow_commands: bool,
+    race: Race | None = None,
+    budget_s: float | None = None,
+) -> bool:
+    """Whether no run has failed. `race` is None for all repetitions of all cells."""
+    experiment = reading.load(spec_file).model_copy(update={"race": race})
+    racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
+    if racing is not None:
+        racing(())  # refused before anything is touched
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
     site = site_of(experiment, folder)
@@ -29,17 +49,24 @@ def run(spec_file: Path, results: Path, *, again: bool, jobs: int | None, allow_
     _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
-            stored.of_plan(
+            before = stored.of_plan(
                 folder / FILE_NAME, expanded, store.runs()
             )  # a damaged store is refused before runs are made
-            _run_pending(expanded, store, site, found, again, jobs or host.usable_cpus())
+            rounds = None if racing is None else racing(before)
+            _run_pending(expanded, rounds, store, site, found, again, jobs or host.usable_cpus())
             runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = reading.differences(error.stored.canonical, experiment.canonical)
         raise StoreChanged(error.file, error.stored, changes) from None
-    conclude(experiment, expanded, runs, folder)
+    conclude(experiment, stored.as_run(experiment, expanded, runs), runs, folder)
     return not failed
+
+
+def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None) -> Racing:
+    from storagelab.run.race import Racing  # statistics take long to load, and most experiments are no race
+
+    return Racing(experiment, runs, budget_s)
 
 
 def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Path, again: bool) -> None:
@@ -58,10 +85,16 @@ def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Pa
         stopping.check()
 
 
-def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, again: bool, jobs: int) -> int:
-    """Make the runs that are left, and return how many failed."""
-    attempts = store.attempts()
-    pending = dealing.pending(expanded, attempts, again=again)
+def _run_pending(
+    expanded: Plan, rounds: Racing | None, store: Store, site: Site, found: Preflight, again: bool, jobs: int
+) -> int:
+    """Make the runs that are left, of a race as many `rounds` as it takes; how many failed."""
+    plan = expanded if rounds is None else rounds.course.plan
+    pending = dealing.pending(plan, store.attempts(), again=again)
+    before = len(plan.runs) - len(pending)
+    if rounds is not None:
+        failed_before = [planned for planned in pending if planned not in rounds.course.possible]
+        pending = [*failed_before, *rounds.course.possible]
     at_once = loop.processes(expanded, pending, found, jobs)
     console = screen.err()
     if store.set_aside is not None:
@@ -74,29 +107,33 @@ def _run_pending(expanded: Plan, store: Store, site: Site, found: Preflight, aga
     with (
         Interruptible() as stopping,
         RunProgress(
-            expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once
+            expanded, pending, store.durations(), console, store.folder, stopping.check, at_once=at_once,
+            at_most=rounds is not None,
         ) as progress,
-    ):
-        before = len(expanded.runs) - len(pending)
+    ):  # fmt: skip
         progress.say(f"{found.server}")
-        progress.say(
-            f"{len(pending)} runs to make, {before} stored already; log: {store.folder / LOG_FILE}"
-            if before
-            else f"{len(pending)} runs to make; log: {store.folder / LOG_FILE}"
-        )
+        most = "" if rounds is None else "at most "
+        already = f", {before} stored already" if before else ""
+        progress.say(f"{most}{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
+        if rounds is not None:
+            rounds.tell = partial(_tell_of_round, progress)
         if at_once < loop.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
-            loop.run_all(expanded, store, site, progress, again=again, jobs=at_once)
+            loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds)
         except BaseException as error:
             # Whatever goes wrong once it was asked to stop comes of stopping amid something.
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
                 raise
-            progress.say(
-                f"interrupted: {before + progress.done} of {len(expanded.runs)} runs are stored; run again to go on"
-            )
+            of = f" of {most}{before + progress.total} runs"
+            progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to go on")
             raise KeyboardInterrupt from error
         return progress.failed
+
+
+def _tell_of_round(progress: RunProgress, course: Course) -> None:
+    progress.left_to_make(course.possible)
+    progress.say(course_text(course))
 
 
 def conclude(experiment: Experiment, expanded: Plan, runs: tuple[Run, ...], folder: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
-from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Plan
@@ -60,6 +60,13 @@ def export(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Fi
         "cells": [_cell(cell, by_cell[cell.cell_id], summaries.get(cell.cell_id)) for cell in plan.cells],
         "findings": _findings(findings),
     }
+
+
+def _race(race: RaceSummary | None) -> Json | None:
+    if race is None:
+        return None
+    left = [{"cell_id": cell_id, "after_round": after} for cell_id, after in race.left]
+    return {**race.model_dump(exclude={"left", "open"}), "left": left, "open": list(race.open)}
 
 
 def plain(value: object) -> object:
@@ -275,6 +282,7 @@ def _findings(findings: Findings) -> Json:
         "worst": findings.worst,
         "not_compared": list(findings.not_compared),
         "at_most_slower": findings.at_most_slower,
+        "race": _race(findings.race),
         "fit": findings.fit,
         "left_out": [{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         "loads": [

@@ -36,7 +36,7 @@ class VolumeFacts(NamedTuple):
 class PlanFacts:
     """`server`: the server that would be used, in words. `estimate_s`: time for the runs still to make, None = unknown;
     `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`: what survives a
-    crash, a line for each engine that is compared."""
+    crash, a line for each engine that is compared. `tells`: how small a difference the runs can tell, "" = unknown."""
 
     server: str
     volumes: tuple[VolumeFacts, ...] = ()
@@ -45,6 +45,7 @@ class PlanFacts:
     runs_stored: int = 0
     warnings: tuple[str, ...] = ()
     durability: tuple[str, ...] = ()
+    tells: str = ""
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
@@ -62,6 +63,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
         ("Server", facts.server),
         *(("Durable", line) for line in facts.durability),
         ("Time", _time_text(plan, facts)),
+        ("Tells", facts.tells),
     ]
     for name, text in pairs:
         if text:

@@ -35,8 +35,6 @@ class SimulatedBlock:
         self.scale = block.first_cell.config.target.world_scale
         self.content = self.world.scenario(block, site.spec_folder)
         self._scenario = json.dumps(self.content, sort_keys=True)
-        words = f"{__version__}\n{self._scenario}"
-        self._identity = hashlib.sha256(words.encode()).hexdigest()
         self._file = state
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
@@ -70,6 +68,14 @@ class SimulatedBlock:
         except _sim.Refused as refusal:
             raise PreflightError(refusal.what, key=refusal.place) from None
 
+    def _identity(self, runs_done: int) -> str:
+        """Of what the drives lived through: the same however many runs are still to come."""
+        runs = self.content[self.world.runs]
+        assert isinstance(runs, list)
+        lived = {**self.content, self.world.runs: runs[:runs_done]}
+        words = f"{__version__}\n{json.dumps(lived, sort_keys=True)}"
+        return hashlib.sha256(words.encode()).hexdigest()
+
     @contextmanager
     def open(self, planned: PlannedRun) -> Iterator[Target]:
         """The target of the next run. There is nothing to set up or to remove."""
@@ -100,8 +106,12 @@ class SimulatedBlock:
         """Writes beside the file and then replaces it, so that a kill leaves either the old or the new state."""
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
-        header = {"identity": self._identity, "runs_done": self._position, "bytes": [len(drive) for drive in drives],
-                  "defect": self._defect}  # fmt: skip
+        header = {
+            "identity": self._identity(self._position),
+            "runs_done": self._position,
+            "bytes": [len(drive) for drive in drives],
+            "defect": self._defect,
+        }
         beside = self._file.with_suffix(f".{os.getpid()}.part")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +128,7 @@ class SimulatedBlock:
             head, _, rest = self._file.read_bytes().partition(b"\n")
             header = json.loads(head)
             lengths = [int(length) for length in header["bytes"]]
-            if header["identity"] != self._identity or sum(lengths) != len(rest):
+            if header["identity"] != self._identity(int(header["runs_done"])) or sum(lengths) != len(rest):
                 return None
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]

@@ -16,15 +16,17 @@ from storagelab.targets.simulated.scenario import scenario
 
 
 class World(NamedTuple):
-    """A kind of world: `scenario` writes a block for the core, `core` makes its runs, `measurement` reads one."""
+    """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes them, and
+    `measurement` reads one."""
 
     scenario: Callable[[PlannedBlock, Path], dict[str, object]]
     core: type[_sim.Block] | type[_sim.RawBlock]
     measurement: Callable[[Mapping[str, Any], Cell, Mapping[str, object]], Measurement]
+    runs: str
 
 
-_SERVER = World(scenario, _sim.Block, measurement)
-_DRIVES = World(raw_scenario, _sim.RawBlock, raw_measurement)
+_SERVER = World(scenario, _sim.Block, measurement, "runs")
+_DRIVES = World(raw_scenario, _sim.RawBlock, raw_measurement, "tests")
 
 
 def world_of(config: Config) -> World:

@@ -1,0 +1,127 @@
+"""How large a difference must be to be told, and how many repetitions that takes. Pure; computed, not drawn.
+
+The power is that of the verdict's test (`stats.compare_with_best`) of a layout against the fastest: both of its steps have to
+hold. They share the difference of means; its two estimates of scatter are taken as independent, that of all layouts and
+that of the two. How near this is to drawn experiments: tests/test_power.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from storagelab.findings import racing, stats
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.statements import SHARES
+from storagelab.findings.studentized import MANY, t_point, tukey
+from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times
+from storagelab.findings.verdicts import loads_of
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Factor, Plan
+
+POWER = 0.8
+MOST_REPETITIONS = 1000
+LARGEST = math.log(100)
+_STEPS = 32
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """How times scatter from run to run: the sd of log times in a typical cell, from so many `runs`; `prior_df` as in
+    `stats.Fit`."""
+
+    sd: float
+    prior_df: float
+    runs: int
+
+
+def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
+    """The scatter of an experiment's runs, odd ones left out; None where no cell was run twice beside others."""
+    laps = [lap_of(run) for run in runs if not run.burn_in]
+    simulated = all(cell.config.target.simulated for cell in plan.cells)
+    _, log_s = log_times(plan, laps, compared_of(plan))
+    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
+    if fitted.df < 1 or np.isnan(fitted.own).all():
+        return None
+    return Scatter(math.sqrt(float(np.nanmedian(fitted.variance))), fitted.prior_df, int(fitted.runs.sum()))
+
+
+def power(effect: float, scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float:
+    """The probability that a layout is called slower that takes `effect` more time than the fastest: 0.03 for 3 %."""
+    if cells < 2 or repetitions < 2:
+        return 0.0
+    family, alpha = tukey(cells, families), ALPHA * SHARES["verdict"]
+    alone = _alone(cells, repetitions - 1.0, alpha / family.caution)
+    moderated_df = min(scatter.prior_df + repetitions - 1, float((cells - 1) * (repetitions - 1)))
+    together = family.point(moderated_df, alpha) * np.sqrt(_variance_ratios(moderated_df))
+    # Two cells have one scatter between them: both steps are the same test.
+    limits = alone if cells == 2 else np.maximum(together[:, None], alone[None, :])
+    distance = math.log1p(effect) / max(scatter.sd * math.sqrt(2 / repetitions), 1e-12)
+    return float(special.ndtr(distance - limits).mean())
+
+
+def _alone(cells: int, df: float, alpha: float) -> stats.Matrix:
+    """Equally likely limits of the second step, Welch's, in standard errors: from the own variances of two cells."""
+    own = _variance_ratios(df)
+    one, other = (own, own) if cells == 2 else (part.ravel() for part in np.meshgrid(own, own))
+    spread = one**2 + other**2 + 2 * one * other / (cells - 1) ** 2
+    dfs = np.round((one + other) ** 2 * df / spread, 1)
+    return np.array([t_point(float(at), alpha) for at in dfs]) * np.sqrt((one + other) / 2)
+
+
+def _variance_ratios(df: float) -> stats.Matrix:
+    """Equally likely values of an estimated variance over the true one."""
+    if df >= MANY:
+        return np.ones(1)
+    shares = (np.arange(_STEPS) + 0.5) / _STEPS
+    return np.asarray(special.chdtri(df, 1 - shares) / df)
+
+
+def smallest_told(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:
+    """The smallest effect that is told in 80 % of experiments; None if even a hundredfold time is not."""
+    low, high = 0.0, LARGEST
+    if power(math.expm1(high), scatter, cells, repetitions, families) < POWER:
+        return None
+    for _ in range(40):
+        middle = (low + high) / 2
+        told = power(math.expm1(middle), scatter, cells, repetitions, families) >= POWER
+        low, high = (low, middle) if told else (middle, high)
+    return math.expm1(high)
+
+
+def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int = 1) -> int | None:
+    """The fewest repetitions that tell `effect` in 80 % of experiments; None if that takes more than a thousand."""
+    low, high = 1, MOST_REPETITIONS
+    if power(effect, scatter, cells, high, families) < POWER:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(effect, scatter, cells, middle, families) >= POWER else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class Tells:
+    """What the repetitions of a plan can tell, and what more would: `smallest` = the effect that is told in 80 % of
+    experiments, None if there is none; `takes` = effects with the repetitions that they take, None if over a thousand."""
+
+    scatter: Scatter
+    repetitions: int
+    smallest: float | None
+    takes: tuple[tuple[float, int | None], ...]
+
+
+EFFECTS = (0.01, 0.03, 0.05, 0.1)
+
+
+def tells(factors: Sequence[Factor], plan: Plan, repetitions: int, scatter: Scatter) -> Tells:
+    loads = [len(cells) for _, cells in loads_of(factors, plan.cells) if len(cells) > 1]
+    cells, families = max(loads, default=1), max(1, len(loads))
+    smallest = smallest_told(scatter, cells, repetitions, families)
+    finer = [effect for effect in EFFECTS if smallest is None or effect < 0.9 * smallest][-2:] if cells > 1 else []
+    takes = tuple((effect, repetitions_for(effect, scatter, cells, families)) for effect in reversed(finer))
+    return Tells(scatter, repetitions, smallest, takes)

@@ -1,0 +1,126 @@
+"""A race: after each complete round, layouts that are surely slower leave. Pure.
+
+Everybody still in the race runs once in each round. After a round, from the second on, the race is looked at: each layout is
+compared with the one in front by the test of the verdicts (`stats.compare_with_best`), counted as if nobody had left, so
+that the choice of who is in front is paid for. A look may err with a small probability, `error_of`. These probabilities
+add up to 4 % over all rounds that there can ever be, and 1 % is left for the other statements of a report. So it does not
+matter how often a race is looked at, when it ends, or who decides to go on: all that all its looks say holds together at
+95 %. That includes who left, and by how much the layout in front may be slower than the fastest.
+
+A race is a function of the times of its complete rounds. An interrupted race decides the same when it goes on.
+
+After two rounds, two runs of a layout say nothing about its own scatter. So any of them may be five times as noisy as the
+typical one there (`NOISIEST`). How often the fastest is lost, and how many runs are spent: docs/explanation/statistics.md,
+drawn by `make bench ARGS="--only races"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from storagelab.findings import irregular, stats
+from storagelab.findings.samples import ALPHA
+from storagelab.findings.stats import Difference, Fit, Matrix
+
+FIRST_LOOK = 2
+NOISIEST = 5.0
+CAUTION = 0.3
+"""How fast the level of a layout's own test falls with their number: slower than in a verdict, whose error is not shared out
+over looks."""
+SHARE = 0.8
+"""Of the report's 5 %: as for the verdict of any other experiment."""
+_EARLY = {2: 0.15, 3: 0.25, 4: 0.15, 5: 0.15}
+"""Shares of the first looks, at which most is decided."""
+_LATE = 0.3
+"""The share of all later looks together."""
+
+
+def error_of(look: int) -> float:
+    """The probability that the look after this round may err with. All of them add up to 4 %."""
+    if look in _EARLY:
+        return ALPHA * SHARE * _EARLY[look]
+    last = max(_EARLY)
+    return (
+        ALPHA * SHARE * _LATE * last / (look * (look - 1))
+    )  # 1 / (n (n - 1)) from n = last + 1 on adds up to 1 / last
+
+
+@dataclass(frozen=True)
+class Left:
+    """A cell that left the race after a round, surely slower than the `leader` of that time."""
+
+    cell: int
+    after: int
+    leader: int
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A race among cells after some of its rounds.
+
+    `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
+    `silent` = those that left because no run of theirs succeeded. `cleared` = for each cell that was ever in front, those of
+    which it is known that they are not faster than it by more than the race's margin.
+    """
+
+    racing: tuple[int, ...]
+    rounds: int = 0
+    left: tuple[Left, ...] = ()
+    silent: tuple[int, ...] = ()
+    differences: Mapping[int, Difference] = field(default_factory=dict)
+    cleared: Mapping[int, frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def everybody(self) -> tuple[int, ...]:
+        return tuple(sorted((*self.racing, *self.silent, *(one.cell for one in self.left))))
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Who runs in the next round: of those in the race, the one in front and all that may be faster than it by more
+        than the margin. Nobody if the race is decided."""
+        rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
+        return (self.racing[0], *rest) if rest else ()
+
+    @property
+    def at_most_slower(self) -> float | None:
+        """The ratio that the time of the first over that of the truly fastest does not exceed, if the last look says one."""
+        lows = [one.ratio.low for one in self.differences.values() if one.ratio.low is not None]
+        return max([1.0, *(1 / low for low in lows)]) if len(lows) == len(self.racing) - 1 else None
+
+
+def fitted(log_s: Matrix, blocks: Sequence[int], places: Matrix | None = None) -> Fit:
+    """The times without odd runs of quiet cells and, given the `places` in the order, without their trend."""
+    kept = irregular.without(log_s, [run for run in irregular.outliers(log_s) if run.disturbed])
+    return stats.fit(kept if places is None else irregular.without_trend(kept, places), blocks)
+
+
+def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -> Standing:
+    """The standing after one more round; `fit` is that of all rounds up to it. `families` = races that share the error."""
+    rounds = standing.rounds + 1
+    if rounds < FIRST_LOOK:
+        return replace(standing, rounds=rounds)
+    ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
+    racing = sorted((cell for cell in standing.racing if cell not in silent), key=lambda cell: float(fit.cells[cell]))
+    standing = replace(standing, racing=tuple(racing), rounds=rounds, silent=(*standing.silent, *silent))
+    if not racing:
+        return standing
+    first = next((cell for cell in racing if cell in ran), racing[0])
+    error = error_of(rounds)
+    compared = (
+        stats.far_from_best(fit, first, error / families, NOISIEST)
+        if rounds == FIRST_LOOK
+        else stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)
+    )
+    found = {cell: difference for cell in racing if (difference := compared[cell]) is not None}
+    leaving = [cell for cell, one in found.items() if one.distinguishable and one.ratio.value > 1]
+    staying = {cell: one for cell, one in found.items() if cell not in leaving}
+    near = {cell for cell, one in staying.items() if one.ratio.low is not None and one.ratio.low * (1 + within) >= 1}
+    return replace(
+        standing,
+        racing=(first, *(cell for cell in racing if cell not in (first, *leaving))),
+        left=(*standing.left, *(Left(cell, rounds, first, found[cell]) for cell in leaving)),
+        differences=staying,
+        cleared={**standing.cleared, first: standing.cleared.get(first, frozenset()) | near},
+    )

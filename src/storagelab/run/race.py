@@ -1,0 +1,61 @@
+"""A race while it runs: which plan the runs made so far lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from storagelab.errors import SpecError
+from storagelab.findings.raced import ROUNDS_OF_A_BUDGET, Course, course
+from storagelab.findings.times import Lap, lap_of
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, Plan
+from storagelab.spec import matrix
+
+
+class Racing:
+    """The race of an experiment. `tell` receives the course after each round."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        runs: Iterable[Run],
+        budget_s: float | None = None,
+        tell: Callable[[Course], None] = lambda _: None,
+    ) -> None:
+        """Raises SpecError if the experiment can't be raced."""
+        if experiment.order == "cell-by-cell":
+            raise SpecError(
+                "can't be raced: in the order cell-by-cell, layouts don't run in rounds, so none is ever behind",
+                file=experiment.source,
+                key="order",
+                hint='Set order = "randomised", or run it without --find-best.',
+            )
+        self._experiment, self._budget_s, self.tell = experiment, budget_s, tell
+        self._whole = whole(experiment, experiment.repetitions * (1 if budget_s is None else ROUNDS_OF_A_BUDGET))
+        self._laps: list[Lap] = [lap_of(run) for run in runs]
+        self.course = self._course()
+
+    def told_of(self, run: Run) -> None:
+        self._laps.append(lap_of(run))
+
+    def further(self) -> Plan:
+        """The plan with the next round, if there is one."""
+        self.course = self._course()
+        self.tell(self.course)
+        return self.course.plan
+
+    def _course(self) -> Course:
+        return course(self._experiment, self._whole, self._laps, budget_s=self._budget_s)
+
+
+def whole(experiment: Experiment, rounds: int) -> Plan:
+    """The plan in which nobody leaves, as many rounds as there may be, or can be planned."""
+    cells = len(matrix.expand(experiment.model_copy(update={"repetitions": 1})).cells)
+    return matrix.expand(experiment.model_copy(update={"repetitions": max(1, min(rounds, matrix.MAX_RUNS // cells))}))
+
+
+def plan_of(experiment: Experiment, runs: Iterable[Run]) -> Plan:
+    """The plan of a stored race: the rounds of which some run is made."""
+    laps = [lap_of(run) for run in runs]
+    rounds = max((lap.repetition for lap in laps), default=1)
+    return course(experiment, whole(experiment, max(rounds, 1)), laps, rounds=rounds).plan

@@ -1,0 +1,177 @@
+"""Who runs next in a race, whatever was made before, and what its findings say."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from builders import make_experiment, make_measurement, make_run
+
+from storagelab.errors import SpecError
+from storagelab.findings.analysis import analyse
+from storagelab.findings.times import lap_of
+from storagelab.model.measurement import Run
+from storagelab.model.plan import Experiment, PlannedRun, Race
+from storagelab.report.words.race import course_text, race_sentences
+from storagelab.run.race import Racing, plan_of
+
+FILES = "layout.data_files"
+SLOW = {1: 1.0, 2: 1.001, 4: 1.5, 8: 2.0, 16: 2.5, 32: 3.0}
+
+
+def experiment(**fields) -> Experiment:
+    return make_experiment({FILES: list(SLOW)}, race=Race(), **fields)
+
+
+def elapsed_s(levels, repetition: int) -> float:
+    noise = random.Random(f"{levels}{repetition}").gauss(0, 0.005)
+    return 10 * SLOW[levels[FILES]] * (1 + noise)
+
+
+def made(of: Racing, planned: PlannedRun, reason: str = "") -> Run:
+    cell = of.course.plan.cell(planned.cell_id)
+    measured = None if reason else make_measurement(cell.config, elapsed_s(cell.levels, planned.repetition), None, None)
+    return make_run(planned, cell, measured, reason)
+
+
+def raced(
+    spec: Experiment, runs: list[Run] | None = None, *, budget_s: float | None = None
+) -> tuple[Racing, list[Run]]:
+    """The race, to its end."""
+    runs = list(runs or [])
+    of = Racing(spec, runs, budget_s)
+    while of.course.possible:
+        stored = {(run.cell_id, run.repetition) for run in runs}
+        for planned in of.course.plan.runs:
+            if (planned.cell_id, planned.repetition) not in stored:
+                runs.append(made(of, planned))
+                of.told_of(runs[-1])
+        of.further()
+    return of, runs
+
+
+def order(runs: list[Run]) -> list[tuple[int, str, int]]:
+    return [(run.sequence, run.cell_id, run.repetition) for run in runs]
+
+
+def test_slow_layouts_are_repeated_twice_and_the_fastest_as_often_as_the_spec_says():
+    of, runs = raced(experiment())
+    repeated = {cell.levels[FILES]: sum(run.cell_id == cell.cell_id for run in runs) for cell in of.course.plan.cells}
+    assert repeated == {1: 5, 2: 5, 4: 2, 8: 2, 16: 2, 32: 2}
+    assert [run.sequence for run in runs] == list(range(len(runs)))
+
+
+@pytest.mark.parametrize("stop_after", [1, 6, 11, 12, 13, 15])
+def test_an_interrupted_race_goes_on_as_if_it_had_not_been(stop_after):
+    _, straight = raced(experiment())
+    _, resumed = raced(experiment(), straight[:stop_after])
+    assert order(resumed) == order(straight)
+
+
+def test_a_budget_repeats_those_in_the_race_until_it_is_spent():
+    of, runs = raced(experiment(), budget_s=30 * 20.0)  # every fabricated run takes 20 s of it
+    assert len(runs) in (29, 30)
+    assert max(run.repetition for run in runs) > 5
+    assert of.course.short or not of.course.heats[0].standing.running
+
+
+def test_a_budget_may_be_raised_later():
+    _, runs = raced(experiment(), budget_s=13 * 20.0)
+    _, further = raced(experiment(), runs, budget_s=20 * 20.0)
+    assert order(further)[: len(runs)] == order(runs)
+    assert len(further) > len(runs)
+
+
+def test_the_first_round_is_made_however_small_the_budget():
+    _, runs = raced(experiment(), budget_s=1.0)
+    assert len(runs) == len(SLOW)
+
+
+def test_what_is_left_at_most_is_all_rounds_of_those_still_running():
+    of, runs = raced(experiment())
+    begun = Racing(experiment(), runs[:14])  # after the second round two go on
+    assert len(begun.course.possible) == 4
+    assert len(Racing(experiment(), []).course.possible) == 30
+    assert not of.course.possible
+
+
+def test_blocks_of_a_real_server_race_one_after_the_other():
+    spec = make_experiment({"layout.log": ["a", "b"], FILES: [1, 2, 4, 8]}, race=Race(), costly=("layout.log",))
+    of, runs = raced(spec)
+    blocks = [run.block for run in runs]
+    assert blocks == sorted(blocks)
+    assert [len(heat.cells) for heat in of.course.heats] == [4, 4]
+    assert all(len(heat.standing.racing) < 4 for heat in of.course.heats)
+
+
+def test_each_load_has_a_race_of_its_own():
+    spec = make_experiment({"workload.connections": [4, 16], FILES: list(SLOW)}, race=Race())
+    of, _ = raced(spec)
+    assert [len(heat.cells) for heat in of.course.heats] == [6, 6]
+    assert all(len(heat.standing.left) == 4 for heat in of.course.heats)
+
+
+def test_layouts_without_a_rival_are_repeated_as_the_spec_says():
+    spec = make_experiment({"workload.connections": [4, 16]}, repetitions=3, race=Race())
+    spec = spec.model_copy(update={"base": {**spec.base, "layout": {"data": ["a"], "log": "a", "data_files": 1}}})
+    planned = Racing(spec, []).course
+    assert len(planned.possible) == 6
+
+
+def test_a_failed_run_counts_as_made():
+    spec = experiment()
+    of = Racing(spec, [])
+    runs = [made(of, planned, reason="the disk was full") for planned in of.course.plan.runs]
+    assert {run.repetition for run in Racing(spec, runs).course.possible} == {2, 3, 4, 5}
+
+
+def test_layouts_in_stretches_of_time_can_not_be_raced():
+    with pytest.raises(SpecError, match=r"order: can't be raced.*\n  Set order = "):
+        Racing(experiment(order="cell-by-cell"), [])
+
+
+def test_findings_are_those_of_the_race():
+    spec = experiment()
+    _, runs = raced(spec)
+    plan = plan_of(spec, runs)
+    assert len(plan.runs) == len(runs)
+    findings = analyse(spec, plan, runs)
+    levels = {cell.cell_id: cell.levels[FILES] for cell in findings.cells}
+    assert {levels[cell] for cell in findings.best} == {1, 2}
+    assert {levels[row.cell_id] for row in findings.comparisons if row.distinguishable} == {4, 8, 16, 32}
+    assert findings.race is not None
+    assert {turn for _, turn in findings.race.left} == {2}
+    assert {levels[cell] for cell in findings.race.open} == {1, 2}
+    told = " ".join(race_sentences(findings))
+    assert "18 of the 30 runs" in told
+    assert "4 layouts left it as surely slower: 4 after round 2" in told
+    assert "2 layouts may still be the fastest" in told
+
+
+def test_a_race_without_a_difference_states_none():
+    spec = make_experiment({FILES: [1, 2, 4, 8]}, race=Race())
+    of = Racing(spec, [])
+    runs: list[Run] = []
+    while of.course.possible:
+        for planned in of.course.plan.runs[len(runs) :]:
+            cell = of.course.plan.cell(planned.cell_id)
+            time_s = 10 + random.Random(planned.seed).gauss(0, 0.2)
+            runs.append(make_run(planned, cell, make_measurement(cell.config, time_s, None, None)))
+            of.told_of(runs[-1])
+        of.further()
+    findings = analyse(spec, of.course.plan, runs)
+    assert findings.verdict == "indistinguishable"
+    assert not any(effect.distinguishable for effect in findings.effects)
+
+
+def test_an_experiment_that_is_no_race_says_nothing_of_one():
+    spec = make_experiment({FILES: [1, 2]})
+    assert race_sentences(analyse(spec, plan_of(spec, []), [])) == []
+
+
+def test_a_round_is_told_in_a_line():
+    of, runs = raced(experiment())
+    assert course_text(of.course) == "after round 5, 2 of 6 layouts may still be the fastest; no more rounds"
+    begun = Racing(experiment(), runs[:12])
+    assert course_text(begun.course) == "after round 2, 2 of 6 layouts may still be the fastest; all of them run again"
+    assert lap_of(runs[0]).wall_s == 20.0
