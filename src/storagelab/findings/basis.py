@@ -18,8 +18,8 @@ from storagelab.model.plan import Experiment, Plan
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that stand apart,
-    `left_out` = those of them, by cell and repetition, that the fit leaves out.
+    `blocks` = for each cell of the plan its stretch of time; `kept` = the times that are fitted; `odd` = runs that stand
+    apart, `left_out` = those of them, by cell and repetition, that the fit leaves out.
     """
 
     used: dict[str, dict[int, Run]]

@@ -277,12 +277,13 @@ def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], 
     The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals
     of Statistics 12). A cell that can't be compared with all of `among` has none.
     """
-    return {cell: bound for cell in cells if (bound := _at_most_slower(fitted, cell, among, families)) is not None}
+    places = np.array(sorted(among), dtype=int)
+    return {cell: bound for cell in cells if (bound := _at_most_slower(fitted, cell, places, families)) is not None}
 
 
-def _at_most_slower(fitted: Fit, cell: int, among: Collection[int], families: int) -> float | None:
+def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: int) -> float | None:
     against = _with_best(fitted, cell)
-    others = np.array([other for other in among if other != cell], dtype=int)
+    others = among[among != cell]
     if not len(others):
         return 1.0
     if not against.testable[others].all():
@@ -297,7 +298,9 @@ def _at_most_slower(fitted: Fit, cell: int, among: Collection[int], families: in
 
 
 def _points(df: Matrix, point: Callable[[float], float]) -> Matrix:
-    """`point` of each number of degrees of freedom, rounded so that few are computed."""
+    """`point` of each number of degrees of freedom, rounded so that few are computed; usually all are the same."""
+    if (df == df[0]).all():
+        return np.full(len(df), point(round(float(df[0]), 1)))
     rounded, place = np.unique(np.round(df, 1), return_inverse=True)
     return np.array([point(float(one)) for one in rounded])[place]
 
