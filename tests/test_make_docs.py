@@ -188,4 +188,14 @@ def test_pages_that_other_commands_write_into_have_their_marks():
     drawn = re.findall(
         r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
     )
-    assert sorted(drawn) == ["campaigns", "false-statements", "fastest", "means", "others", "power"]
+    assert sorted(drawn) == [
+        "campaigns",
+        "false-statements",
+        "fastest",
+        "means",
+        "others",
+        "power",
+        "races-cost",
+        "races-lost",
+        "races-named",
+    ]

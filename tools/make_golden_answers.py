@@ -18,9 +18,9 @@ from storagelab.report.words.answer import answer_lines
 from storagelab.run import stored
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "answers"
-LEAST_WAIT = 1e-3
-"""Of a connection's time: shorter waits are left out."""
-DIGITS = 5
+LEAST_SPENT = 1e-7
+"""Of a connection's time: what took less is left out."""
+DIGITS = 6
 _UNUSED = {
     "points", "wait_trends", "wait_changes", "speed_ups", "drive_trends", "wait_shares", "raw_io", "checkpoint_s",
     "drive_states", "arithmetic", "analogue", "minimum", "maximum",
@@ -31,11 +31,17 @@ def thinned(findings: Findings) -> dict[str, Any]:
     content = json.loads(findings.model_dump_json())
     content["effects"] = [effect for effect in content["effects"] if not effect["at"]]
     for cell in content["cells"]:
-        cell["waits"] = [row for row in cell["waits"] if row["wait_s"] > LEAST_WAIT * cell["available_s"]]
+        cell["waits"] = []
+        cell["spent"] = [one for one in cell["spent"] if sum(one["by_run_s"]) > LEAST_SPENT * _whole_s(cell)]
     for content_of, caution in zip(content["cautions"], findings.cautions, strict=True):
         lists = {name: value for name, value in dict(caution).items() if isinstance(value, tuple)}
         content_of.update(lists)
     return _without(content)
+
+
+def _whole_s(cell: dict[str, Any]) -> float:
+    """Seconds of a connection, all runs together."""
+    return sum(sum(one["by_run_s"]) for one in cell["spent"])
 
 
 def _without(value: Any) -> Any:
@@ -43,8 +49,8 @@ def _without(value: Any) -> Any:
         kept = {name: _without(item) for name, item in value.items() if name not in _UNUSED}
         if "median" in value:
             kept |= {"points": [], "minimum": 0, "maximum": 0}
-        if "wait_count" in value:
-            kept |= {"wait_count": None, "resource_s": None, "signal_s": None}
+        if "by_run_s" in value:
+            kept |= {"analogue": ""}
         return kept
     if isinstance(value, list):
         return [_without(item) for item in value]

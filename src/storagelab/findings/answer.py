@@ -38,7 +38,7 @@ def answer(findings: Findings) -> Answer:
         unable=unable,
         choices=choices,
         gains=gains,
-        causes=tuple(causes(findings, _explained(findings, gains))) if findings.compared != "time-per-request" else (),
+        causes=tuple(causes(findings, _explained(gains))) if findings.compared != "time-per-request" else (),
         doubts=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
@@ -314,11 +314,10 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
             yield found.within
 
 
-def _explained(findings: Findings, gains: Sequence[Gain]) -> list[tuple[Factor, Sequence[JsonValue], JsonValue]]:
+def _explained(gains: Sequence[Gain]) -> list[str]:
     """The factors to explain: those that make a difference, the largest first; if none does, the one with the largest."""
-    by_name = {factor.name: factor for factor in findings.factors}
-    chosen = [gain for gain in gains if gain.seen][:FACTORS_EXPLAINED] or list(gains[:1])
-    return [(by_name[gain.factor], gain.levels, gain.reference) for gain in chosen]
+    chosen = [gain for gain in gains if gain.seen][:FACTORS_EXPLAINED] or gains[:1]
+    return [gain.factor for gain in chosen]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -81,6 +81,8 @@ class _Told:
             return f"NOTHING MEASURED: no run has given a time yet ({plural(found.runs_planned, 'run')} planned)."
         made = "" if found.runs == found.runs_planned else f"{found.runs} of "
         runs = f"{made}{plural(found.runs_planned, 'run')}"
+        if self.findings.race is not None:
+            runs += f" of a race ({self.findings.race.runs_of_all} without one)"
         number = len(self.findings.loads)
         under = f" under {number} {load_noun(self.findings, number)}" if number else ""
         counts = f"{found.provenance.upper()}, {runs}, {found.layouts} {self._noun(found.layouts)}{under}"

@@ -74,6 +74,7 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
                 if findings.loads
                 else [*_on_the_best(findings, brief=True), *_on_the_slower(findings)]
             ),
+            *race_sentences(findings),
         ],
         "gains": [*_on_effects(findings), *what_if_sentences(findings)],
         "why": [

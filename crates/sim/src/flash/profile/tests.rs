@@ -75,7 +75,7 @@ fn every_figure_of_a_shipped_profile_has_a_source_and_a_fitted_one_its_bounds() 
         if let Some(toml::Value::String(label)) = table.get("label") {
             let source = table["source"].as_str().expect("a source is text");
             assert!(source.len() > 8, "{path} has no source");
-            let bounded = ["Bounds", "Prior", "Not published", "As ", "The unit"]
+            let bounded = ["Bounds", "Prior", "Not published", "As ", "The figure of ", "The unit"]
                 .iter()
                 .any(|start| source.starts_with(start));
             assert!(label != "fitted" || bounded, "{path} is fitted: within what? {source}");
