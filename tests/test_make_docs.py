@@ -189,13 +189,5 @@ def test_pages_that_other_commands_write_into_have_their_marks():
         r"<!-- drawn: (\S+) -->\n\|.*?\|\n<!-- end: \1 -->", statistics.DOCUMENT.read_text("utf-8"), re.DOTALL
     )
     assert sorted(drawn) == [
-        "campaigns",
-        "false-statements",
-        "fastest",
-        "means",
-        "others",
-        "power",
-        "races-cost",
-        "races-lost",
-        "races-named",
-    ]
+        "campaigns", "false-statements", "fastest", "means", "others", "power", "races-cost", "races-lost", "races-named",
+    ]  # fmt: skip

@@ -52,8 +52,6 @@ Those 5 layouts take 2.41 to 2.50 s, tied; how much slower than the best is not
   known.
 Default pick (fewest files): 1 file (2.50 s).
 Gains: files: none visible (-4 to +2 %).
-Waits moved, the time not visibly; files: 1 -> 4, Lock:extend 0.625 -> 0.151 s
-  per connection.
 Doubt: fsync = off gives up safety.
 
 Evidence
