@@ -64,3 +64,24 @@ def test_blocks_are_handed_around_rarely():
     """Loading the drives costs time: here at most 80 times in 360 runs."""
     assert len(dealt([40] * 9, 2)[1]) <= 80
     assert len(dealt([40] * 2, 2)[1]) == 2, "and not at all if each has a process"
+
+
+def test_a_process_that_dies_after_its_last_report_takes_no_runs_with_it():
+    """Its block may be at work in another process by then."""
+    dealer = Dealer([block_of(number, 40) for number in range(9)], 2)
+    first, second = dealer.deal(), dealer.deal()
+    for at in first.wanted:
+        dealer.told_of(make_run(first.block.runs[at], PLAN.cells[0], None))
+    assert dealer.lost(first) is None
+    dealt_later = []
+    while (slice_ := dealer.deal()) is not None or second is not None:
+        if slice_ is None:
+            slice_, second = second, None
+        dealt_later += [(slice_.number, at) for at in slice_.wanted]
+        for at in slice_.wanted:
+            dealer.told_of(make_run(slice_.block.runs[at], PLAN.cells[0], None))
+        assert dealer.lost(first) is None
+    assert dealer.ended
+    assert sorted(dealt_later) == sorted(
+        {(block, at) for block in range(9) for at in range(40)} - {(first.number, at) for at in first.wanted}
+    )

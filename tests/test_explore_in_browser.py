@@ -70,7 +70,7 @@ def opened(browser, file) -> Iterator:
 
 
 def column(tab: playwright.Page, number: int) -> list[str]:
-    """The texts of a column of the rows that can be seen; pins are column 0."""
+    """The texts of a column of the rows that can be seen; pins are column 0, ids column 1."""
     rows = tab.locator("#cells-table tbody tr:visible")
     return rows.evaluate_all("(rows, n) => rows.map(row => row.cells[n].textContent.trim())", number)
 
@@ -88,11 +88,11 @@ def test_a_heading_sorts_the_table_and_turns_its_order_at_the_second_click(opene
     tab = opened()
     heading = tab.locator("#cells-table th button", has_text="mean, s")
     heading.click()
-    up = [float(text) for text in column(tab, 3)]
+    up = [float(text) for text in column(tab, 4)]
     assert up == sorted(up)
     assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "ascending"
     heading.click()
-    assert [float(text) for text in column(tab, 3)] == sorted(up, reverse=True)
+    assert [float(text) for text in column(tab, 4)] == sorted(up, reverse=True)
     assert tab.locator("#cells-table th[aria-sort]").get_attribute("aria-sort") == "descending"
 
 
@@ -101,14 +101,14 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     points = tab.locator("#figure-all-cells .mark-symbol.role-mark path[aria-label]")
     assert points.count() == 8
     tab.locator("#explore-filters").get_by_label("data files").select_option("4")
-    assert {*column(tab, 1)} == {"4"}
+    assert {*column(tab, 2)} == {"4"}
     assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
     tab.wait_for_function(
         "() => document.querySelectorAll('#figure-all-cells .mark-symbol.role-mark path[aria-label]').length === 2"
     )
     tab.get_by_role("button", name="Show all").click()
     tab.get_by_label("only what is not told apart from the best").check()
-    assert {*column(tab, 1)} == {"8"}
+    assert {*column(tab, 2)} == {"8"}
 
 
 def test_two_pins_put_any_two_cells_side_by_side_and_their_waits_add_up(opened):
@@ -144,7 +144,7 @@ def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
     kept = said(tab)
     assert kept[f"is.{FILES}"] == ["2"]
     again = opened(tab.evaluate("location.hash"))
-    assert {*column(again, 1)} == {"2"}
+    assert {*column(again, 2)} == {"2"}
     assert again.locator("#explore-choices select").nth(1).input_value() == "verdict"
     assert again.locator("#cells-table th[aria-sort]").count() == 1
 

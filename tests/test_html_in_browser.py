@@ -119,7 +119,7 @@ def test_it_can_be_read_without_scripts(opened):
 def test_every_chart_is_drawn_in_the_form_for_the_window(opened, width, form, other):
     tab = opened(width)
     figures = tab.locator("figure:has(svg.wide)")
-    assert figures.count() == 5
+    assert figures.count() == 6
     for number in range(figures.count()):
         figure = figures.nth(number)
         assert figure.locator(f"svg.{form}").is_visible()

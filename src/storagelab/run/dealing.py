@@ -91,10 +91,14 @@ class Dealer:
         if left.wanted:
             self._in_work[run.block] = left
 
-    def lost(self, block: int) -> Slice | None:
-        """The process of this block's slice is gone; its unreported runs are dealt again. If that happened too often at one
-        run, that run and all later ones of its block are given up: they count as in work, and must be reported."""
-        slice_ = self._in_work.pop(block)
+    def lost(self, dealt: Slice) -> Slice | None:
+        """The process of this slice is gone; its unreported runs are dealt again. If that happened too often at one run, that
+        run and all later ones of its block are given up: they count as in work, and must be reported."""
+        block = dealt.number
+        slice_ = self._in_work.get(block)
+        if slice_ is None or not slice_.wanted.keys() <= dealt.wanted.keys():
+            return None  # it had reported all its runs; what is in work there is another process's
+        del self._in_work[block]
         rest = self._left.pop(block, None)
         whole = slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))
         at = block, min(whole.wanted)

@@ -162,7 +162,7 @@ class _Campaign:
     def lost(self, task: Slice, why: str) -> None:
         """Its runs are made again. If one can't be, it and all later runs of its block fail, since they need its drives."""
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
-        given_up = self._dealer.lost(task.number)
+        given_up = self._dealer.lost(task)
         if given_up is None:
             return
         reason = f"{why}; this was the third process to end at this run"
