@@ -64,5 +64,5 @@ def test_the_requests_of_raw_io_were_called_rows():
 
 def test_a_measurement_counts_its_work_in_one_unit():
     for counts in ({}, {"rows": 1, "requests": 1}):
-        with pytest.raises(ValueError, match="must have either rows or requests"):
+        with pytest.raises(ValueError, match="must have either rows, requests or transactions"):
             Measurement(provenance="measured", elapsed_s=1.0, **counts)

@@ -459,7 +459,8 @@ def test_a_margin_that_is_no_share_is_refused(said: str) -> None:
 
 
 def test_a_margin_is_a_share_of_the_time() -> None:
-    assert parse(f'indifferent = "2.5%"\n{MINIMAL}', "x.toml").margin == 0.025
+    for said in ("2.5%", "2.5 %", " 2.5 % "):
+        assert parse(f'indifferent = "{said}"\n{MINIMAL}', "x.toml").margin == 0.025
     assert parse(MINIMAL, "x.toml").margin is None
 
 

@@ -87,6 +87,7 @@ def test_a_run_that_is_not_as_it_should_be_is_named_and_the_others_are_exported(
         "UPDATE experiment SET experiment = '{}'",
         "UPDATE experiment SET experiment = '[' || experiment",
         "UPDATE experiment SET experiment = json_set(experiment, '$.base', json('{\"volumes\": 7}'))",
+        "UPDATE experiment SET experiment = json_set(experiment, '$.indifferent', '3 or so')",
     ],
 )
 def test_of_an_experiment_that_cannot_be_read_the_spec_as_written_is_taken(typed, store, statement):

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.engines import Provenance
+from storagelab.model.latency import Latency
 from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
 from storagelab.model.workload import Work
@@ -116,8 +117,10 @@ class Measurement(Frozen):
     elapsed_s: Figure
     rows: Count | None = Field(None, description="rows inserted by a database load")
     requests: Count | None = Field(None, description="requests done by raw I/O")
+    transactions: Count | None = Field(None, description="transactions that a load generator committed")
     checkpoint_s: Figure | None = None
     connection_s: tuple[Figure, ...] = Field((), description="start to finish of each connection")
+    latency: Latency | None = Field(None, description="the latencies of its requests or transactions")
     waits: RawWaits | None = None
     waiting_tasks: tuple[WaitingTask, ...] = ()
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -131,8 +134,8 @@ class Measurement(Frozen):
 
     @model_validator(mode="after")
     def _has_one_unit(self) -> Self:
-        if (self.rows is None) == (self.requests is None):
-            raise ValueError("must have either rows or requests")
+        if sum(amount is not None for amount in (self.rows, self.requests, self.transactions)) != 1:
+            raise ValueError("must have either rows, requests or transactions")
         return self
 
     @property
@@ -140,6 +143,8 @@ class Measurement(Frozen):
         """The work of the run."""
         if self.rows is not None:
             return Work(amount=self.rows, unit="rows")
+        if self.transactions is not None:
+            return Work(amount=self.transactions, unit="transactions")
         return Work(amount=self.requests or 0, unit="requests")
 
     @property

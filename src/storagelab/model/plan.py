@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from storagelab.model.config import Config
-from storagelab.model.values import Frozen, JsonValue, LeftOut
+from storagelab.model.values import Frozen, JsonValue, LeftOut, share_of
 
 
 class Level(Frozen):
@@ -85,10 +85,17 @@ class Experiment(Frozen):
     excludes: tuple[dict[str, JsonValue], ...] = ()
     race: Race | None = Field(None, description="how it is run, if not with all repetitions of all cells")
 
+    @field_validator("indifferent")
+    @classmethod
+    def _is_a_margin(cls, text: str | None) -> str | None:
+        if text is not None and not 0 < (share_of(text) or 0) < 1:
+            raise ValueError("must be above 0 % and below 100 %")
+        return text
+
     @property
     def margin(self) -> float | None:
         """`indifferent` as a share: 0.03."""
-        return None if self.indifferent is None else float(self.indifferent.rstrip("% ")) / 100
+        return None if self.indifferent is None else share_of(self.indifferent)
 
 
 class Cell(Frozen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +14,15 @@ MOST = 1e30
 Figure = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
 """A measured figure: finite, and small enough that its square and sums of thousands are finite, too."""
 Count = Annotated[int, Field(ge=-int(MOST), le=int(MOST))]
+
+
+_PER_CENT = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*")
+
+
+def share_of(text: str) -> float | None:
+    """The share that a percentage such as "3%" or "2.5 %" means: 0.03; None if the text is none."""
+    found = _PER_CENT.fullmatch(text)
+    return float(found[1]) / 100 if found else None
 
 
 class Frozen(BaseModel):

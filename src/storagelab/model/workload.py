@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from storagelab.model.values import Frozen
 
-Unit = Literal["rows", "requests", "ms"]
+Unit = Literal["rows", "requests", "transactions", "ms"]
 """The units of work. A run of fixed length counts its progress in milliseconds."""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from storagelab.errors import SpecError
 from storagelab.model.plan import Experiment, Factor
+from storagelab.model.values import share_of
 from storagelab.spec import small_files
 from storagelab.spec.factors import read_excludes, read_factors, with_labels
 from storagelab.spec.foreign import refuse_foreign, refuse_long_keys
@@ -39,7 +40,6 @@ from storagelab.spec.keys import (
 from storagelab.spec.written import Written
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_SHARE = re.compile(r"(?!0+(\.0+)?%)\d{1,2}(\.\d{1,3})?%")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
@@ -145,6 +145,10 @@ def _check_top_level(raw: Tables) -> None:
 
 def _header(raw: Tables, source: str) -> Experiment:
     said = {name: raw[name] for name in HEADER if name in raw}
+    margin = said.get("indifferent")
+    if isinstance(margin, str) and not 0 < (share_of(margin) or 0) < 1:
+        hint = 'Write it as a share of the time: indifferent = "3%"'
+        raise SpecError(f"must be above 0 % and below 100 %, not {shown(margin)}", key="indifferent", hint=hint)
     header = checked(Experiment, {"name": Path(source).stem, **said})
     if _NAME.fullmatch(header.name) is None:
         whose = "" if "name" in said else ", taken from the file's name"
@@ -153,11 +157,6 @@ def _header(raw: Tables, source: str) -> Experiment:
             key="name",
             hint="Use lower-case letters, digits, and . _ - between them, at most 64: "
             + 'name = "files-and-log-place"',
-        )
-    if header.indifferent is not None and _SHARE.fullmatch(header.indifferent) is None:
-        hint = 'Write it as a share of the time: indifferent = "3%"'
-        raise SpecError(
-            f"must be above 0 % and below 100 %, not {shown(header.indifferent)}", key="indifferent", hint=hint
         )
     return header
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from storagelab.findings.basis import basis_of, ratio_of
 from storagelab.findings.campaigns import Campaign, Compare, Gate, compare, gate, of_one_kind
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.reasons import case_between
+from storagelab.model.values import share_of
 from storagelab.report import writing
 from storagelab.report.export.comparisons import campaigns_json, pair_json
 from storagelab.report.text.paper import markdown_of, print_paper
@@ -26,7 +26,6 @@ from storagelab.spec.naming import find_cell
 from storagelab.spec.reading import differences
 
 HTML_FILE = "comparison.html"
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 
 def show(
@@ -48,10 +47,10 @@ def show(
 
 
 def _margin(text: str) -> float:
-    found = _PERCENT.fullmatch(text)
-    if found is None:
+    share = share_of(text)
+    if share is None:
         raise SpecError(f"{text!r} is not a share", key="--fail-if-slower", hint='write it in per cent: "5%"')
-    return float(found[1]) / 100
+    return share
 
 
 def _place(name: str, results: Path) -> tuple[str, Path] | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from storagelab.errors import SpecError
 from storagelab.model.plan import Race
+from storagelab.model.values import share_of
 from storagelab.spec.units import parse_seconds
-
-_PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
 def asked(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
@@ -22,10 +19,10 @@ def asked(*, find_best: bool, within: str | None, budget: str | None) -> tuple[R
 
 
 def _share(text: str) -> float:
-    match = _PERCENT.fullmatch(text)
-    if match is None or not 0 < float(match[1]) < 100:
+    share = share_of(text)
+    if share is None or not 0 < share < 1:
         raise SpecError(f"{text!r} is no margin", key="--within", hint="Write a percentage above 0, such as 3%.")
-    return float(match[1]) / 100
+    return share
 
 
 def _seconds(text: str) -> float:

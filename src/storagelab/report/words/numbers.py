@@ -171,7 +171,7 @@ def _change_decimals(half_width: float) -> int:
     return 0 if half_width >= 0.0095 else 1
 
 
-RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s"}
+RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s", "transactions": "transactions/s"}
 """The unit of a rate."""
 
 
