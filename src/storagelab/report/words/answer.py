@@ -428,7 +428,7 @@ class _Told:
 
 def _some(facts: Sequence[str], number: int) -> str:
     left = len(facts) - number
-    return "; ".join(facts[:number]) + (f"; {left} more" if left else "")
+    return "; ".join(facts[:number]) + (f"; {left} more below" if left else "")
 
 
 def _more(ratio: float) -> str:
