@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from storagelab.errors import SpecError
 from storagelab.stopping import Interruptible
+from storagelab.verbs import plan
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +84,30 @@ def test_all_is_as_before_in_the_end():
         pass
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == handlers
     assert sys.unraisablehook is hook
+
+
+def breaking(error: Exception):
+    """A library that is struck by a signal while it loads, and raises what it raises for any trouble."""
+
+    def load(*_words, **_options):
+        try:
+            struck_by(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise error from None
+
+    return load
+
+
+@pytest.mark.parametrize("error", [ValueError('Field "kind"'), OSError("no"), SpecError("no")])
+def test_what_goes_wrong_because_of_a_signal_is_an_interruption(typed, monkeypatch, error):
+    monkeypatch.setattr(plan, "show", breaking(error))
+    assert typed("plan", "x.toml") == (130, "", "")
+
+
+def test_any_other_fault_is_not_hidden(typed, monkeypatch):
+    def fail(*_words, **_options):
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(plan, "show", fail)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        typed("plan", "x.toml")

@@ -5,11 +5,13 @@ In a notebook, `storagelab.load("results/NAME")` gives what is stored as tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from storagelab.version import __version__
 
+# Not imported from typing: a Ctrl-C before the command line is ready for it would end in Python's own traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from storagelab.notebooks import load as load
 
 __all__ = ["__version__", "load"]

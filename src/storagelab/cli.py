@@ -320,23 +320,36 @@ def main() -> None:
     # A store is read into a large tree without cycles. With the default thresholds, the search for some takes a fifth of a
     # report's time.
     gc.set_threshold(200_000, 50, 50)
+    stopping = Interruptible()
     try:
-        with Interruptible():
+        with stopping:
             if sys.argv[1:] == ["--version"]:
                 _say_version()  # without the libraries that read options, which take most of the time
             else:
                 app(standalone_mode=True)
-    except StoragelabError as error:
-        screen.say(f"storagelab: {error}")
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
-        sys.exit(2)
+    except Exception as error:  # noqa: BLE001 - it is told or raised again
+        # Whatever goes wrong once it was asked to stop comes of stopping amid something, such as a library's loading.
+        if stopping.asked:
+            sys.exit(130)
+        _fail(error)
+
+
+def _fail(error: Exception) -> None:
+    """Print the message of an error that is not ours to mend, and exit with its code; raise any other error again."""
+    match error:
+        case StoragelabError():
+            screen.say(f"storagelab: {error}")
+            sys.exit(error.exit_code)
+        case BrokenPipeError():
+            # The reader has had enough (`| head`): no error. Keep Python from flushing into the closed pipe at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        case OSError():
+            screen.say(f"storagelab: {error.filename or 'input/output'}: {error.strerror or error}")
+            sys.exit(2)
+        case _:
+            raise error
 
 
 if __name__ == "__main__":
