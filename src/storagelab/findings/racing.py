@@ -62,7 +62,8 @@ class Standing:
 
     `racing` = those still in it, the one in front first. `differences` of each of them to the first, at the last look.
     `silent` = those that left because no run of theirs succeeded. `cleared` = for each cell that was ever in front, those of
-    which it is known that they are not faster than it by more than the race's margin.
+    which it is known that they are not faster than it by more than the race's margin. `late` = cells that joined after the
+    first rounds, with the number of rounds that they missed.
     """
 
     racing: tuple[int, ...]
@@ -71,6 +72,17 @@ class Standing:
     silent: tuple[int, ...] = ()
     differences: Mapping[int, Difference] = field(default_factory=dict)
     cleared: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    late: Mapping[int, int] = field(default_factory=dict)
+
+    def joined(self, cells: Sequence[int]) -> Standing:
+        """The same with further cells, which run from the next round on."""
+        late = {**self.late, **dict.fromkeys(cells, self.rounds)}
+        return replace(self, racing=(*self.racing, *cells), late=late)
+
+    def may_be_judged(self, cell: int) -> bool:
+        """Whether a cell has enough rounds behind it. The first look judges two runs in a way of its own; one that joined late
+        is judged like the others from its third run on."""
+        return cell not in self.late or self.rounds - self.late[cell] > FIRST_LOOK
 
     @property
     def everybody(self) -> tuple[int, ...]:
@@ -102,8 +114,12 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
     if rounds < FIRST_LOOK:
         return replace(standing, rounds=rounds)
     ran, silent = standing.running, [cell for cell in standing.racing if not fit.runs[cell]]
-    racing = sorted((cell for cell in standing.racing if cell not in silent), key=lambda cell: float(fit.cells[cell]))
-    standing = replace(standing, racing=tuple(racing), rounds=rounds, silent=(*standing.silent, *silent))
+    standing = replace(standing, rounds=rounds, silent=(*standing.silent, *silent))
+    racing = sorted(
+        (cell for cell in standing.racing if cell not in silent),
+        key=lambda cell: (not standing.may_be_judged(cell), float(fit.cells[cell])),
+    )
+    standing = replace(standing, racing=tuple(racing))
     if not racing:
         return standing
     first = next((cell for cell in racing if cell in ran), racing[0])
@@ -113,7 +129,8 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
         if rounds == FIRST_LOOK
         else stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)
     )
-    found = {cell: difference for cell in racing if (difference := compared[cell]) is not None}
+    judged = [cell for cell in racing if standing.may_be_judged(cell)]
+    found = {cell: difference for cell in judged if (difference := compared[cell]) is not None}
     leaving = [cell for cell, one in found.items() if one.distinguishable and one.ratio.value > 1]
     staying = {cell: one for cell, one in found.items() if cell not in leaving}
     near = {cell for cell, one in staying.items() if one.ratio.low is not None and one.ratio.low * (1 + within) >= 1}
