@@ -5,8 +5,8 @@ stretch, so that costly factors change as rarely as ever; simulated blocks make 
 between them. All heats share the error. Whoever leaves does so at the end of a round, and for all later ones, so that the
 drives have the same past for all that are compared in a round.
 
-A race may have begun in small worlds (`scales`). Then only the gauges and leaders of a heat run in its first rounds, and of the
-others those join that small worlds could not rule out. Half of the error belongs to small worlds.
+A race may have begun in small worlds (`scales`). Then only the gauges and leaders of a heat run in its first rounds, and of
+the others those join that small worlds could not rule out. Half of the error belongs to small worlds.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ class _Racing:
         return Course(plan, tuple(self._heats), possible, self._short)
 
     def _starting(self, stretch: Mapping[int, Sequence[PlannedRun]]) -> Iterator[Heat]:
-        there = {run.cell_id for turn in stretch.values() for run in turn}
+        # All simulated layouts are in the one stretch, also those that no run is planned of.
+        every = [cell.cell_id for cell in self._whole.cells] if self._simulated else []
+        there = {*every, *(run.cell_id for turn in stretch.values() for run in turn)}
         for _, cells in loads_of(self._experiment.factors, self._whole.cells):
             inside = tuple(cell for cell in cells if self._whole.cells[cell].cell_id in there)
             gauges = scales.gauges(inside, self._small, self._experiment.seed) if inside else ()
@@ -251,7 +253,7 @@ class Raced:
 def raced(
     experiment: Experiment, plan: Plan, laps: Sequence[Lap], rounds: Sequence[int], log_s: Matrix, fitted: Fit
 ) -> Raced:
-    """What the race of `experiment`, stored with its `plan`, found. `rounds`, `log_s` and `fitted` are those of the report."""
+    """What the race of `experiment`, stored with its `plan`, found; `rounds`, `log_s` and `fitted` as the report has them."""
     so_far = course(experiment, plan, laps)
     planned = Counter(run.repetition for run in plan.runs)
     complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]

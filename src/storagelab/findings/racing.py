@@ -79,10 +79,9 @@ class Standing:
         late = {**self.late, **dict.fromkeys(cells, self.rounds)}
         return replace(self, racing=(*self.racing, *cells), late=late)
 
-    def may_be_judged(self, cell: int) -> bool:
-        """Whether a cell has enough rounds behind it. The first look judges two runs in a way of its own; one that joined late
-        is judged like the others from its third run on."""
-        return cell not in self.late or self.rounds - self.late[cell] > FIRST_LOOK
+    def rounds_of(self, cell: int) -> int:
+        """The rounds that a cell has run in."""
+        return self.rounds - self.late.get(cell, 0)
 
     @property
     def everybody(self) -> tuple[int, ...]:
@@ -117,20 +116,24 @@ def look(standing: Standing, fit: Fit, families: int = 1, within: float = 0.0) -
     standing = replace(standing, rounds=rounds, silent=(*standing.silent, *silent))
     racing = sorted(
         (cell for cell in standing.racing if cell not in silent),
-        key=lambda cell: (not standing.may_be_judged(cell), float(fit.cells[cell])),
+        key=lambda cell: (cell in standing.late and standing.rounds_of(cell) <= FIRST_LOOK, float(fit.cells[cell])),
     )
     standing = replace(standing, racing=tuple(racing))
     if not racing:
         return standing
     first = next((cell for cell in racing if cell in ran), racing[0])
-    error = error_of(rounds)
-    compared = (
-        stats.far_from_best(fit, first, error / families, NOISIEST)
-        if rounds == FIRST_LOOK
-        else stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION)
-    )
-    judged = [cell for cell in racing if standing.may_be_judged(cell)]
-    found = {cell: difference for cell in judged if (difference := compared[cell]) is not None}
+    # Two runs of a layout, at the first look or just joined, are judged in a way of their own, by a part of the error.
+    fresh = [cell for cell in racing if standing.rounds_of(cell) == FIRST_LOOK]
+    later = rounds > FIRST_LOOK
+    error = error_of(rounds) / (2 if fresh and later else 1)
+    apart = stats.far_from_best(fit, first, error / families, NOISIEST) if fresh else []
+    compared = stats.compare_with_best(fit, first, standing.everybody, families, error, CAUTION) if later else []
+    found = {
+        cell: difference
+        for cell in racing
+        if standing.rounds_of(cell) >= FIRST_LOOK
+        and (difference := (apart if cell in fresh else compared)[cell]) is not None
+    }
     leaving = [cell for cell, one in found.items() if one.distinguishable and one.ratio.value > 1]
     staying = {cell: one for cell, one in found.items() if cell not in leaving}
     near = {cell for cell, one in staying.items() if one.ratio.low is not None and one.ratio.low * (1 + within) >= 1}

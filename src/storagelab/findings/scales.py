@@ -8,8 +8,8 @@ they say nothing about the bias, since whoever leads in a small world is likely 
 
 A layout that ran in small worlds alone leaves if its time there, less the mean bias, is further behind the layout in front
 than the bias of a further layout can explain: a prediction bound by Student's t from the gauges, one-sided, with the error
-shared out over all layouts that are judged so (Bonferroni). The gauges' scatter holds the noise of runs at both scales, too. The
-time of the layout in front is known as well as a gauge's, so its variance is counted like theirs.
+shared out over all layouts that are judged so (Bonferroni). The gauges' scatter holds the noise of runs at both scales,
+too. The time of the layout in front is known as well as a gauge's, so its variance is counted like theirs.
 
 What this can't see is a single layout whose bias stands alone, unless it is a gauge or among the leaders.
 """
@@ -65,8 +65,8 @@ def leaders(cells: Sequence[int], small: Mapping[int, float], gauged: Sequence[i
 def sift(
     waiting: Sequence[int], small: Mapping[int, float], gauged: Sequence[int], times: Matrix, first: int, error: float
 ) -> Sifted:
-    """Who of `waiting` leaves. `small`, `times` = log times in small worlds and at the spec's scale, where NaN = none; `first` =
-    the layout in front. `error` = the probability that any of the fastest leaves."""
+    """Who of `waiting` leaves. `small`, `times` = log times in small worlds and at the spec's scale, where NaN = none;
+    `first` = the layout in front. `error` = the probability that any of the fastest leaves."""
     biases = np.array([small[cell] - times[cell] for cell in gauged if not math.isnan(times[cell])])
     pairs = len(biases)
     if pairs < PAIRS_LEAST or not waiting or math.isnan(times[first]):

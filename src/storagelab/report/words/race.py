@@ -69,9 +69,9 @@ def _on_small_worlds(race: RaceSummary, findings: Findings) -> list[str]:
     )
     return [
         *told,
-        f"{left} left there. The bias of small worlds was measured on {pairs} drawn at random, which ran at both scales: times "
-        f"there differ by {means} on average, and by {sds} (sd) from layout to layout. So only layouts further behind than "
-        f"{limits} left.",
+        f"{left} left there. The bias of small worlds was measured on {pairs} drawn at random, which ran at both scales: "
+        f"times there differ by {means} on average, and by {sds} (sd) from layout to layout. So only those further behind "
+        f"than {limits} left.",
     ]
 
 
