@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+
 from bench.drawn_races import article
 from bench.drawn_scales import BIASES, small_race
 from bench.races import apart
-
 from storagelab.findings import scales
 
 CELLS = tuple(range(30))
