@@ -89,6 +89,14 @@ def run_(
             "--budget", metavar="2h", help="Repeat the layouts still in the race until so much time is spent on runs."
         ),
     ] = None,
+    small_worlds: Annotated[
+        int | None,
+        typer.Option(
+            "--small-worlds",
+            metavar="SCALE",
+            help="Simulations: first judge most layouts in worlds this many times smaller than life-size.",
+        ),
+    ] = None,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
@@ -96,10 +104,11 @@ def run_(
     """
     from storagelab.verbs import race, run
 
-    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
+    raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget, small_worlds=small_worlds)
     if not run.run(
-        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s
-    ):
+        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s,
+        small_worlds=small_worlds,
+    ):  # fmt: skip
         raise typer.Exit(1)
 
 

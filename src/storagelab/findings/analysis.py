@@ -47,7 +47,8 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     """
     basis = basis_of(experiment, plan, runs, fit)
     used, compared, rounds, blocks = basis.used, basis.compared, basis.rounds, basis.blocks
-    race = raced(experiment, plan, list(map(lap_of, runs)), basis.kept, basis.fitted) if experiment.race else None
+    laps = list(map(lap_of, runs)) if experiment.race else []
+    race = raced(experiment, plan, laps, rounds, basis.kept, basis.fitted) if experiment.race else None
     stated = state(experiment.factors, plan, basis.fitted, blocks, race)
     judged = stated.judged
     summaries = tuple(_with_fitted_means(tuple(_summaries(plan, runs, basis)), basis.fitted, judged, compared))

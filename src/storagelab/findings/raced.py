@@ -4,10 +4,14 @@ What layouts are compared under one load is a heat. Heats whose runs alternate m
 stretch, so that costly factors change as rarely as ever; simulated blocks make one stretch together, as no time passes
 between them. All heats share the error. Whoever leaves does so at the end of a round, and for all later ones, so that the
 drives have the same past for all that are compared in a round.
+
+A race may have begun in small worlds (`scales`). Then only the gauges and leaders of a heat run in its first rounds, and of
+the others those join that small worlds could not rule out. Half of the error belongs to small worlds.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +19,15 @@ from statistics import fmean
 
 import numpy as np
 
-from storagelab.findings import racing, stats
-from storagelab.findings.model import RaceSummary
+from storagelab.findings import racing, scales, stats
+from storagelab.findings.model import RaceSummary, SmallBias, SmallSummary
 from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
+from storagelab.findings.scales import Sifted
 from storagelab.findings.stats import Difference, Fit, Matrix
 from storagelab.findings.times import Lap, blocks_judged, compared_of, log_times, places_of
 from storagelab.findings.verdicts import loads_of
-from storagelab.model.plan import Experiment, Plan, PlannedRun
+from storagelab.model.plan import Experiment, Plan, PlannedRun, SmallWorlds
 
 ROUNDS_OF_A_BUDGET = 20
 """With a budget, layouts may be repeated up to this many times as often as the spec says."""
@@ -30,10 +35,22 @@ ROUNDS_OF_A_BUDGET = 20
 
 @dataclass(frozen=True)
 class Heat:
-    """Layouts raced against each other, by their places in the plan's cells, and how they stand."""
+    """Layouts raced against each other, by their places in the plan's cells, and how they stand.
+
+    `waiting` = those that have run in small worlds alone so far, and `gauges` those by which they will be judged; `sifted` =
+    what became of them.
+    """
 
     cells: tuple[int, ...]
     standing: Standing
+    waiting: tuple[int, ...] = ()
+    gauges: tuple[int, ...] = ()
+    sifted: Sifted | None = None
+
+    @property
+    def rounds_missed(self) -> int:
+        """The rounds in which not all layouts of the heat ran."""
+        return scales.ROUNDS if self.gauges else 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,10 @@ class _Racing:
     def __init__(self, experiment: Experiment, whole: Plan, laps: Iterable[Lap], budget_s: float | None) -> None:
         self._experiment, self._whole, self._budget_s = experiment, whole, budget_s
         self._margin = experiment.race.within if experiment.race else 0.0
+        small = experiment.race.small if experiment.race else None
+        self._small = {} if small is None else {
+            place: small.log_s[cell.cell_id] for place, cell in enumerate(whole.cells) if cell.cell_id in small.log_s
+        }  # fmt: skip
         self._laps: dict[tuple[str, int], Lap] = {}
         self._spent_s = 0.0
         for lap in sorted(laps, key=lambda lap: lap.attempt):
@@ -83,25 +104,27 @@ class _Racing:
             of_stretch.setdefault(max(run.repetition, 0), []).append(run)
         self._turns = turns
         """Stretch -> round -> its runs if nobody leaves; the burn-in is round 0."""
+        self._begun: set[int] = set()
+        """Blocks of which some run is planned."""
 
     def through(self, rounds: int | None) -> Course:
         heats = {number: list(self._starting(stretch)) for number, stretch in self._turns.items()}
         families = sum(len(heat.cells) > 1 for of_stretch in heats.values() for heat in of_stretch)
         for number, stretch in self._turns.items():
             now = heats.pop(number)
-            for turn, all_of_it in sorted(stretch.items()):
+            for turn in sorted({*stretch} - {0}):
                 if rounds is not None and turn > rounds:
                     break
                 running = self._running(now, turn)
-                wanted = [run for run in all_of_it if run.cell_id in running]
+                wanted = self._wanted(stretch, turn, running)
                 if not wanted or not self._affordable(wanted, turn, number):
                     break
                 self._plan(wanted)
                 if left := [run for run in self._runs if (run.cell_id, run.repetition) not in self._laps]:
                     self._heats += [*now, *(heat for of_stretch in heats.values() for heat in of_stretch)]
-                    return self._course((*left, *self._later(stretch, turn, running, list(heats))))
-                if turn:
-                    now = self._looked(now, turn, max(families, 1))
+                    waiting = {self._whole.cells[place].cell_id for heat in now for place in heat.waiting}
+                    return self._course((*left, *self._later(stretch, turn, running | waiting, list(heats))))
+                now = self._looked(now, turn, max(families, 1))
             self._heats += now
         return self._course(())
 
@@ -110,21 +133,35 @@ class _Racing:
         return Course(plan, tuple(self._heats), possible, self._short)
 
     def _starting(self, stretch: Mapping[int, Sequence[PlannedRun]]) -> Iterator[Heat]:
-        there = {run.cell_id for turn in stretch.values() for run in turn}
+        # All simulated layouts are in the one stretch, also those that no run is planned of.
+        every = [cell.cell_id for cell in self._whole.cells] if self._simulated else []
+        there = {*every, *(run.cell_id for turn in stretch.values() for run in turn)}
         for _, cells in loads_of(self._experiment.factors, self._whole.cells):
             inside = tuple(cell for cell in cells if self._whole.cells[cell].cell_id in there)
-            if inside:
+            gauges = scales.gauges(inside, self._small, self._experiment.seed) if inside else ()
+            if gauges:
+                first = sorted((*gauges, *scales.leaders(inside, self._small, gauges)))
+                waiting = tuple(cell for cell in inside if cell not in first)
+                yield Heat(inside, Standing(tuple(first)), waiting, gauges)
+            elif inside:
                 yield Heat(inside, Standing(inside))
 
     def _running(self, heats: Sequence[Heat], turn: int) -> set[str]:
         """Who runs in this round. A layout without a rival has nothing to win, but is repeated as often as the spec says."""
-        alone = turn <= self._experiment.repetitions
-        cells = (heat.cells if len(heat.cells) == 1 and alone else heat.standing.running for heat in heats)
-        places = {cell for of_heat in cells for cell in of_heat} if turn else set(range(len(self._whole.cells)))
-        return {self._whole.cells[place].cell_id for place in places}
+        last = self._experiment.repetitions
+        there = [heat for heat in heats if self._budget_s is not None or turn <= last + heat.rounds_missed]
+        cells = (heat.cells if len(heat.cells) == 1 and turn <= last else heat.standing.running for heat in there)
+        return {self._whole.cells[place].cell_id for of_heat in cells for place in of_heat}
+
+    def _wanted(self, stretch: Mapping[int, Sequence[PlannedRun]], turn: int, running: set[str]) -> list[PlannedRun]:
+        """The runs of a round. A block begins with its burn-in, whoever makes it."""
+        runs = [run for run in stretch[turn] if run.cell_id in running]
+        fresh = {run.block for run in runs} - self._begun
+        return [*(run for run in stretch.get(0, ()) if run.block in fresh), *runs]
 
     def _plan(self, wanted: Sequence[PlannedRun]) -> None:
         """The runs at the end of the order so far."""
+        self._begun |= {run.block for run in wanted}
         begin = len(self._runs)
         self._runs += [run.model_copy(update={"sequence": begin + at}) for at, run in enumerate(wanted)]
 
@@ -147,7 +184,8 @@ class _Racing:
         walls: dict[str, list[float]] = {}
         for lap in self._laps.values():
             walls.setdefault(lap.cell_id, []).append(lap.wall_s)
-        short = self._spent_s + sum(fmean(walls[run.cell_id]) for run in left) > self._budget_s * share
+        unknown = [fmean(lap.wall_s for lap in self._laps.values())]
+        short = self._spent_s + sum(fmean(walls.get(run.cell_id, unknown)) for run in left) > self._budget_s * share
         self._short |= short
         return not short
 
@@ -158,12 +196,18 @@ class _Racing:
         trended = self._experiment.order == "as-listed" and not self._simulated
         so_far = self._whole.model_copy(update={"runs": tuple(self._runs)})
         fit = racing.fitted(log_s, self._blocks, places_of(so_far, rounds) if trended else None)
-        return [
-            replace(heat, standing=racing.look(heat.standing, fit, families, self._margin))
-            if heat.standing.running
-            else heat
-            for heat in heats
-        ]
+        return [self._judged(heat, fit, families) if heat.standing.running else heat for heat in heats]
+
+    def _judged(self, heat: Heat, fit: Fit, families: int) -> Heat:
+        shares = families * (2 if heat.gauges else 1)
+        standing = racing.look(heat.standing, fit, shares, self._margin)
+        if not heat.waiting or standing.rounds < scales.ROUNDS:
+            return replace(heat, standing=standing)
+        error = ALPHA * racing.SHARE / shares
+        first = standing.racing[0] if standing.racing else heat.gauges[0]
+        sifted = scales.sift(heat.waiting, self._small, heat.gauges, fit.cells, first, error)
+        joining = [cell for cell in heat.waiting if cell not in sifted.left]
+        return replace(heat, standing=standing.joined(joining), waiting=(), sifted=sifted)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -177,6 +221,7 @@ class ByRace:
     def __init__(self, heats: Sequence[Heat], fitted: Fit) -> None:
         self._of = {cell: heat.standing for heat in heats for cell in heat.cells}
         self._times = fitted.cells
+        self.outside = frozenset(cell for heat in heats if heat.sifted for cell in heat.sifted.left)
 
     def fastest(self, cells: Sequence[int]) -> int | None:
         """The one in front; of several heats, the one that takes the least time."""
@@ -205,20 +250,25 @@ class Raced:
     summary: RaceSummary
 
 
-def raced(experiment: Experiment, plan: Plan, laps: Sequence[Lap], log_s: Matrix, fitted: Fit) -> Raced:
-    """What the race of `experiment`, stored with its `plan`, found. `log_s` and `fitted` are those of the report."""
+def raced(
+    experiment: Experiment, plan: Plan, laps: Sequence[Lap], rounds: Sequence[int], log_s: Matrix, fitted: Fit
+) -> Raced:
+    """What the race of `experiment`, stored with its `plan`, found; `rounds`, `log_s` and `fitted` as the report has them."""
     so_far = course(experiment, plan, laps)
-    runs = Counter(run.cell_id for run in plan.runs if not run.burn_in)
-    rounds = min((runs[cell.cell_id] for cell in plan.cells), default=0)
+    planned = Counter(run.repetition for run in plan.runs)
+    complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]
+    last = max((rounds[column] for column in complete), default=0)
     simulated = all(cell.config.target.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     walls: dict[str, list[float]] = {}
     for lap in laps:
         walls.setdefault(lap.cell_id, []).append(lap.wall_s)
+    of_round_s = sum(map(fmean, walls.values())) * len(plan.cells) / max(len(walls), 1)
+    small = _in_small_worlds(experiment.race.small, plan, so_far.heats) if experiment.race else None
     return Raced(
         judging=ByRace(so_far.heats, fitted),
-        complete=stats.fit(log_s[:, :rounds], blocks),
-        share=racing.error_of(max(rounds, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
+        complete=stats.fit(log_s[:, complete], blocks),
+        share=racing.error_of(max(last, racing.FIRST_LOOK)) / (ALPHA * racing.SHARE),
         summary=RaceSummary(
             within=experiment.race.within if experiment.race else 0.0,
             rounds=max((heat.standing.rounds for heat in so_far.heats), default=0),
@@ -229,10 +279,29 @@ def raced(experiment: Experiment, plan: Plan, laps: Sequence[Lap], log_s: Matrix
             open=tuple(
                 plan.cells[cell].cell_id
                 for heat in so_far.heats
-                if heat.standing.running
-                for cell in heat.standing.racing
+                if heat.standing.running or heat.waiting
+                for cell in (*heat.standing.racing, *heat.waiting)
             ),
-            spent_s=sum(map(sum, walls.values())),
-            of_all_s=experiment.repetitions * sum(map(fmean, walls.values())),
+            spent_s=sum(map(sum, walls.values())) + (small.spent_s if small else 0.0),
+            of_all_s=experiment.repetitions * of_round_s,
+            small=small,
+        ),
+    )
+
+
+def _in_small_worlds(small: SmallWorlds | None, plan: Plan, heats: Sequence[Heat]) -> SmallSummary | None:
+    if small is None:
+        return None
+    sifted = [heat.sifted for heat in heats if heat.sifted is not None]
+    return SmallSummary(
+        scale=small.scale,
+        rounds=small.rounds,
+        runs=small.runs,
+        spent_s=small.spent_s,
+        left=tuple(plan.cells[cell].cell_id for one in sifted for cell in one.left),
+        biases=tuple(
+            SmallBias(pairs=one.pairs, mean=math.exp(one.mean), sd=one.sd, limit=math.exp(one.limit))
+            for one in sifted
+            if one.mean is not None and one.sd is not None and one.limit is not None
         ),
     )

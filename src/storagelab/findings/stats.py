@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,10 +72,23 @@ class Fit:
     prior_df: float
     df: int
 
-    @property
+    @cached_property
     def runs(self) -> Matrix:
         """Runs of each cell."""
         return np.asarray((~np.isnan(self.log_s)).sum(axis=1), dtype=float)
+
+    @cached_property
+    def bounds(self) -> dict[tuple[tuple[int, ...], tuple[int, ...], int], dict[int, float]]:
+        """What `at_most_slower` has found so far: a report asks for it in both of its steps."""
+        return {}
+
+    def only(self, cells: Sequence[int]) -> Fit:
+        """The same fit with the rows of these cells alone: what is computed of few among a thousand takes less time."""
+        rows = list(cells)
+        return replace(
+            self, log_s=self.log_s[rows], cells=self.cells[rows], residuals=self.residuals[rows], own=self.own[rows],
+            variance=self.variance[rows], luck=self.luck[rows], peers=self.peers[rows],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -246,14 +260,16 @@ def compare_with_best(
     several `families`, each with its own best, they hold together over all of these (Bonferroni); `among` are then the
     cells of this family, and all others get None. `caution` is `Family.cautious`.
     """
-    among = range(len(fitted.cells)) if among is None else among
-    family = tukey(int((~np.isnan(fitted.cells[sorted(among)])).sum()), families, caution)
-    with_best = _with_best(fitted, best)
-    return [
-        None if cell == best or math.isnan(fitted.cells[cell]) or cell not in among
-        else with_best.difference(cell, family, alpha)
-        for cell in range(len(fitted.cells))
-    ]  # fmt: skip
+    places = list(range(len(fitted.cells))) if among is None else sorted({*among, best})
+    part = fitted.only(places)
+    counted = places if among is None or best in among else [cell for cell in places if cell != best]
+    family = tukey(int((~np.isnan(fitted.cells[counted])).sum()), families, caution)
+    with_best = _with_best(part, places.index(best))
+    found: list[Difference | None] = [None] * len(fitted.cells)
+    for row, cell in enumerate(places):
+        if cell != best and not math.isnan(part.cells[row]):
+            found[cell] = with_best.difference(row, family, alpha)
+    return found
 
 
 def far_from_best(fitted: Fit, best: int, alpha: float, noisiest: float) -> list[Difference | None]:
@@ -277,8 +293,14 @@ def at_most_slower(fitted: Fit, cells: Collection[int], among: Collection[int], 
     The bounds hold together at 95 %, however the cells were picked: Hsu's multiple comparisons with the best (1984, Annals
     of Statistics 12). A cell that can't be compared with all of `among` has none.
     """
-    places = np.array(sorted(among), dtype=int)
-    return {cell: bound for cell in cells if (bound := _at_most_slower(fitted, cell, places, families)) is not None}
+    asked = tuple(cells), tuple(sorted(among)), families
+    if asked not in fitted.bounds:
+        places = sorted({*among, *cells})
+        part, row = fitted.only(places), {cell: row for row, cell in enumerate(places)}
+        rows = np.array([row[cell] for cell in asked[1]], dtype=int)
+        bounds = {cell: _at_most_slower(part, row[cell], rows, families) for cell in cells}
+        fitted.bounds[asked] = {cell: bound for cell, bound in bounds.items() if bound is not None}
+    return fitted.bounds[asked]
 
 
 def _at_most_slower(fitted: Fit, cell: int, among: NDArray[np.int_], families: int) -> float | None:

@@ -422,8 +422,12 @@ def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
 
 def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
     def mean(values: Iterable[float | None]) -> float | None:
-        known = list(values)
-        return None if any(value is None for value in known) else sum(value or 0.0 for value in known) / runs
+        total = 0.0
+        for value in values:
+            if value is None:
+                return None
+            total += value
+        return total / runs
 
     return rows[0].model_copy(
         update={

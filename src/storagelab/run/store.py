@@ -277,14 +277,17 @@ def _make_or_check(connection: sqlite3.Connection, file: Path, experiment: Exper
 def _kind(experiment: Experiment) -> str:
     if experiment.race is None:
         return "results of all repetitions, not of a race"
-    within = experiment.race.within
-    return f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
+    within, small = experiment.race.within, experiment.race.small
+    margin = f"a race with a margin of {100 * within:g} %" if within else "a race without a margin"
+    return margin + (f" that began in worlds {small.scale} times smaller than life-size" if small else "")
 
 
 def _options(experiment: Experiment) -> str:
     if experiment.race is None:
         return ""
-    return " --find-best" + (f" --within {100 * experiment.race.within:g}%" if experiment.race.within else "")
+    within, small = experiment.race.within, experiment.race.small
+    margin = f" --within {100 * within:g}%" if within else ""
+    return " --find-best" + margin + (f" --small-worlds {small.scale}" if small else "")
 
 
 def _experiment(connection: sqlite3.Connection, file: Path) -> Experiment:

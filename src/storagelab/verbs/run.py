@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from storagelab import screen
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.measurement import Run
-from storagelab.model.plan import Experiment, Plan, Race
+from storagelab.model.plan import Experiment, Plan, Race, SmallWorlds
 from storagelab.report.words.race import course_text
 from storagelab.run import dealing, loop, stored
 from storagelab.run.progress import LOG_FILE, RunProgress
@@ -36,16 +36,62 @@ def run(
     allow_commands: bool,
     race: Race | None = None,
     budget_s: float | None = None,
+    small_worlds: int | None = None,
 ) -> bool:
-    """Whether no run has failed. `race` is None for all repetitions of all cells."""
+    """Whether no run has failed. `race` is None for all repetitions of all cells; `small_worlds` = the scale of those in
+    which it begins."""
     experiment = reading.load(spec_file).model_copy(update={"race": race})
-    racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
-    if racing is not None:
-        racing(())  # refused before anything is touched
+    if race is not None:
+        _racing(experiment, (), budget_s)  # refused before anything is touched
     expanded = matrix.expand(experiment)
     folder = results / experiment.name
+    making = partial(_make, again=again, jobs=jobs or host.usable_cpus())
+    found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
+    none_failed = True
+    if race is not None and small_worlds is not None:
+        small, none_failed = _in_small_worlds(experiment, expanded, folder, small_worlds, making)
+        experiment = experiment.model_copy(update={"race": race.model_copy(update={"small": small})})
+    racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
+    runs, all_well = making(experiment, expanded, found, folder, racing)
+    conclude(experiment, stored.as_run(experiment, expanded, runs), runs, folder)
+    return none_failed and all_well
+
+
+def _in_small_worlds(
+    experiment: Experiment,
+    expanded: Plan,
+    folder: Path,
+    scale: int,
+    making: Callable[..., tuple[tuple[Run, ...], bool]],
+) -> tuple[SmallWorlds, bool]:
+    """What small worlds say of all layouts, and whether no run there has failed. A race that has begun goes on with what it
+    was told then."""
+    from storagelab.run import small_worlds
+
+    small = small_worlds.experiment_in_small_worlds(experiment, expanded, scale)
+    with contextlib.suppress(NothingStored), Store.reading(folder) as store:
+        begun = store.experiment()
+        if begun.sha256 == experiment.sha256 and begun.race and begun.race.small and begun.race.small.scale == scale:
+            return begun.race.small, True
+    plan, place = matrix.expand(small), folder / small_worlds.FOLDER
+    found = look_at(small, plan, site_of(small, place), False)
+    screen.say(f"first in worlds {scale} times smaller than life-size, kept in {place}")
+    runs, none_failed = making(small, plan, found, place, None)
+    return small_worlds.outcome(plan, runs, scale), none_failed
+
+
+def _make(
+    experiment: Experiment,
+    expanded: Plan,
+    found: Preflight,
+    folder: Path,
+    racing: Callable[[Sequence[Run]], Racing] | None,
+    *,
+    again: bool,
+    jobs: int,
+) -> tuple[tuple[Run, ...], bool]:
+    """All runs of the experiment, and whether none has failed."""
     site = site_of(experiment, folder)
-    found = look_at(experiment, expanded, site, allow_commands)
     _try_starting(experiment, expanded, site, folder, again)
     try:
         with Store.writing(folder, experiment) as store:
@@ -53,14 +99,13 @@ def run(
                 folder / FILE_NAME, expanded, store.runs()
             )  # a damaged store is refused before runs are made
             rounds = None if racing is None else racing(before)
-            _run_pending(expanded, rounds, store, site, found, again, jobs or host.usable_cpus())
+            _run_pending(expanded, rounds, store, site, found, again, jobs)
             runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
         changes = reading.differences(error.stored.canonical, experiment.canonical)
         raise StoreChanged(error.file, error.stored, changes) from None
-    conclude(experiment, stored.as_run(experiment, expanded, runs), runs, folder)
-    return not failed
+    return runs, not failed
 
 
 def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None) -> Racing:
