@@ -72,7 +72,7 @@ class _Racing:
         for lap in sorted(laps, key=lambda lap: lap.attempt):
             self._laps[lap.cell_id, lap.repetition] = lap
             self._spent_s += lap.wall_s
-        self._simulated = all(cell.config.target.simulated for cell in whole.cells)
+        self._simulated = all(cell.config.simulated for cell in whole.cells)
         self._blocks = blocks_judged(whole, in_stretches=False, simulated=self._simulated)
         self._runs: list[PlannedRun] = []
         self._heats: list[Heat] = []
@@ -210,7 +210,7 @@ def raced(experiment: Experiment, plan: Plan, laps: Sequence[Lap], log_s: Matrix
     so_far = course(experiment, plan, laps)
     runs = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     rounds = min((runs[cell.cell_id] for cell in plan.cells), default=0)
-    simulated = all(cell.config.target.simulated for cell in plan.cells)
+    simulated = all(cell.config.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     walls: dict[str, list[float]] = {}
     for lap in laps:

@@ -49,6 +49,12 @@ ENGINES = {
     "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True, work_per_s=20_000.0),
 }
 
+ON_PATHS = {
+    "raw-io": Engine("raw I/O by fio", "raw", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0),
+}
+"""What an engine is instead where its volumes have paths: this machine's drives, not simulated ones."""
+KINDS_OF_ENGINE = (*ENGINES.values(), *ON_PATHS.values())
+
 if TYPE_CHECKING:
     EngineName = str
 else:

@@ -21,6 +21,8 @@ from storagelab.model.workload import Work
 
 RAW_IO = "raw-io"
 """The group of counters with the results of a run of raw I/O."""
+RAW_IO_AT_DRIVE = "raw-io at the drive"
+"""The group of counters with the same requests as fio and as the kernel counted them."""
 Status = Literal["ok", "failed", "unverified"]
 
 
