@@ -8,6 +8,7 @@ from real_servers import plan_of, site_at, small
 from test_cli import write_spec
 
 from storagelab.errors import PreflightError
+from storagelab.model.engines import ENGINES
 from storagelab.targets import preflight
 from storagelab.targets.engines import engine_in
 

@@ -191,8 +191,8 @@ class VolumeConfig(Frozen):
     )
     device: str | None = Field(
         None,
-        description="Raw I/O only, and only to read: a whole device by its stable name, `/dev/disk/by-id/...`. storagelab never "
-        "writes to it.",
+        description="Raw I/O only, and only to read: a whole device by its stable name, `/dev/disk/by-id/...`. storagelab "
+        "never writes to it.",
     )
     remote: bool = Field(
         False,
@@ -258,8 +258,8 @@ class LayoutConfig(Frozen):
         None,
         ge=1,
         lt=2**63,
-        description="Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it starts "
-        "where the volume does; on a real volume the size must be given, and the file is written full before the first run.",
+        description="Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it "
+        "starts where the volume does; on a real volume its size must be given, and it is written full before the first run.",
     )
     log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(
         None, ge=1, lt=2**63, description="Simulated: size of the log."
@@ -303,9 +303,9 @@ class MeasureConfig(Frozen):
     )
     raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = Field(
         None,
-        description="Private PostgreSQL and MariaDB: measure by fio, before or after each run's load, what each of its volumes "
-        "takes in the same state: reads and writes, at random and in order, in the server's page size. The report then says "
-        "what share of that the database reached.",
+        description="Private PostgreSQL and MariaDB: measure by fio, before or after each run's load, what each of its "
+        "volumes takes in the same state: reads and writes, at random and in order, in the server's page size. The report "
+        "then says what share of that the database reached.",
     )
     raw_s: float = Field(
         1.0, ge=1, le=3600, description="With `raw`: the length of each of its four tests on each volume."

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 Provenance = Literal["measured", "simulated"]
+Provenances = Literal["measured", "simulated", "measured and simulated"]
+"""The same of a whole experiment: raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
 """The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
 extent."""

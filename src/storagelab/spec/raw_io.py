@@ -12,8 +12,8 @@ from storagelab.spec.keys import shown
 FOR_DATABASES = "is for databases, and target.engine is raw-io"
 STABLE_NAMES = "/dev/disk/by-id/"
 _LEAST_COUNTED_S = {True: 0.001, False: 1.0}
-"""The shortest counted part of a run, simulated or not. At the largest scale, the simulated world lives a thousandth of it; fio
-needs a second to be worth its start."""
+"""The shortest counted part of a run, simulated or not. At the largest scale, the simulated world lives a thousandth of it.
+fio needs a second to be worth its start."""
 _OF_SERVERS = {
     "target": ("settings", "bin_dir", "dsn", "dsn_env"),
     "between_runs": ("checkpoint", "drop_page_cache"),
@@ -47,7 +47,9 @@ def _conflicts_of_work(work: RawIo, config: Config) -> Iterator[SpecError]:
     if work.read_fraction is not None and work.operation != "mixed":
         hint = 'Leave it out, or set operation = "mixed".'
         yield SpecError(
-            f"is for mixed requests, and workload.operation is {work.operation}", key="workload.read_fraction", hint=hint
+            f"is for mixed requests, and workload.operation is {work.operation}",
+            key="workload.read_fraction",
+            hint=hint,
         )
     if work.operation == "mixed" and config.simulated:
         yield SpecError(
@@ -80,18 +82,23 @@ def _volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
     volume, key = config.volumes[name], f"volumes.{name}"
     for other in sorted(volume.model_fields_set - {"path", "device"}):
         hint = "Leave it out, or give the volume drives instead of a place."
-        yield SpecError("is for simulated or remote volumes, and this one is a drive of this machine", key=f"{key}.{other}", hint=hint)  # fmt: skip
+        problem = "is for simulated or remote volumes, and this one is a drive of this machine"
+        yield SpecError(problem, key=f"{key}.{other}", hint=hint)
     if volume.device is None:
         if not (volume.path or "").strip() or "\0" in (volume.path or ""):
             yield SpecError("is empty", key=f"{key}.path", hint='Name a folder: path = "." is the folder of the spec.')
         if config.layout.data_size_bytes is None:
             hint = 'Add data_size = "4GB" to [layout]: more than the caches on the way to the medium hold.'
             yield SpecError(
-                "is missing: on a real volume, storagelab writes a file of that size", key="layout.data_size_bytes", hint=hint
+                "is missing: on a real volume, storagelab writes a file of that size",
+                key="layout.data_size_bytes",
+                hint=hint,
             )
         return
     if volume.path is not None:
-        yield SpecError("conflicts with path", key=f"{key}.device", hint="Name a device to read, or a folder, not both.")
+        yield SpecError(
+            "conflicts with path", key=f"{key}.device", hint="Name a device to read, or a folder, not both."
+        )
     if not volume.device.startswith(STABLE_NAMES) or ".." in volume.device:
         yield SpecError(
             f"{volume.device} may be another drive after the next start", key=f"{key}.device",

@@ -212,7 +212,10 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
             f"between_runs.{name}": name in between.model_fields_set
             for name in ("checkpoint", "drop_page_cache", "pause_s")
         },
-        **{f"measure.{name}": name in config.measure.model_fields_set for name in ("waits", "sample_hz", "raw", "raw_s")},
+        **{
+            f"measure.{name}": name in config.measure.model_fields_set
+            for name in ("waits", "sample_hz", "raw", "raw_s")
+        },
     }
     for key in (key for key, there in said.items() if there):
         problem = f"is for real servers, and target.engine is {target.engine}"

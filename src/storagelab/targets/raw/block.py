@@ -212,7 +212,7 @@ def _latency_figures(latency: Latency) -> dict[str, float]:
 
 def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> dict[str, float]:
     """The same requests as fio and as the kernel counted them, at the device that the file system sits on."""
-    found = {}
+    found: dict[str, float] = {}
     for direction, done in outcome.done.items():
         for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
             own, whole = counted.get(f"volume.{volume}.file_system_{what}"), counted.get(f"volume.{volume}.{what}")
@@ -254,4 +254,6 @@ def _series(outcome: Outcome, block_bytes: int, volume: str) -> TimeSeries:
     columns = {f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * block_bytes for rate in rates)
                for direction, rates in outcome.per_s.items()}  # fmt: skip
     whole = tuple(sum(rates) for rates in zip(*outcome.per_s.values(), strict=True))
-    return TimeSeries(at_s=tuple(float(second) for second in range(1, seconds + 1)), columns={"requests_per_s": whole, **columns})
+    return TimeSeries(
+        at_s=tuple(float(second) for second in range(1, seconds + 1)), columns={"requests_per_s": whole, **columns}
+    )

@@ -116,7 +116,9 @@ def _asked(program: str, key: str) -> Fio:
     try:
         said = run([program, "--version"], None, timeout_s=20).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
-        raise PreflightError(f"{program} does not run: {error}", key=key, hint="try it by hand with --version") from error
+        raise PreflightError(
+            f"{program} does not run: {error}", key=key, hint="try it by hand with --version"
+        ) from error
     version = re.match(r"fio-(\d+)\.(\d+)", said)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
         raise PreflightError(
@@ -129,7 +131,14 @@ def _asked(program: str, key: str) -> Fio:
 def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
     """Writes the whole file with content that no drive can compress, so that reads reach the medium, and tries a request of
     `block_bytes`. Returns the I/O engine that works here. Raises RunFailed."""
-    written = ["--rw=write", "--bs=1M", "--iodepth=8", "--refill_buffers=1", "--end_fsync=1", f"--size={place.size_bytes}"]
+    written = [
+        "--rw=write",
+        "--bs=1M",
+        "--iodepth=8",
+        "--refill_buffers=1",
+        "--end_fsync=1",
+        f"--size={place.size_bytes}",
+    ]
     troubles = []
     for io_engine in _IO_ENGINES:
         try:
@@ -152,7 +161,13 @@ def try_one(fio: Fio, place: Place, io_engine: str, block_bytes: int) -> None:
 
 
 def make(
-    fio: Fio, place: Place, job: Job, io_engine: str, progress: Callable[[], None] = lambda: None, *, logged: bool = True
+    fio: Fio,
+    place: Place,
+    job: Job,
+    io_engine: str,
+    progress: Callable[[], None] = lambda: None,
+    *,
+    logged: bool = True,
 ) -> Outcome:
     """Does a job. Raises RunFailed with fio's own words."""
     with tempfile.TemporaryDirectory(prefix="storagelab-fio-") as logs:
@@ -180,14 +195,17 @@ def _options(place: Place, job: Job) -> list[str]:
         "--norandommap=1",
         "--random_generator=tausworthe64",
         f"--randseed={job.seed % 2**62}",
-        "--refill_buffers=1",
         "--lat_percentiles=1",
         "--clat_percentiles=0",
     ]
 
 
 def _run(
-    fio: Fio, place: Place, options: list[str], meanwhile: Callable[[], None] | None = None, timeout_s: float | None = None
+    fio: Fio,
+    place: Place,
+    options: list[str],
+    meanwhile: Callable[[], None] | None = None,
+    timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     command = [
         fio.program, "--output-format=json+", "--name=storagelab", f"--filename={place.name.replace(':', chr(92) + ':')}",
@@ -228,13 +246,16 @@ def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
 
 
 def _rates(folder: Path, seconds: float) -> dict[Direction, tuple[float, ...]]:
-    """Requests a second in each whole second, over all threads, from fio's logs."""
-    sums: dict[Direction, list[float]] = {}
+    """Requests a second in each whole second, over all threads, from fio's logs. A last second that fio did not
+    log, because it ended, is left out: it would look like a standstill."""
     whole = int(seconds + 0.01)
-    for log in sorted(folder.glob(f"{_LOG}_iops*.log")):
-        for second, direction, rate in _logged(log):
-            if 1 <= second <= whole:
-                sums.setdefault(direction, [0.0] * whole)[second - 1] += rate
+    logs = [list(_logged(log)) for log in sorted(folder.glob(f"{_LOG}_iops*.log"))]
+    if not all(whole in {second for second, _, _ in log} for log in logs):
+        whole -= 1
+    sums: dict[Direction, list[float]] = {}
+    for second, direction, rate in (line for log in logs for line in log):
+        if 1 <= second <= whole:
+            sums.setdefault(direction, [0.0] * whole)[second - 1] += rate
     return {direction: tuple(rates) for direction, rates in sums.items()}
 
 
