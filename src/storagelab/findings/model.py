@@ -13,7 +13,7 @@ from pydantic import Field
 
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.fit_kinds import FitKind
-from storagelab.model.engines import Provenance
+from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
@@ -100,6 +100,7 @@ class CellSummary(Frozen):
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
+    steady: bool | None = Field(None, description="whether raw I/O ended in steady state; None if there are too few rounds")
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -317,7 +318,7 @@ class Findings(Frozen):
 
     experiment: str
     question: str
-    provenance: Provenance | None
+    provenance: Provenances | None
     order: Order = "randomised"
     factors: tuple[Factor, ...]
     runs_planned: int

@@ -16,10 +16,6 @@ from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
 
 
-_SIMULATED = -1
-"""The stretch of simulated cells."""
-
-
 class Lap(NamedTuple):
     """What judging by time takes of a run. `elapsed_s` is None where the run has no figures."""
 
@@ -72,7 +68,9 @@ def blocks_judged(plan: Plan, *, in_stretches: bool) -> Sequence[int]:
     is made anew. No measured cell is in it.
     """
     stretches = range(len(plan.cells)) if in_stretches else blocks_of(plan)
-    return [_SIMULATED if cell.config.simulated else stretch for cell, stretch in zip(plan.cells, stretches, strict=True)]
+    pairs = list(zip(plan.cells, stretches, strict=True))
+    shared = min((stretch for cell, stretch in pairs if cell.config.simulated), default=0)
+    return [shared if cell.config.simulated else stretch for cell, stretch in pairs]
 
 
 def provenance_of(measurements: Iterable[Measurement]) -> Provenances | None:

@@ -105,5 +105,11 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "durability-off": lambda found, _: f"{found[0].setting} = {found[0].value} gives up safety",
     "shared-device": _shared,
     "allocation-latches": lambda found, _: f"more files gain little on {found[0].engine} {found[0].major}",
+    "two-provenances": lambda *_: "simulated and measured are not compared",
+    "not-steady": lambda found, findings: (
+        f"{'not in steady state' if found[0].judged else 'too short to show steady state'}{_where(found, findings)}"
+    ),
+    "others-on-drive": lambda found, _: f"others used the drive (up to {percent(found[0].share)} on top)",
+    "too-fast": lambda *_: "a drive answered faster than drives can",
     "different-loads": lambda found, _: f"{found[0].loads} different loads are compared",
 }
