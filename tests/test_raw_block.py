@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from bench import throttled
 from raw_io_specs import SPEC, needs_fio, parsed, runs_of, site_at
 
+from bench import throttled
 from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
 from storagelab.spec.matrix import expand
 from storagelab.targets import sweep

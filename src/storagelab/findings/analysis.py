@@ -24,6 +24,7 @@ from storagelab.findings.model import (
     WaitTrend,
 )
 from storagelab.findings.raced import raced
+from storagelab.findings.reached import reached
 from storagelab.findings.statements import state
 from storagelab.findings.times import lap_of, measured
 from storagelab.findings.wait_classes import in_classes, native_names
@@ -214,6 +215,7 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         ),
         raw_io=_raw_io(measured_runs),
         steady=steady.is_steady([m for _, m in measured_runs]) if cell.config.target.raw_io else None,
+        reached=reached([m for _, m in measured_runs], cell.config.target.engine),
         waits=mean_of_runs(rows) if rows else (),
         waits_asked=cell.config.measure.waits,
         wait_shares=_wait_shares(rows, available_s),
@@ -262,7 +264,7 @@ def _capacity(config: Config, environment: Mapping[str, object]) -> float | None
 
 
 def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
-    """The samples of each counter of raw I/O, if there are any. Percentiles are those of all requests of the runs together."""
+    """The samples of each counter of raw I/O, if there are any. Percentiles are those of all requests of all runs."""
     points: dict[str, list[Point]] = defaultdict(list)
     for repetition, measurement in measured:
         for name, value in measurement.counters.get(RAW_IO, {}).items():

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from storagelab.findings import irregular, stats
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Estimate
-from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times, measured, places_of, provenance_of, usable_runs
+from storagelab.findings.times import (
+    blocks_judged,
+    compared_of,
+    lap_of,
+    log_times,
+    measured,
+    places_of,
+    provenance_of,
+    usable_runs,
+)
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan

@@ -10,9 +10,8 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
-from storagelab.findings import raw_io_doubts
 from storagelab.findings import caution_kinds as kinds
-from storagelab.findings import irregular
+from storagelab.findings import irregular, raw_io_doubts
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
 from storagelab.findings.irregular import Outlier

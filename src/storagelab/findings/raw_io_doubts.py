@@ -41,7 +41,8 @@ def others_on_drive(evidence: Evidence) -> Iterator[kinds.OthersOnDrive]:
     for cell_id, _, measurement in evidence.measurements():
         counted = measurement.counters.get(RAW_IO_AT_DRIVE, {})
         by_fio, by_kernel = (
-            sum(counted.get(f"{what}_bytes_by_{whose}", 0.0) for what in ("read", "write")) for whose in ("fio", "kernel")
+            sum(counted.get(f"{what}_bytes_by_{whose}", 0.0) for what in ("read", "write"))
+            for whose in ("fio", "kernel")
         )
         checked += by_fio > 0
         if by_fio and by_kernel > (1 + OTHERS_MOST) * by_fio:

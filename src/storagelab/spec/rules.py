@@ -115,6 +115,17 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
 
 def _target_conflicts(config: Config) -> Iterator[SpecError]:
     target = config.target
+    local = [volume for volume in config.volumes.values() if not volume.remote]
+    if config.measure.raw is not None and not local:
+        yield SpecError(
+            "needs a volume with a path on this machine, where storagelab may make its own file",
+            key="measure.raw",
+            hint="Leave it out, or name the volumes of a server that runs on this machine.",
+        )
+    if "raw_s" in config.measure.model_fields_set and config.measure.raw is None:
+        yield SpecError(
+            "is for raw I/O beside the load", key="measure.raw_s", hint='Set raw = "after" too, or leave it out.'
+        )
     if target.dsn is not None and target.dsn_env is not None:
         yield SpecError(
             "conflicts with target.dsn_env",

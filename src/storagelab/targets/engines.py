@@ -94,6 +94,9 @@ def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
+    from storagelab.targets.raw import beside  # it stands on what this module offers
+
+    beside.check(plan, site)
     beyond = powers(plan, lambda config: engine_of(config).power)
     if not allow_commands:
         refuse(beyond)

@@ -8,6 +8,7 @@ from typing import Any
 from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Unable
 from storagelab.findings.model import Findings
+from storagelab.report.words.compared import of_both_kinds
 from storagelab.report.words.names import factor_text, noun
 from storagelab.report.words.numbers import percent, plural, seconds
 
@@ -23,6 +24,8 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
     match fact:
         case "too-few-runs":
             return f"too few runs to test ({_runs(findings)} of each {noun(layout_factors(findings))})"
+        case "untested" if of_both_kinds(findings):
+            return "simulated and measured are not compared"
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-finished":
