@@ -10,7 +10,7 @@ from sqlserver_specs import config, plan_of
 from storagelab.errors import PreflightError
 from storagelab.model.engines import ENGINES
 from storagelab.targets import preflight, sweep
-from storagelab.targets.engines import engine_named
+from storagelab.targets.engines import engine_in
 from storagelab.targets.sqlserver.engine import durability
 
 
@@ -56,6 +56,6 @@ def test_delayed_durability_is_what_sql_server_promises_less_for(value, promise)
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_engine_that_a_spec_may_name_stands_behind_the_seam(name):
-    engine, kind = engine_named(name), ENGINES[name]
+    engine, kind = engine_in(ENGINES[name].folder), ENGINES[name]
     assert (engine.open is None) == kind.drives_remember, "either each run is opened, or whole blocks are"
     assert (engine.durability is None) == (kind.provenance == "simulated")

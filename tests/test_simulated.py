@@ -221,7 +221,7 @@ def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
 
     experiment = load(file)
     plan = expand(experiment)
-    if all(cell.config.target.simulated for cell in plan.cells):
+    if all(cell.config.simulated for cell in plan.cells):
         assert preflight(experiment, plan, site_at(file.parent)).server.startswith("simulated")
 
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from storagelab.findings import drive_states, samples, spending, stats, verdicts
+from storagelab.findings import drive_states, latencies, samples, spending, stats, steady, verdicts
 from storagelab.findings.basis import Basis, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
@@ -24,6 +24,7 @@ from storagelab.findings.model import (
     WaitTrend,
 )
 from storagelab.findings.raced import raced
+from storagelab.findings.reached import reached
 from storagelab.findings.statements import state
 from storagelab.findings.times import lap_of, measured
 from storagelab.findings.wait_classes import in_classes, native_names
@@ -214,6 +215,8 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured_runs if m.checkpoint_s is not None]
         ),
         raw_io=_raw_io(measured_runs),
+        steady=steady.is_steady([m for _, m in measured_runs]) if cell.config.target.raw_io else None,
+        reached=reached([m for _, m in measured_runs], cell.config.target.engine),
         waits=mean_of_runs(rows) if rows else (),
         waits_asked=cell.config.measure.waits,
         wait_shares=_wait_shares(rows, available_s),
@@ -262,12 +265,18 @@ def _capacity(config: Config, environment: Mapping[str, object]) -> float | None
 
 
 def _raw_io(measured: Sequence[tuple[int, Measurement]]) -> dict[str, Sample]:
-    """The samples of each counter of raw I/O, if there are any."""
+    """The samples of each counter of raw I/O, if there are any. Percentiles are those of all requests of all runs."""
     points: dict[str, list[Point]] = defaultdict(list)
     for repetition, measurement in measured:
         for name, value in measurement.counters.get(RAW_IO, {}).items():
             points[name].append(Point(repetition=repetition, value=value))
-    return {name: sample for name, found in points.items() if (sample := samples.summarise(found)) is not None}
+    found = {name: sample for name, of in points.items() if (sample := samples.summarise(of)) is not None}
+    histograms = [one.latency for _, one in measured if one.latency is not None]
+    for name, together in latencies.of_cell(histograms).items() if len(histograms) == len(measured) else ():
+        counter = f"latency_{name}_s"
+        if counter in found:
+            found[counter] = found[counter].model_copy(update={"mean": together})
+    return found
 
 
 def _wait_shares(runs: Sequence[Sequence[WaitStat]], available_s: Sequence[float]) -> dict[str, Estimate]:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from storagelab.findings.model import Compared, Estimate, Verdict
-from storagelab.model.engines import Provenance
+from storagelab.model.engines import Provenances
 from storagelab.model.plan import Preference
 from storagelab.model.values import Frozen, JsonValue
 
@@ -112,7 +112,7 @@ class Answer(Frozen):
     """All that a decision needs. `choices` = one for each group of loads with the same best layouts; none while nothing is
     judged. `doubts` = kinds of cautions that are not in `unable`, the gravest first."""
 
-    provenance: Provenance | None
+    provenance: Provenances | None
     runs: int
     runs_planned: int
     layouts: int

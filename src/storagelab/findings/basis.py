@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from storagelab.findings import irregular, stats
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.model import Compared, Estimate
-from storagelab.findings.times import blocks_judged, compared_of, lap_of, log_times, measured, places_of, usable_runs
-from storagelab.model.engines import Provenance
+from storagelab.findings.times import (
+    blocks_judged,
+    compared_of,
+    lap_of,
+    log_times,
+    measured,
+    places_of,
+    provenance_of,
+    usable_runs,
+)
+from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 
@@ -23,7 +32,7 @@ class Basis:
     """
 
     used: dict[str, dict[int, Run]]
-    provenance: Provenance | None
+    provenance: Provenances | None
     compared: Compared
     rounds: tuple[int, ...]
     blocks: Sequence[int]
@@ -36,8 +45,7 @@ class Basis:
 
 def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Basis:
     used = usable_runs(plan, runs)
-    provenance = next((one.provenance for of_cell in used.values() for _, one in measured(of_cell)), None)
-    # A simulation has a seed per run and no drift from one block to the next: its world is made anew.
+    provenance = provenance_of(one for of_cell in used.values() for _, one in measured(of_cell))
     simulated = provenance == "simulated"
     in_stretches = experiment.order == "cell-by-cell" and not simulated
     compared = compared_of(plan)
@@ -45,7 +53,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     rounds, log_s = log_times(plan, laps, compared)
     odd = tuple(irregular.outliers(log_s))
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
-    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
+    blocks = blocks_judged(plan, in_stretches=in_stretches)
     kept = irregular.without(log_s, left_out)
     trended = experiment.order == "as-listed" and not simulated
     kept = irregular.without_trend(kept, places_of(plan, rounds)) if trended else kept

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer
 
 from storagelab.model.durability import Loss
-from storagelab.model.engines import Provenance
+from storagelab.model.engines import Provenances
 from storagelab.model.plan import Order
 from storagelab.model.values import Frozen
 
@@ -134,7 +134,7 @@ class NotRandomised(_Doubt):
 
     kind: Literal["order"] = "order"
     order: Order
-    provenance: Provenance
+    provenance: Provenances
 
 
 class ObserverDear(_Doubt):
@@ -239,9 +239,45 @@ class DifferentLoads(_Doubt):
     loads: int
 
 
+class TwoProvenances(_Doubt):
+    """Some cells are measured and some simulated; they are not compared with each other."""
+
+    kind: Literal["two-provenances"] = "two-provenances"
+    severity: Severity = "note"
+    measured: int
+    simulated: int
+
+
+class NotSteady(_Doubt):
+    """Drives that did not end in steady state over the last `rounds`; not `judged` = there were fewer."""
+
+    kind: Literal["not-steady"] = "not-steady"
+    rounds: int
+    judged: bool
+
+
+class OthersOnDrive(_Doubt):
+    """Others used the drive of raw I/O: up to `share` of its own bytes on top. Of `checked` runs, `runs` exceed the limit."""
+
+    kind: Literal["others-on-drive"] = "others-on-drive"
+    share: float
+    limit: float
+    runs: int
+    checked: int
+
+
+class TooFast(_Doubt):
+    """A drive answered faster than one can: the smallest median latency, and the largest rate."""
+
+    kind: Literal["too-fast"] = "too-fast"
+    latency_s: float
+    bytes_per_s: float
+
+
 Caution = (
     FailedRuns | MissingRuns | Unverified | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
     | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | DifferentLoads
+    | TwoProvenances | NotSteady | OthersOnDrive | TooFast
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from storagelab.findings import caution_kinds as kinds
-from storagelab.findings import irregular
+from storagelab.findings import irregular, raw_io_doubts
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
 from storagelab.findings.irregular import Outlier
@@ -132,9 +132,11 @@ def outlying_runs(evidence: Evidence) -> Iterator[kinds.OddRun]:
 
 
 def run_in_blocks(evidence: Evidence) -> Iterator[kinds.RunInBlocks]:
-    """None for a simulation: its blocks don't affect each other."""
-    blocks = blocks_of(evidence.plan)
-    if len(set(blocks)) > 1 and evidence.provenance == "measured":
+    """None for simulated blocks, which don't affect each other; see also `two_provenances`."""
+    plan = evidence.plan
+    measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
+    blocks = blocks_of(plan)
+    if len({blocks[place] for place in measured}) > 1:
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
         yield kinds.RunInBlocks(factors=tuple(held), blocks=len(set(blocks)))
 
@@ -426,4 +428,5 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     shared_devices,
     allocation_latches,
     different_loads,
+    *raw_io_doubts.CHECKS,
 )

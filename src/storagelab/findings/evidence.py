@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from storagelab.findings.irregular import Outlier
 from storagelab.findings.model import CellSummary
-from storagelab.model.engines import Provenance
+from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Experiment, Plan
 
@@ -36,9 +36,10 @@ class Evidence:
                     yield cell_id, run, run.measurement
 
     @property
-    def provenance(self) -> Provenance:
+    def provenance(self) -> Provenances:
         """Whether it is simulated: then each run has a seed, and blocks don't drift, because the world is made anew."""
-        return next((cell.provenance for cell in self.cells if cell.provenance is not None), "measured")
+        found = sorted({cell.provenance for cell in self.cells if cell.provenance is not None})
+        return "measured and simulated" if len(found) > 1 else next(iter(found), "measured")
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:
         """The cells that a doubt concerns, in the plan's order; empty if it concerns all of them."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.fit_kinds import FitKind
-from storagelab.model.engines import Provenance
+from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
@@ -83,6 +83,19 @@ class Spent:
         return sum(self.by_run_s) / len(self.by_run_s)
 
 
+class Reached(Frozen):
+    """What a database did on a volume in a second of its load, and what the volume takes by raw I/O. `share` = of the volume,
+    reads and writes together; the other figures are those of the operation, and the unit, that used most of it."""
+
+    volume: str
+    engine: str
+    operation: Literal["read", "write"]
+    unit: Literal["bytes", "ios"]
+    did_per_s: float
+    takes_per_s: float
+    share: float
+
+
 class CellSummary(Frozen):
     """One cell over its repetitions. Samples are None while the cell has no usable run."""
 
@@ -100,6 +113,12 @@ class CellSummary(Frozen):
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
+    steady: bool | None = Field(
+        None, description="whether raw I/O ended in steady state; None if there are too few rounds"
+    )
+    reached: tuple[Reached, ...] = Field(
+        (), description="what share of its volumes a database reached, the most used first"
+    )
     waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
     waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
     wait_shares: dict[str, Estimate] = Field(
@@ -344,7 +363,7 @@ class Findings(Frozen):
 
     experiment: str
     question: str
-    provenance: Provenance | None
+    provenance: Provenances | None
     order: Order = "randomised"
     factors: tuple[Factor, ...]
     runs_planned: int

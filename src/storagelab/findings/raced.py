@@ -93,8 +93,8 @@ class _Racing:
         for lap in sorted(laps, key=lambda lap: lap.attempt):
             self._laps[lap.cell_id, lap.repetition] = lap
             self._spent_s += lap.wall_s
-        self._simulated = all(cell.config.target.simulated for cell in whole.cells)
-        self._blocks = blocks_judged(whole, in_stretches=False, simulated=self._simulated)
+        self._simulated = all(cell.config.simulated for cell in whole.cells)
+        self._blocks = blocks_judged(whole, in_stretches=False)
         self._runs: list[PlannedRun] = []
         self._heats: list[Heat] = []
         self._short = False
@@ -258,8 +258,7 @@ def raced(
     planned = Counter(run.repetition for run in plan.runs)
     complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]
     last = max((rounds[column] for column in complete), default=0)
-    simulated = all(cell.config.target.simulated for cell in plan.cells)
-    blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
+    blocks = blocks_judged(plan, in_stretches=False)
     walls: dict[str, list[float]] = {}
     for lap in laps:
         walls.setdefault(lap.cell_id, []).append(lap.wall_s)

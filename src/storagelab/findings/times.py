@@ -11,6 +11,7 @@ import numpy as np
 from storagelab.findings import stats
 from storagelab.findings.evidence import blocks_of
 from storagelab.findings.model import Compared
+from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
 
@@ -60,11 +61,22 @@ def places_of(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
     return places
 
 
-def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
-    """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared."""
-    if in_stretches:
-        return range(len(plan.cells))
-    return (0,) * len(plan.cells) if simulated else blocks_of(plan)
+def blocks_judged(plan: Plan, *, in_stretches: bool) -> Sequence[int]:
+    """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared.
+
+    All simulated cells share one: a simulation has a seed per run and no drift from one block to the next, because its world
+    is made anew. No measured cell is in it.
+    """
+    stretches = range(len(plan.cells)) if in_stretches else blocks_of(plan)
+    pairs = list(zip(plan.cells, stretches, strict=True))
+    shared = min((stretch for cell, stretch in pairs if cell.config.simulated), default=0)
+    return [shared if cell.config.simulated else stretch for cell, stretch in pairs]
+
+
+def provenance_of(measurements: Iterable[Measurement]) -> Provenances | None:
+    """None if there are none."""
+    found = sorted({one.provenance for one in measurements})
+    return "measured and simulated" if len(found) > 1 else next(iter(found), None)
 
 
 def compared_of(plan: Plan) -> Compared:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -82,9 +83,11 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     """The mount that holds `path` (or the nearest existing folder above it); None if no mount is known.
 
     The device number decides first, as a longer prefix may be hidden under a later mount; the prefix alone decides
-    if numbers don't match, as with btrfs, which gives every subvolume a number of its own.
+    if numbers don't match, as with btrfs, which gives every subvolume a number of its own. A block device stands for itself.
     """
     real = os.path.realpath(path)
+    if os.path.exists(real) and stat.S_ISBLK((facts := os.stat(real)).st_mode):
+        return Mount(real, f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}", "", real, (), ())
     above = [mount for mount in mounts if _is_under(real, mount.mount_point)]
     numbers = device_numbers_of(real)
     candidates = [mount for mount in above if mount.device_numbers == numbers] or above

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storagelab.model.engines import ENGINES, LARGEST_SCALE, Engine, EngineName
+from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, EngineName
 from storagelab.model.values import Frozen, LeftOut, Scalar
 from storagelab.model.workload import DatabaseLoad, RandomInsert, Workload
 
@@ -63,22 +63,13 @@ class TargetConfig(Frozen):
         return self.dsn is not None or self.dsn_env is not None
 
     @property
-    def kind(self) -> Engine:
-        """What storagelab knows of the engine."""
-        return ENGINES[self.engine]
-
-    @property
     def world_scale(self) -> int:
-        """How many times smaller than life-size the world is; 1 for a real server."""
-        return self.scale or self.kind.default_scale
+        """How many times smaller than life-size the world is, if it is simulated."""
+        return self.scale or ENGINES[self.engine].default_scale
 
     @property
     def raw_io(self) -> bool:
-        return self.kind.raw_io
-
-    @property
-    def simulated(self) -> bool:
-        return self.kind.provenance == "simulated"
+        return ENGINES[self.engine].raw_io
 
 
 class ServerConfig(Frozen):
@@ -190,12 +181,18 @@ class LinkConfig(Frozen):
 
 
 class VolumeConfig(Frozen):
-    """A place on a file system, in which storagelab makes a folder of its own and removes it later; or simulated drives."""
+    """A place on a file system, in which storagelab makes a folder of its own and removes it later; or simulated drives; or a
+    whole device."""
 
     path: str | None = Field(
         None,
         description="Real servers: where the volume is mounted. A relative path starts at the spec's folder. For each run, "
         "storagelab makes the folder `storagelab-<experiment>-<id>` there, and removes it afterwards.",
+    )
+    device: str | None = Field(
+        None,
+        description="Raw I/O only, and only to read: a whole device by its stable name, `/dev/disk/by-id/...`. storagelab "
+        "never writes to it.",
     )
     remote: bool = Field(
         False,
@@ -233,6 +230,11 @@ class VolumeConfig(Frozen):
         description="Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails.",
     )
 
+    @property
+    def real(self) -> bool:
+        """Whether it is a place on this machine, or on a server's, and not made of simulated drives."""
+        return self.path is not None or self.device is not None
+
 
 class LayoutConfig(Frozen):
     """The layout: data files, volumes, and the place of the log."""
@@ -256,8 +258,8 @@ class LayoutConfig(Frozen):
         None,
         ge=1,
         lt=2**63,
-        description="Simulated: size of all data files together. For raw I/O: size of the one file, which starts where the "
-        "volume does.",
+        description="Simulated: size of all data files together. For raw I/O: size of the one file. On simulated drives it "
+        "starts where the volume does; on a real volume its size must be given, and it is written full before the first run.",
     )
     log_size_bytes: Annotated[int | None, LeftOut("8 GB")] = Field(
         None, ge=1, lt=2**63, description="Simulated: size of the log."
@@ -299,6 +301,15 @@ class MeasureConfig(Frozen):
         description="Real servers: samples a second. storagelab takes fewer if sampling would cost more than 3.5 % of a core "
         "(PostgreSQL) or 2 % (MariaDB, SQL Server).",
     )
+    raw: Annotated[Literal["before", "after"] | None, LeftOut("no raw I/O")] = Field(
+        None,
+        description="Private PostgreSQL and MariaDB: measure by fio, before or after each run's load, what each of its "
+        "volumes takes in the same state: reads and writes, at random and in order, in the server's page size. The report "
+        "then says what share of that the database reached.",
+    )
+    raw_s: float = Field(
+        1.0, ge=1, le=3600, description="With `raw`: the length of each of its four tests on each volume."
+    )
 
 
 class Config(Frozen):
@@ -312,6 +323,17 @@ class Config(Frozen):
     workload: Workload = RandomInsert()
     between_runs: BetweenRunsConfig = BetweenRunsConfig()
     measure: MeasureConfig = MeasureConfig()
+
+    @property
+    def kind(self) -> Engine:
+        """What storagelab knows of the engine on these volumes."""
+        real = ON_PATHS.get(self.target.engine)
+        places = [self.volumes[name] for name in self.data_volumes if name in self.volumes]
+        return real if real is not None and any(place.real for place in places) else ENGINES[self.target.engine]
+
+    @property
+    def simulated(self) -> bool:
+        return self.kind.provenance == "simulated"
 
     @property
     def database_load(self) -> DatabaseLoad:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 Provenance = Literal["measured", "simulated"]
+Provenances = Literal["measured", "simulated", "measured and simulated"]
+"""The same of a whole experiment: raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
 """The largest scale of a simulated world. The core has the same limit (a test): beyond it, a PFS page would be less than an
 extent."""
@@ -48,6 +50,12 @@ ENGINES = {
     "simulated": _SIMULATED,
     "raw-io": _SIMULATED._replace(title="raw I/O on simulated drives", raw_io=True, work_per_s=20_000.0),
 }
+
+ON_PATHS = {
+    "raw-io": Engine("raw I/O by fio", "raw", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0),
+}
+"""What an engine is instead where its volumes have paths: this machine's drives, not simulated ones."""
+KINDS_OF_ENGINE = (*ENGINES.values(), *ON_PATHS.values())
 
 if TYPE_CHECKING:
     EngineName = str

@@ -21,6 +21,10 @@ from storagelab.model.workload import Work
 
 RAW_IO = "raw-io"
 """The group of counters with the results of a run of raw I/O."""
+RAW_IO_BESIDE = "raw-io beside the load"
+"""The group of counters with what a database's volumes take: `volume.NAME.random_write_ios_per_s` and so on."""
+RAW_IO_AT_DRIVE = "raw-io at the drive"
+"""The group of counters with the same requests as fio and as the kernel counted them."""
 Status = Literal["ok", "failed", "unverified"]
 
 

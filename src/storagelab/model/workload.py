@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field
 
-from storagelab.model.values import Frozen
+from storagelab.model.values import Frozen, LeftOut
 
 Unit = Literal["rows", "requests", "transactions", "ms"]
 """The units of work. A run of fixed length counts its progress in milliseconds."""
@@ -81,7 +81,12 @@ class RawIo(Frozen):
     """Requests of one size to one volume, without a database."""
 
     kind: Literal["raw-io"] = "raw-io"
-    operation: Literal["read", "write"] = Field(description="What each request does.")
+    operation: Literal["read", "write", "mixed"] = Field(
+        description="What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."
+    )
+    read_fraction: Annotated[float | None, LeftOut("0.5")] = Field(
+        None, ge=0, le=0.99, description="Mixed requests only: the share of reads."
+    )
     pattern: Literal["random", "sequential"] = Field(
         description="Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."
     )

@@ -64,8 +64,8 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 
 
 def _guess(config: Config) -> float:
-    kind = config.target.kind
-    return kind.setup_s + config.workload.work.amount / config.target.world_scale / kind.work_per_s
+    kind, scale = config.kind, config.target.world_scale if config.simulated else 1
+    return kind.setup_s + config.workload.work.amount / scale / kind.work_per_s
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:

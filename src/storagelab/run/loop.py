@@ -101,7 +101,7 @@ def run_all(
 
 
 def _portable(plan: Plan) -> bool:
-    return all(cell.config.target.kind.portable for cell in plan.cells)
+    return all(cell.config.kind.portable for cell in plan.cells)
 
 
 def slices(

@@ -23,7 +23,7 @@ OPTION = "--small-worlds"
 
 def experiment_in_small_worlds(experiment: Experiment, plan: Plan, scale: int) -> Experiment:
     """All layouts of `experiment`, a few times each, in worlds of `scale`. Raises SpecError if it has no such worlds."""
-    if not all(cell.config.target.simulated for cell in plan.cells):
+    if not all(cell.config.simulated for cell in plan.cells):
         raise SpecError("only simulated worlds have a scale", key=OPTION, hint="Race a real server without it.")
     for factor in experiment.factors:
         if any("target.scale" in level.sets for level in factor.levels):
@@ -49,7 +49,7 @@ def outcome(plan: Plan, runs: Sequence[Run], scale: int) -> SmallWorlds:
     """What a race takes from the runs that small worlds made."""
     laps = [lap_of(run) for run in runs]
     rounds, log_s = log_times(plan, [lap for lap in laps if lap.repetition >= 1], compared_of(plan))
-    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=True))
+    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False))
     return SmallWorlds(
         scale=scale,
         rounds=len(rounds),

@@ -45,7 +45,7 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
     cells = _cells(experiment)
     if len(cells) * experiment.repetitions > MAX_RUNS:
         raise _too_many(experiment, f"{len(cells)} cells x {experiment.repetitions} repetitions", MAX_RUNS, "runs")
-    if any(cell.config.target.kind.drives_remember for cell in cells):
+    if any(cell.config.kind.drives_remember for cell in cells):
         costly = (*costly, *_OF_A_BLOCK)
     blocks = _blocks(cells, _costly_names(experiment, costly))
     ordered = _ordered(blocks, experiment)
@@ -149,10 +149,12 @@ def _touches(factor: Factor, places: Collection[str]) -> bool:
 
 
 def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
-    """Cells by their levels of the costly factors, with blocks in the order of their first cells."""
+    """Cells by their levels of the costly factors, with blocks in the order of their first cells. No block is both measured
+    and simulated."""
     blocks: dict[str, list[Cell]] = {}
     for cell in cells:
-        blocks.setdefault(json.dumps([cell.levels[name] for name in costly]), []).append(cell)
+        of = [cell.config.kind.provenance, *(cell.levels[name] for name in costly)]
+        blocks.setdefault(json.dumps(of), []).append(cell)
     return list(blocks.values())
 
 

@@ -11,13 +11,12 @@ from pydantic import ValidationError
 from storagelab.errors import SpecError
 from storagelab.model.config import OPERATING_SYSTEM, Config
 from storagelab.model.workload import KINDS, RawIo
+from storagelab.spec import raw_io
 from storagelab.spec.keys import Problem, Tables, checked, choices, error_for, shown, validated
+from storagelab.spec.raw_io import FOR_DATABASES
 from storagelab.spec.written import Written
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LEAST_COUNTED_S = 0.001
-"""For raw I/O. At the largest scale, the simulated world lives a thousandth of it."""
-_FOR_DATABASES = "is for databases, and target.engine is raw-io"
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
 
 
@@ -54,7 +53,7 @@ def _workload_misfits(tables: Tables, engine: str) -> Iterator[SpecError]:
 
 def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
     if engine == "raw-io" and kind != "raw-io":
-        yield SpecError(_FOR_DATABASES, key="workload.kind", hint="Leave it out.")
+        yield SpecError(FOR_DATABASES, key="workload.kind", hint="Leave it out.")
     if engine != "raw-io" and kind == "raw-io":
         yield _for_raw_io("workload.kind", engine)
 
@@ -62,7 +61,7 @@ def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
 def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
     key, owners = f"workload.{name}", [one for one, member in KINDS.items() if name in member.model_fields]
     if kind == "raw-io":
-        return SpecError(_FOR_DATABASES, key=key, hint="Leave it out.")
+        return SpecError(FOR_DATABASES, key=key, hint="Leave it out.")
     if owners == ["raw-io"]:
         return _for_raw_io(key, engine)
     problem = f"is for {' and '.join(owners)} workloads, and workload.kind is {kind}"
@@ -75,12 +74,14 @@ def _for_raw_io(key: str, engine: str) -> SpecError:
 
 
 def _conflicts(config: Config) -> Iterator[SpecError]:
-    if config.target.simulated:
+    if config.simulated:
         yield from _simulated_conflicts(config)
+    elif config.target.raw_io:
+        yield from raw_io.conflicts_on_real_drives(config)
     else:
         yield from _only_simulated(config)
         yield from _target_conflicts(config)
-        yield from _remote_conflicts(config) if config.target.kind.starts_server else _running_server_conflicts(config)
+        yield from _remote_conflicts(config) if config.kind.starts_server else _running_server_conflicts(config)
     yield from _volume_conflicts(config)
     yield from _workload_conflicts(config)
     yield from _burn_in_conflicts(config)
@@ -114,6 +115,17 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
 
 def _target_conflicts(config: Config) -> Iterator[SpecError]:
     target = config.target
+    local = [volume for volume in config.volumes.values() if not volume.remote]
+    if config.measure.raw is not None and not local:
+        yield SpecError(
+            "needs a volume with a path on this machine, where storagelab may make its own file",
+            key="measure.raw",
+            hint="Leave it out, or name the volumes of a server that runs on this machine.",
+        )
+    if "raw_s" in config.measure.model_fields_set and config.measure.raw is None:
+        yield SpecError(
+            "is for raw I/O beside the load", key="measure.raw_s", hint='Set raw = "after" too, or leave it out.'
+        )
     if target.dsn is not None and target.dsn_env is not None:
         yield SpecError(
             "conflicts with target.dsn_env",
@@ -133,7 +145,7 @@ def _target_conflicts(config: Config) -> Iterator[SpecError]:
             key="target.dsn_env",
             hint='Put the DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".',
         )
-    if target.attached and not target.kind.log_per_database and config.layout.log is not None:
+    if target.attached and not config.kind.log_per_database and config.layout.log is not None:
         yield SpecError(
             "the log of a running server can't be moved",
             key="layout.log",
@@ -145,7 +157,7 @@ def _running_server_conflicts(config: Config) -> Iterator[SpecError]:
     """If storagelab starts no server, one must run already, perhaps elsewhere, in its operator's folders."""
     if not config.target.attached:
         hint = 'Put its DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'
-        yield SpecError(f"is missing: storagelab starts no {config.target.kind.title}", key="target.dsn_env", hint=hint)
+        yield SpecError(f"is missing: storagelab starts no {config.kind.title}", key="target.dsn_env", hint=hint)
     for name, volume in config.volumes.items():
         if not volume.remote:
             hint = "Add remote = true: the path is on the server's machine, and storagelab makes no folder there."
@@ -177,7 +189,7 @@ def _only_simulated(config: Config) -> Iterator[SpecError]:
         **{
             f"volumes.{name}.{key}": True
             for name, volume in config.volumes.items()
-            for key in sorted(volume.model_fields_set - {"path", "remote"})
+            for key in sorted(volume.model_fields_set - {"path", "device", "remote"})
         },
         "between_runs.format_drives": between.format_drives,
         "between_runs.move_files": between.move_files,
@@ -187,6 +199,8 @@ def _only_simulated(config: Config) -> Iterator[SpecError]:
         yield SpecError(f"is for simulated servers, and target.engine is {config.target.engine}", key=key, hint=hint)
     for name, volume in config.volumes.items():
         key = f"volumes.{name}.path"
+        if volume.device is not None:
+            yield _for_raw_io(f"volumes.{name}.device", config.target.engine)
         if volume.path is None:
             hint = f'Add to the spec:\n    [volumes.{name}]\n    path = "..."'
             yield SpecError("is missing; it must be text in quotes", key=key, hint=hint)
@@ -198,19 +212,27 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
     target, between = config.target, config.between_runs
     said = {
         **{f"target.{name}": name in target.model_fields_set for name in ("settings", "bin_dir", "dsn", "dsn_env")},
-        **{f"volumes.{name}.path": volume.path is not None for name, volume in config.volumes.items()},
+        **{
+            f"volumes.{name}.{place}": getattr(volume, place) is not None
+            for name, volume in config.volumes.items()
+            for place in ("path", "device")
+            if not target.raw_io
+        },
         **{f"volumes.{name}.remote": volume.remote for name, volume in config.volumes.items()},
         **{
             f"between_runs.{name}": name in between.model_fields_set
             for name in ("checkpoint", "drop_page_cache", "pause_s")
         },
-        **{f"measure.{name}": name in config.measure.model_fields_set for name in ("waits", "sample_hz")},
+        **{
+            f"measure.{name}": name in config.measure.model_fields_set
+            for name in ("waits", "sample_hz", "raw", "raw_s")
+        },
     }
     for key in (key for key, there in said.items() if there):
         problem = f"is for real servers, and target.engine is {target.engine}"
         yield SpecError(problem, key=key, hint="Leave it out.")
     if target.raw_io:
-        yield from _raw_io_conflicts(config)
+        yield from raw_io.conflicts(config)
     elif config.server is None:
         hint = 'Add to the spec:\n    [server]\n    cores = 8\n    memory = "16GB"'
         yield SpecError("is missing: a simulated server has cores and memory", key="server", hint=hint)
@@ -218,7 +240,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
         hint = 'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'
         yield SpecError("is missing: a simulated volume needs drives", key="drives", hint=hint)
     for name, volume in config.volumes.items():
-        if volume.drives is None:
+        if volume.drives is None and not (target.raw_io and volume.real):  # other cells of the spec use that one
             hint = f"Name the drive: drives = [{shown(next(iter(config.drives)))}]"
             yield SpecError("is missing: a simulated volume needs drives", key=f"volumes.{name}.drives", hint=hint)
     yield from _drive_conflicts(config)
@@ -256,35 +278,15 @@ def _history_conflicts(config: Config) -> Iterator[SpecError]:
         if config.target.raw_io:
             prepared = "formatted" if drive.history == "new" else drive.history
             hint = f'Leave it out, and set prepared = "{prepared}" in [target], which applies to all drives.'
-            yield SpecError(_FOR_DATABASES, key=key, hint=hint)
+            yield SpecError(FOR_DATABASES, key=key, hint=hint)
         elif drive.format != OPERATING_SYSTEM:
             hint = f'Leave it out, or set format = "{OPERATING_SYSTEM}".'
             yield SpecError("is only for a drive that its maker's utility never formatted", key=key, hint=hint)
 
 
-def _raw_io_conflicts(config: Config) -> Iterator[SpecError]:
-    """Raw I/O sends requests of one size to one volume, without a database."""
-    work, layout = config.workload, config.layout
-    said = {
-        "server": config.server is not None,
-        **{f"layout.{name}": name in layout.model_fields_set for name in ("data_files", "log", "log_size_bytes")},
-        "between_runs.move_files": config.between_runs.move_files,
-        "between_runs.format_drives": config.between_runs.format_drives,
-    }
-    for key in (key for key, there in said.items() if there):
-        yield SpecError(_FOR_DATABASES, key=key, hint="Leave it out.")
-    if isinstance(work, RawIo) and work.duration_s - work.warm_up_s < _LEAST_COUNTED_S:
-        hint = f"Raise duration ({work.duration_s:g} s), which includes it."
-        problem = f"leaves less than {_LEAST_COUNTED_S:g} s to count"
-        yield SpecError(problem, key="workload.warm_up_s", hint=hint)
-    if len(config.data_volumes) > 1:
-        hint = f"Name one: data = [{shown(config.data_volumes[0])}] in [layout]."
-        yield SpecError("raw I/O runs on one volume, but there are several", key="layout.data", hint=hint)
-
-
 def _volume_conflicts(config: Config) -> Iterator[SpecError]:
     if not config.volumes and not config.target.attached:
-        simulated = config.target.simulated
+        simulated = config.simulated
         whose, content = ("simulated", 'drives = ["ssd"]') if simulated else ("private", 'path = "/mnt/drive"')
         what = "" if simulated else ", with a folder on the drive to measure"
         yield SpecError(

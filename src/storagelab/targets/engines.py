@@ -13,7 +13,7 @@ from storagelab.errors import PreflightError
 from storagelab.machine.doctor import Ability
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
-from storagelab.model.engines import ENGINES
+from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.model.values import Scalar
 from storagelab.targets import Block, Preflight, Site, Target, VolumeNeed
@@ -64,34 +64,39 @@ class Engine(NamedTuple):
 
 
 @cache
-def engine_named(name: str) -> Engine:
-    """The engine of this name in `model.engines`."""
-    found: Engine = import_module(f"storagelab.targets.{ENGINES[name].folder}.engine").ENGINE
+def engine_in(folder: str) -> Engine:
+    """The engine whose folder has this name, as `model.engines` says."""
+    found: Engine = import_module(f"storagelab.targets.{folder}.engine").ENGINE
     return found
 
 
 def engine_of(config: Config) -> Engine:
-    return engine_named(config.target.engine)
+    return engine_in(config.kind.folder)
 
 
 def every_engine() -> tuple[Engine, ...]:
     """The engines, once for each folder."""
-    return tuple(dict.fromkeys(engine_named(name) for name in ENGINES))
+    return tuple(dict.fromkeys(engine_in(kind.folder) for kind in KINDS_OF_ENGINE))
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
     """Each engine of the plan with its own part of the plan."""
-    for name in dict.fromkeys(cell.config.target.engine for cell in plan.cells):
-        cells = {cell.cell_id: cell for cell in plan.cells if cell.config.target.engine == name}
+    for kind in dict.fromkeys(cell.config.kind for cell in plan.cells):
+        cells = {cell.cell_id: cell for cell in plan.cells if cell.config.kind == kind}
         runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
-        yield engine_named(name), Plan(cells=tuple(cells.values()), runs=runs)
+        yield engine_in(kind.folder), Plan(cells=tuple(cells.values()), runs=runs)
 
 
 def check(plan: Plan, site: Site, *, allow_commands: bool) -> Preflight:
     """All engines' checks of their own cells together. Raises PreflightError for the first that fails."""
-    if len({cell.config.target.kind.provenance for cell in plan.cells}) > 1:
+    kinds_there = {cell.config.kind for cell in plan.cells}
+    # Raw I/O is one test wherever it runs, so its tables may stand side by side; blocks keep the two apart.
+    if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
         hint = "Write two specs: one series never mixes measured and simulated runs."
         raise PreflightError("some cells are simulated and some are not", key="target.engine", hint=hint)
+    from storagelab.targets.raw import beside  # it stands on what this module offers
+
+    beside.check(plan, site)
     beyond = powers(plan, lambda config: engine_of(config).power)
     if not allow_commands:
         refuse(beyond)

@@ -28,6 +28,7 @@ from storagelab.targets.loops import Loop
 from storagelab.targets.machine_counters import MachineCounters
 from storagelab.targets.parts import Facts, Sampler, Table, Workers
 from storagelab.targets.private import PrivateServer
+from storagelab.targets.raw import beside
 from storagelab.targets.recording import Seen
 from storagelab.targets.starting import Starter
 from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
@@ -122,6 +123,10 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _server_process(self) -> int | None:
         """The server's process, the parent of all its others, where this machine's kernel can be asked."""
         return None
+
+    def _page_bytes(self) -> int:
+        """The size of the server's pages."""
+        raise NotImplementedError
 
     @abstractmethod
     def _write_out(self) -> None:
@@ -278,6 +283,7 @@ class LoadingTarget(Lifetime, Generic[C]):
         try:
             workers.open()
             environment = self._environment(workers.first)
+            raw, raw_checks = self._raw_io_beside("before", seed)
             prepare_machine(self.config.between_runs, self.volumes, self._write_out)
             devices = DeviceCounters(self._watched_volumes())
             sampler, clocks = self._sampler(workers, devices), Clocks(self._server_time_s)
@@ -304,7 +310,20 @@ class LoadingTarget(Lifetime, Generic[C]):
         checkpoint_s = self._checkpoint()
         if self.counts_this_machine:
             counters |= machine.counted(with_checkpoint=checkpoint_s is not None)
-        return self._measurement(loops, sampled, counters, checkpoint_s, environment, checks)
+        after, after_checks = self._raw_io_beside("after", seed)
+        checks += [*raw_checks, *after_checks]
+        return self._measurement(loops, sampled, counters | raw | after, checkpoint_s, environment, checks)
+
+    def _raw_io_beside(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
+        """What the volumes take, if it is to be measured at this moment; a check that fails where it can't be."""
+        if self.config.measure.raw != moment:
+            return {}, []
+        try:
+            folders = {name: self.folders[name] for name in self.volumes}
+            return beside.measure(self.config, folders, self._page_bytes(), seed), []
+        except RunFailed as error:
+            asked = "four tests on each volume"
+            return {}, [Check(name="raw I/O beside the load", asked=asked, got=str(error), ok=False, read_from="fio")]
 
     def _on_poll(self, progress: Progress, rows: int) -> None:
         # Sessions of a killed server may run to their end before they notice.

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from storagelab.targets.folders import Site
 from storagelab.targets.unprivileged import as_server, unprivileged
 
 BIN_DIR = "target.bin_dir"
+_POLL_S = 0.25
 _BESIDE_PROGRAMS = ("bin", "sbin", "lib", "lib64", "libexec", "share", "scripts")
 
 
@@ -53,8 +55,10 @@ def run(
     timeout_s: float | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, in a session of its own so that Ctrl-C reaches only storagelab.
+    """Run a program to its end, in a session of its own so that Ctrl-C reaches only storagelab. `meanwhile` is called a few
+    times a second.
 
     If the run is interrupted, everything that the program started ends with it. Raises OSError, or SubprocessError as
     subprocess does.
@@ -67,7 +71,7 @@ def run(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 errors="replace", cwd=folder, env=environment, preexec_fn=in_child, start_new_session=True,
             )  # fmt: skip
-        said, troubles = process.communicate(timeout=timeout_s)
+        said, troubles = _communicate(process, timeout_s, meanwhile)
     except BaseException:
         if process is not None:
             with uninterrupted():
@@ -76,6 +80,21 @@ def run(
                 process.communicate()
         raise
     return subprocess.CompletedProcess(command, process.returncode, said, troubles)
+
+
+def _communicate(
+    process: subprocess.Popen[str], timeout_s: float | None, meanwhile: Callable[[], None] | None
+) -> tuple[str, str]:
+    """What the program says until it ends."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while meanwhile is not None:
+        try:
+            return process.communicate(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            if deadline is not None and time.monotonic() > deadline:
+                raise
+            meanwhile()
+    return process.communicate(timeout=timeout_s)
 
 
 def version_said(program: Path, *options: str) -> str:

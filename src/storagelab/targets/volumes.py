@@ -17,8 +17,11 @@ BytesOn = Callable[[Config, str], int]
 """The most disk space that one run of a cell takes on a volume, by the volume's name."""
 
 
-def volume_needs(configs: Sequence[Config], site: Site, bytes_on: BytesOn) -> tuple[VolumeNeed, ...]:
-    """Each volume once, with the most that any cell needs on it. Raises PreflightError for one that can't be used."""
+def volume_needs(
+    configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
+) -> tuple[VolumeNeed, ...]:
+    """Each volume once, with the most that any cell needs on it, which `size_key` decides. Raises PreflightError for one that
+    can't be used."""
     paths: dict[str, Path] = {}
     needed: dict[str, int] = {}
     for config in configs:
@@ -31,7 +34,7 @@ def volume_needs(configs: Sequence[Config], site: Site, bytes_on: BytesOn) -> tu
             paths[name] = path
             needed[name] = max(needed.get(name, 0), bytes_on(config, name.split(" (")[0]))
     leftover_bytes = _leftover_bytes(configs, site)
-    _check_space(configs, site, leftover_bytes, bytes_on)
+    _check_space(configs, site, leftover_bytes, bytes_on, size_key)
     return tuple(
         VolumeNeed(
             name=name, path=str(path), device=_device_text(path), needed_bytes=needed[name],
@@ -65,7 +68,9 @@ def _check_usable(path: Path, key: str) -> None:
         )
 
 
-def _check_space(configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn) -> None:
+def _check_space(
+    configs: Iterable[Config], site: Site, leftover_bytes: Mapping[int, int], bytes_on: BytesOn, size_key: str
+) -> None:
     """Compares the hungriest cell of each file system with the free space, which its volumes share."""
     hungriest: dict[int, tuple[int, list[tuple[str, Path]]]] = {}
     for config in configs:
@@ -83,7 +88,7 @@ def _check_space(configs: Iterable[Config], site: Site, leftover_bytes: Mapping[
             raise PreflightError(
                 f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
                 key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
-                hint="free some, name another volume, or lower workload.rows_per_connection",
+                hint=f"free some, name another volume, or lower {size_key}",
             )
 
 

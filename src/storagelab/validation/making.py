@@ -115,7 +115,7 @@ def _planned(article: Article, asked: Asked) -> Planned | Absent:
         return Absent(article, f"there is no spec {article.spec} yet")
     experiment = _as_asked(reading.load(file), asked)
     expanded = matrix.expand(experiment)
-    if not all(cell.config.target.simulated for cell in expanded.cells):
+    if not all(cell.config.simulated for cell in expanded.cells):
         return Absent(article, f"the spec {article.spec} is not simulated")
     groups, absent = {}, {}
     for figure in article.figures:

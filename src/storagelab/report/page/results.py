@@ -74,6 +74,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
     return [
         _id_column(findings),
         *_factor_columns(findings),
+        *_provenance_column(findings),
         *_time_columns(findings, cells),
         Column(Heading("against the best", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
@@ -178,6 +179,15 @@ def _run_columns(decimals: int) -> list[Column]:
 def _spread(cell: CellSummary) -> float | None:
     sample = cell.elapsed_s
     return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
+
+
+def _provenance_column(findings: Findings) -> list[Column]:
+    """Only where both stand in one table."""
+
+    def text(cell: CellSummary) -> str:
+        return cell.provenance or ""
+
+    return [Column(Heading("provenance", "text"), text, text)] if compared.of_both_kinds(findings) else []
 
 
 def _raw_io_columns() -> list[Column]:

@@ -68,7 +68,12 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         ),
     ]
     if compared.of_raw_io(findings):
-        return [*columns, *_raw_io_columns(cells), *_judged_columns(findings, cells)]
+        return [
+            *columns,
+            *_provenance_column(findings, cells),
+            *_raw_io_columns(cells),
+            *_judged_columns(findings, cells),
+        ]
     decimals = _decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
     return [
         *columns,
@@ -78,6 +83,11 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
         ("sd", [_spread(cell.elapsed_s) for cell in cells]),
         *_judged_columns(findings, cells),
     ]
+
+
+def _provenance_column(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
+    """Only where both stand in one table."""
+    return [("provenance", [cell.provenance or "" for cell in cells])] if compared.of_both_kinds(findings) else []
 
 
 def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:

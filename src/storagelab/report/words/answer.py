@@ -33,6 +33,7 @@ from storagelab.report.words.numbers import (
     signed_percent,
     significant,
 )
+from storagelab.report.words.reached import reached_lines
 from storagelab.report.words.short import LINE, ROOMS, Names, Room, Telling, cut, fitting, listed_or, narrowing
 
 LINES = 8
@@ -61,6 +62,7 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
         Line("head", told.head()),
         *(Line("use", text) for text in told.use()),
         *(Line("gains", text) for text in told.gains()),
+        *(Line("why", text) for text in reached_lines(findings)),
         *(Line("why", text) for text in told.why()),
     ]
     doubts = [Line("doubt", text) for text in told.doubts()]
@@ -317,6 +319,8 @@ class _Told:
         elif findings.verdict == "one-layout":
             number = len(findings.loads)
             yield f"One layout was run under {number} {load_noun(findings, number)}, so there is none to choose."
+        elif findings.verdict == "untested" and compared.of_both_kinds(findings):
+            yield f"Simulated and measured {self._noun(2)} stand side by side; none is tested against the other kind."
         elif findings.verdict == "untested":
             yield f"No {self._noun(1)} can be chosen: each ran in a stretch of its own, where a drift looks like a gain."
             yield 'Set order = "randomised" (and no costly factor), and run it under a new name.'

@@ -8,6 +8,7 @@ from typing import Any
 from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Unable
 from storagelab.findings.model import Findings
+from storagelab.report.words.compared import of_both_kinds
 from storagelab.report.words.names import factor_text, noun
 from storagelab.report.words.numbers import percent, plural, seconds
 
@@ -23,6 +24,8 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
     match fact:
         case "too-few-runs":
             return f"too few runs to test ({_runs(findings)} of each {noun(layout_factors(findings))})"
+        case "untested" if of_both_kinds(findings):
+            return "simulated and measured are not compared"
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-finished":
@@ -106,5 +109,11 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "durability-off": lambda found, _: f"{found[0].setting} = {found[0].value} gives up safety",
     "shared-device": _shared,
     "allocation-latches": lambda found, _: f"more files gain little on {found[0].engine} {found[0].major}",
+    "two-provenances": lambda *_: "simulated and measured are not compared",
+    "not-steady": lambda found, findings: (
+        f"{'not in steady state' if found[0].judged else 'too short to show steady state'}{_where(found, findings)}"
+    ),
+    "others-on-drive": lambda found, _: f"others used the drive (up to {percent(found[0].share)} on top)",
+    "too-fast": lambda *_: "a drive answered faster than drives can",
     "different-loads": lambda found, _: f"{found[0].loads} different loads are compared",
 }

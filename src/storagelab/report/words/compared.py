@@ -18,6 +18,11 @@ def of_raw_io(findings: Findings) -> bool:
     return findings.compared == "time-per-request"
 
 
+def of_both_kinds(findings: Findings) -> bool:
+    """Whether simulated cells stand beside measured ones."""
+    return findings.provenance == "measured and simulated"
+
+
 def by_rate(findings: Findings) -> bool:
     """Whether cells are compared by their rate rather than by the time of a run."""
     return findings.compared != "elapsed"

@@ -12,7 +12,7 @@ from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.model import Findings
 from storagelab.model.durability import Loss
 from storagelab.report.words.names import factor_text, group_text, listed, noun
-from storagelab.report.words.numbers import count, duration, percent, seconds
+from storagelab.report.words.numbers import count, duration, percent, seconds, significant
 from storagelab.targets.known import KNOWN
 
 
@@ -378,4 +378,43 @@ def _different_loads(doubt: kinds.DifferentLoads, _where: str, _findings: Findin
         f"{_capital(both)} layout and load at once, so the compared cells bore {count(doubt.loads)} different loads: the "
         "fastest may be the one with the least to do. Let one factor set the load and another the layout; each load then "
         "has its own verdict."
+    )
+
+
+@sentence.register
+def _two_provenances(doubt: kinds.TwoProvenances, _where: str, _findings: Findings) -> str:
+    return (
+        f"{count(doubt.simulated)} of these cells are simulated and {count(doubt.measured)} are measured on drives. They stand "
+        "side by side and are not tested against each other: an error of the model would look like a difference."
+    )
+
+
+@sentence.register
+def _not_steady(doubt: kinds.NotSteady, where: str, _findings: Findings) -> str:
+    rule = f"{count(doubt.rounds)} rounds within 20 % of their mean, and a slope within 10 % of it"
+    if not doubt.judged:
+        return (
+            f"Whether the drive was in steady state is not shown{where}: that takes {rule}. Raise workload.duration to "
+            f"{count(doubt.rounds)} s or more behind the warm-up, or repetitions to {count(doubt.rounds)}."
+        )
+    return (
+        f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those of a flash "
+        "drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
+    )
+
+
+@sentence.register
+def _others_on_drive(doubt: kinds.OthersOnDrive, where: str, _findings: Findings) -> str:
+    return (
+        f"Others used the drive in {count(doubt.runs)} of {_runs(doubt.checked)}{where}: the kernel counted up to "
+        f"{percent(doubt.share)} more bytes at it than fio asked for. These runs show what was left over."
+    )
+
+
+@sentence.register
+def _too_fast(doubt: kinds.TooFast, where: str, _findings: Findings) -> str:
+    return (
+        f"A drive answered faster than drives can{where}: half of the requests within {seconds(doubt.latency_s)}, up to "
+        f"{significant(doubt.bytes_per_s / 1e6)} MB/s. Something before the medium answered: a cache, the memory of a host, or "
+        "parts of a device that were never written. These are no figures of a drive."
     )

@@ -101,6 +101,11 @@ def _in_blocks(findings: Findings) -> bool:
 def _untested_verdict(findings: Findings, measured: Sequence[CellSummary]) -> str:
     """The verdict when there are enough runs, but each cell's were made in a separate stretch of time."""
     layouts = noun(findings.factors)
+    if compared.of_both_kinds(findings):
+        return (
+            "Not judged: simulated cells stand beside measured ones, and none is tested against the other kind. "
+            f"{_shortest(findings, measured)}"
+        )
     where = 'one after the other (order = "cell-by-cell")' if findings.order == "cell-by-cell" else "in one block"
     return (
         f"Not judged: all runs of each {layouts} were made {where}, so a drift of the machine would look like a difference. "

@@ -30,6 +30,7 @@ from storagelab.report.words.loads import load_sentences
 from storagelab.report.words.names import cell_text, noun, phrase
 from storagelab.report.words.numbers import change, rows_per_s_estimate, slower_by
 from storagelab.report.words.race import race_sentences
+from storagelab.report.words.reached import reached_sentences
 from storagelab.report.words.waiting import wait_change_sentences, wait_names_sentence, wait_trend_sentences
 from storagelab.report.words.what_if import what_if_sentences
 
@@ -50,6 +51,7 @@ def sentences(findings: Findings) -> list[str]:
         *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
         *race_sentences(findings),
         *_on_effects(findings),
+        *reached_sentences(findings),
         *wait_change_sentences(findings, said),
         *wait_names_sentence(findings),
         *wait_trend_sentences(findings, said),

@@ -135,6 +135,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _may_write_out(self) -> bool:
         return self.facts is None or self.facts.may("RELOAD")
 
+    def _page_bytes(self) -> int:
+        return int(ask(self._own, "SELECT @@innodb_page_size")[0][0])
+
     def _write_out(self) -> None:
         self.layout.write_out(self._own)
 

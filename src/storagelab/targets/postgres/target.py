@@ -132,6 +132,11 @@ class PostgresTarget(LoadingTarget[Connection]):
     def _may_write_out(self) -> bool:
         return self.facts is None or self.facts.may_checkpoint
 
+    def _page_bytes(self) -> int:
+        row = self._own.execute("SELECT current_setting('block_size')::int").fetchone()
+        assert row is not None
+        return int(row[0])
+
     def _write_out(self) -> None:
         self._own.execute("CHECKPOINT")
 

@@ -35,7 +35,7 @@ def raw_scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
 
 
 def _test(planned: PlannedRun, config: Config) -> dict[str, object]:
-    work = config.workload.model_dump(exclude={"kind"})
+    work = config.workload.model_dump(exclude={"kind", "read_fraction"})
     return {
         "volume": config.data_volumes[0],
         "access": work.pop("operation"),

@@ -1,0 +1,59 @@
+"""Words what share of its drives a database reached. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from storagelab.findings.model import Findings, Reached
+from storagelab.model.engines import ENGINES
+from storagelab.report.words.numbers import percent, significant
+from storagelab.report.words.short import fitting
+
+NOT_THE_LIMIT = 0.5
+THE_LIMIT = 0.8
+"""From this share of what a drive takes, it is the limit; below the other one it is not."""
+
+
+def reached_lines(findings: Findings) -> Iterator[str]:
+    """The most used volume of the fastest cell, for the answer."""
+    of = findings.cell(findings.fastest).reached if findings.fastest is not None else ()
+    for one in of[:1]:
+        yield fitting([f"{_did(one)} where volume {one.volume} takes {_rate(one, one.takes_per_s)}: {_so(one)}.",
+                       f"{_did(one)} where its volume takes {_rate(one, one.takes_per_s)}: {_so(one)}."])  # fmt: skip
+
+
+def reached_sentences(findings: Findings) -> list[str]:
+    """Every volume of the fastest cell, for the evidence."""
+    of = findings.cell(findings.fastest).reached if findings.fastest is not None else ()
+    if not of:
+        return []
+    told = "; ".join(
+        f"volume {one.volume} {percent(one.share)} ({_rate(one, one.did_per_s)} of {_rate(one, one.takes_per_s)})"
+        for one in of
+    )
+    return [
+        f"Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. {_title(of[0])} used of "
+        f"that: {told}. This says nothing about waiting for single writes, which a drive may answer late without being busy."
+    ]
+
+
+def _title(one: Reached) -> str:
+    return ENGINES[one.engine].title
+
+
+def _did(one: Reached) -> str:
+    return f"{_title(one)} {'wrote' if one.operation == 'write' else 'read'} {_rate(one, one.did_per_s)}"
+
+
+def _rate(one: Reached, value: float) -> str:
+    if one.unit == "bytes":
+        return f"{significant(value / 1e6)} MB/s"
+    return f"{significant(value)} {one.operation}s/s"
+
+
+def _so(one: Reached) -> str:
+    if one.share < NOT_THE_LIMIT:
+        return "the drive's rate was not the limit"
+    if one.share < THE_LIMIT:
+        return f"{percent(one.share)} of the drive was in use"
+    return "the drive was the limit"

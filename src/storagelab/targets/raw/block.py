@@ -1,0 +1,259 @@
+"""A block of runs of raw I/O. Its runs share one file on each volume: written full before the first of them, removed after
+the last. A device is only read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from storagelab.errors import RunFailed
+from storagelab.machine import host
+from storagelab.machine.devices import DeviceCounters
+from storagelab.model.config import Config
+from storagelab.model.latency import Latency
+from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measurement, TimeSeries
+from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
+from storagelab.model.workload import RawIo
+from storagelab.stopping import uninterrupted
+from storagelab.targets import Progress, Site, Target
+from storagelab.targets.folders import Folders
+from storagelab.targets.machine_counters import MachineCounters
+from storagelab.targets.raw import fio
+from storagelab.targets.raw.fio import Direction, Fio, Job, Outcome, Place
+from storagelab.targets.raw.preflight import device_bytes, sector_bytes
+from storagelab.version import __version__
+
+LEAST_AT_DRIVE = 0.98
+"""Less than this share of fio's bytes at the drive itself, and some of them came from elsewhere."""
+_FILE = "raw-io"
+_PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+
+
+class RawBlock:
+    """All runs of one block, which don't depend on each other but for what the drive remembers."""
+
+    def __init__(self, block: PlannedBlock, site: Site) -> None:
+        self._block, self._site = block, site
+        self._fio = fio.find()
+        self._folders: dict[Path, Folders] = {}
+        self._io_engines: dict[tuple[Path, str], str] = {}
+        """The I/O engine that works on each file that is laid out."""
+
+    def needed(self, wanted: Collection[int]) -> Sequence[int]:
+        return sorted(wanted)
+
+    @contextmanager
+    def open(self, planned: PlannedRun) -> Iterator[Target]:
+        """Lays the file out for the first run on a volume. Raises RunFailed."""
+        began = time.perf_counter()
+        config = self._block.cell_of(planned).config
+        place = self._place(config)
+        key = (place.folder, place.name)
+        if key not in self._io_engines:
+            self._io_engines[key] = self._laid_out(config, place)
+        yield _RawTarget(self._fio, config, place, self._io_engines[key], time.perf_counter() - began)
+
+    def _place(self, config: Config) -> Place:
+        name = config.data_volumes[0]
+        device = config.volumes[name].device
+        if device is not None:
+            return Place(Path("/"), device, config.layout.data_size_bytes or device_bytes(Path(device)), read_only=True)
+        path = self._site.volume_paths(config)[name]
+        folders = self._folders.get(path) or Folders(self._site, {name: path})
+        if path not in self._folders:
+            folders.make()
+            self._folders[path] = folders
+        (folder,) = folders.paths
+        size = config.layout.data_size_bytes
+        assert size is not None
+        return Place(folder, f"{_FILE}-{size}", size)
+
+    def _laid_out(self, config: Config, place: Place) -> str:
+        if not place.read_only:
+            for name in [name for folder, name in self._io_engines if folder == place.folder]:
+                (place.folder / name).unlink(missing_ok=True)  # of another size: the volume need not hold both
+                del self._io_engines[place.folder, name]
+        assert isinstance(config.workload, RawIo)
+        try:
+            return fio.lay_out(self._fio, place, config.workload.block_bytes)
+        except BaseException:
+            if not place.read_only:
+                (place.folder / place.name).unlink(missing_ok=True)
+            raise
+
+    def close(self) -> None:
+        """Removes what was made. Raises RunFailed if some of it could not be removed."""
+        problems = []
+        for folders in self._folders.values():
+            try:
+                folders.remove()
+            except RunFailed as error:
+                problems.append(str(error))
+        if problems:
+            raise RunFailed("; ".join(problems))
+
+
+@contextmanager
+def opened(block: PlannedBlock, site: Site, _state: Path) -> Iterator[RawBlock]:
+    """Leaves no file behind, whatever happens."""
+    raw = RawBlock(block, site)
+    try:
+        yield raw
+    finally:
+        with uninterrupted():
+            raw.close()
+
+
+class _RawTarget:
+    """One run."""
+
+    def __init__(self, program: Fio, config: Config, place: Place, io_engine: str, setup_s: float) -> None:
+        self._fio, self._config, self._at, self._io_engine = program, config, place, io_engine
+        self._setup_s = setup_s
+        self._volume = config.data_volumes[0]
+
+    @property
+    def _path(self) -> Path:
+        """What the drive is found by: the folder of the file, or the device."""
+        return Path(self._at.name) if self._at.read_only else self._at.folder
+
+    def describe(self) -> dict[str, object]:
+        facts = host.describe_volume(self._path)
+        if self._at.read_only:
+            facts |= {"size_bytes": device_bytes(self._path), "free_bytes": None}
+        return {
+            "host": host.describe_host(),
+            "volumes": {self._volume: {**facts, "power_loss_protection": "not known"}},
+            "server": {
+                "engine": "raw I/O by fio",
+                "version": self._fio.version,
+                "io_engine": self._io_engine,
+                "direct": True,
+                "file_bytes": self._at.size_bytes,
+                "sector_bytes": sector_bytes(self._path),
+                "prepared": "read as it is" if self._at.read_only else "written full, once, before the first run",
+            },
+            "storagelab": {"version": __version__},
+        }
+
+    def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:  # noqa: ARG002
+        work, environment = self._config.workload, self.describe()
+        assert isinstance(work, RawIo)
+        time.sleep(self._config.between_runs.pause_s)
+        tell = _told(progress, work)
+        if work.warm_up_s:
+            fio.make(self._fio, self._at, _job(work, work.warm_up_s, seed), self._io_engine, tell, logged=False)
+        with DeviceCounters({self._volume: self._path}) as devices:
+            machine = MachineCounters(devices, None)
+            job = _job(work, work.duration_s - work.warm_up_s, seed + 1)
+            outcome = fio.make(self._fio, self._at, job, self._io_engine, tell)
+            machine.end()
+            counters = machine.counted(with_checkpoint=False)
+        at_drive = _at_drive(counters.get("volumes", {}), self._volume, outcome)
+        return Measurement(
+            provenance="measured",
+            elapsed_s=outcome.elapsed_s,
+            requests=outcome.requests,
+            latency=outcome.latency,
+            counters={
+                RAW_IO: figures(outcome),
+                **({RAW_IO_AT_DRIVE: at_drive} if at_drive else {}),
+                **counters,
+                "cpu": _cpu(counters.get("cpu", {}), outcome),
+            },
+            series=_series(outcome, work.block_bytes, self._volume),
+            environment=environment,
+            checks=(*_checks(at_drive), _same_engine(self._io_engine, outcome)),
+            setup_s=self._setup_s,
+        )
+
+
+def _told(progress: Progress, work: RawIo) -> Callable[[], None]:
+    """Tells milliseconds, never more than the run has."""
+    began = time.monotonic()
+    return lambda: progress(min(work.work.amount, round((time.monotonic() - began) * 1000)))
+
+
+def _job(work: RawIo, seconds: float, seed: int) -> Job:
+    return Job(
+        operation=work.operation, pattern=work.pattern, block_bytes=work.block_bytes, seconds=seconds,
+        threads=work.threads, outstanding=work.outstanding,
+        read_fraction=0.5 if work.read_fraction is None else work.read_fraction, seed=seed,
+    )  # fmt: skip
+
+
+def figures(outcome: Outcome) -> dict[str, float]:
+    """The results of a run, by the names that simulated drives use, too."""
+    latency = outcome.latency
+    found = {
+        "ios_per_s": outcome.requests / outcome.elapsed_s,
+        "bytes_per_s": outcome.bytes / outcome.elapsed_s,
+        "cpu_per_io_s": outcome.cpu_s / outcome.requests,
+    }
+    if len(outcome.done) > 1:
+        found |= {f"{direction}s_per_s": one.requests / outcome.elapsed_s for direction, one in outcome.done.items()}
+    return found | (_latency_figures(latency) if latency is not None else {})
+
+
+def _latency_figures(latency: Latency) -> dict[str, float]:
+    return {
+        "latency_mean_s": latency.mean_s,
+        "latency_least_s": latency.least_ns / 1e9,
+        **{f"latency_p{per_cent:g}_s": latency.percentile_s(per_cent) for per_cent in _PERCENTILES},
+        "latency_longest_s": latency.longest_ns / 1e9,
+    }
+
+
+# --- what the kernel saw ---------------------------------------------------------------------------------------------
+
+
+def _at_drive(counted: Mapping[str, float], volume: str, outcome: Outcome) -> dict[str, float]:
+    """The same requests as fio and as the kernel counted them, at the device that the file system sits on."""
+    found: dict[str, float] = {}
+    for direction, done in outcome.done.items():
+        for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
+            own, whole = counted.get(f"volume.{volume}.file_system_{what}"), counted.get(f"volume.{volume}.{what}")
+            by_kernel = whole if own is None else own
+            if by_kernel is not None:
+                found |= {f"{what}_by_fio": float(by_fio), f"{what}_by_kernel": by_kernel}
+    return found
+
+
+def _checks(at_drive: Mapping[str, float]) -> Iterator[Check]:
+    """More at the drive than fio's may be others' I/O; less means that some requests were answered by something before it."""
+    directions: tuple[Direction, ...] = ("read", "write")
+    for direction in directions:
+        by_fio, by_kernel = (at_drive.get(f"{direction}_bytes_by_{whose}") for whose in ("fio", "kernel"))
+        if by_fio and by_kernel is not None:
+            yield Check(
+                name=f"bytes at the drive, {direction}", asked=f"{by_fio:.0f}", got=f"{by_kernel:.0f}",
+                ok=by_kernel >= LEAST_AT_DRIVE * by_fio, read_from="the kernel's counters of the device",
+            )  # fmt: skip
+
+
+def _same_engine(asked: str, outcome: Outcome) -> Check:
+    got = outcome.io_engine
+    return Check(name="I/O engine", asked=asked, got=got, ok=asked == got, read_from="fio's report")
+
+
+def _cpu(counted: Mapping[str, float], outcome: Outcome) -> dict[str, float]:
+    """fio's CPU time is the load's own; whatever is neither that nor storagelab's belongs to others."""
+    if "busy_s" not in counted:
+        return dict(counted)
+    others_s = counted["busy_s"] - counted.get("storagelab_s", 0.0) - outcome.cpu_s
+    return {**counted, "server_s": outcome.cpu_s, "others_s": max(0.0, others_s)}
+
+
+def _series(outcome: Outcome, block_bytes: int, volume: str) -> TimeSeries:
+    seconds = max((len(rates) for rates in outcome.per_s.values()), default=0)
+    if not seconds:
+        return TimeSeries()
+    columns = {f"volume.{volume}.{direction}_bytes_per_s": tuple(rate * block_bytes for rate in rates)
+               for direction, rates in outcome.per_s.items()}  # fmt: skip
+    whole = tuple(sum(rates) for rates in zip(*outcome.per_s.values(), strict=True))
+    return TimeSeries(
+        at_s=tuple(float(second) for second in range(1, seconds + 1)), columns={"requests_per_s": whole, **columns}
+    )

@@ -1,0 +1,291 @@
+"""The program fio: one job as its options, and what it reports as numbers.
+
+A run takes two processes. The first is the warm-up, and nothing of it counts. So what the kernel counts at the drive from the
+start of the second to its end belongs to the same time as what fio counts, to the last request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.latency import Latency, latency_of, merged
+from storagelab.targets.programs import environment, run
+from storagelab.targets.unprivileged import end_with_parent
+
+PACKAGE = "fio"
+OLDEST = (3, 19)
+"""The first version whose histograms of whole latencies and io_uring can be relied on; Debian 11 has 3.25."""
+_OPERATIONS = {
+    ("read", "random"): "randread", ("read", "sequential"): "read", ("write", "random"): "randwrite",
+    ("write", "sequential"): "write", ("mixed", "random"): "randrw", ("mixed", "sequential"): "rw",
+}  # fmt: skip
+_IO_ENGINES = ("io_uring", "libaio")
+"""Both keep several requests in progress. Containers often bar the first one."""
+_STARTING_S = 60.0
+_LOG = "rates"
+_NO_SPACE = "No space left on device"
+
+Direction = Literal["read", "write"]
+
+
+class Fio(NamedTuple):
+    """The program on this machine."""
+
+    program: str
+    version: str
+
+
+class Place(NamedTuple):
+    """Where requests go: a file of storagelab's own, by its name in its folder, or a device, which is only read. fio writes
+    nothing else but its logs, in a temporary folder."""
+
+    folder: Path
+    name: str
+    size_bytes: int
+    read_only: bool = False
+
+
+class Job(NamedTuple):
+    """One test."""
+
+    operation: Literal["read", "write", "mixed"]
+    pattern: Literal["random", "sequential"]
+    block_bytes: int
+    seconds: float
+    threads: int = 1
+    outstanding: int = 1
+    read_fraction: float = 0.5
+    seed: int = 1
+
+
+class Done(NamedTuple):
+    """What fio counted in one direction."""
+
+    requests: int
+    bytes: int
+    latency: Latency | None
+
+
+class Outcome(NamedTuple):
+    """What fio counted. `per_s` = requests a second in each second, by direction."""
+
+    elapsed_s: float
+    done: Mapping[Direction, Done]
+    cpu_s: float
+    per_s: Mapping[Direction, tuple[float, ...]]
+    io_engine: str
+    version: str
+
+    @property
+    def requests(self) -> int:
+        return sum(one.requests for one in self.done.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.done.values())
+
+    @property
+    def latency(self) -> Latency | None:
+        return merged(one.latency for one in self.done.values() if one.latency is not None)
+
+
+def find(key: str = "target.engine") -> Fio:
+    """The program on the PATH. Raises PreflightError if there is none, or none that can do what is needed."""
+    program = shutil.which("fio")
+    if program is None:
+        raise PreflightError(
+            "raw I/O on real drives needs the program fio, and there is none on the PATH", key=key,
+            hint=f"install the package {PACKAGE}: apt-get install {PACKAGE}",
+        )  # fmt: skip
+    return _asked(program, key)
+
+
+@cache
+def _asked(program: str, key: str) -> Fio:
+    oldest = ".".join(map(str, OLDEST))
+    try:
+        said = run([program, "--version"], None, timeout_s=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PreflightError(
+            f"{program} does not run: {error}", key=key, hint="try it by hand with --version"
+        ) from error
+    version = re.match(r"fio-(\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        raise PreflightError(
+            f"{program} says {said or 'nothing'} of its version; {oldest} or newer is needed", key=key,
+            hint=f"install a newer package {PACKAGE}",
+        )  # fmt: skip
+    return Fio(program, said.removeprefix("fio-"))
+
+
+def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
+    """Writes the whole file with content that no drive can compress, so that reads reach the medium, and tries a request of
+    `block_bytes`. Returns the I/O engine that works here. Raises RunFailed."""
+    written = [
+        "--rw=write",
+        "--bs=1M",
+        "--iodepth=8",
+        "--refill_buffers=1",
+        "--end_fsync=1",
+        f"--size={place.size_bytes}",
+    ]
+    troubles = []
+    for io_engine in _IO_ENGINES:
+        try:
+            if not place.read_only:
+                _said(_run(fio, place, [f"--ioengine={io_engine}", *written]))
+            try_one(fio, place, io_engine, block_bytes)
+        except RunFailed as error:
+            if _NO_SPACE in str(error):
+                raise
+            troubles.append(f"{io_engine}: {error}")
+        else:
+            return io_engine
+    raise RunFailed("; ".join(troubles))
+
+
+def try_one(fio: Fio, place: Place, io_engine: str, block_bytes: int) -> None:
+    """Reads one block. Raises RunFailed."""
+    options = ["--rw=read", f"--bs={block_bytes}", f"--size={block_bytes}", "--number_ios=1", f"--ioengine={io_engine}"]
+    _said(_run(fio, place, options))
+
+
+def make(
+    fio: Fio,
+    place: Place,
+    job: Job,
+    io_engine: str,
+    progress: Callable[[], None] = lambda: None,
+    *,
+    logged: bool = True,
+) -> Outcome:
+    """Does a job. Raises RunFailed with fio's own words."""
+    with tempfile.TemporaryDirectory(prefix="storagelab-fio-") as logs:
+        logging = [f"--write_iops_log={logs}/{_LOG}", "--log_avg_msec=1000", "--per_job_logs=1"] if logged else []
+        options = [*_options(place, job), f"--ioengine={io_engine}", *logging]
+        said = _said(_run(fio, place, options, progress, timeout_s=job.seconds + _STARTING_S))
+        rates = _rates(Path(logs), job.seconds)
+    return _outcome(said, rates, fio)
+
+
+def _options(place: Place, job: Job) -> list[str]:
+    part = place.size_bytes // job.threads // job.block_bytes * job.block_bytes
+    alone = job.pattern == "sequential" and job.threads > 1
+    return [
+        f"--rw={_OPERATIONS[job.operation, job.pattern]}",
+        f"--bs={job.block_bytes}",
+        f"--size={part if alone else place.size_bytes // job.block_bytes * job.block_bytes}",
+        *([f"--offset_increment={part}"] if alone else []),
+        *([f"--rwmixread={round(100 * job.read_fraction)}"] if job.operation == "mixed" else []),
+        f"--numjobs={job.threads}",
+        f"--iodepth={job.outstanding}",
+        "--time_based",
+        f"--runtime={round(job.seconds * 1e6)}us",
+        # Anywhere, as SQLIO and the simulated drives do, instead of each block once.
+        "--norandommap=1",
+        "--random_generator=tausworthe64",
+        f"--randseed={job.seed % 2**62}",
+        "--lat_percentiles=1",
+        "--clat_percentiles=0",
+    ]
+
+
+def _run(
+    fio: Fio,
+    place: Place,
+    options: list[str],
+    meanwhile: Callable[[], None] | None = None,
+    timeout_s: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    command = [
+        fio.program, "--output-format=json+", "--name=storagelab", f"--filename={place.name.replace(':', chr(92) + ':')}",
+        "--direct=1", "--thread=1", "--group_reporting=1", "--allow_file_create=1", "--fallocate=none",
+        *(["--readonly"] if place.read_only else []), *options,
+    ]  # fmt: skip
+    try:
+        return run(
+            command, partial(end_with_parent, signal.SIGKILL), timeout_s=timeout_s, environment=environment("FIO_"),
+            folder=place.folder, meanwhile=meanwhile,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"fio did not end in {error.timeout:.0f} s: the drive does not answer") from error
+    except OSError as error:
+        raise RunFailed(f"can't run fio in {place.folder}: {error.strerror}") from error
+
+
+def _said(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """fio's report of its one group of jobs. Raises RunFailed if it failed."""
+    begin = ended.stdout.find("{")
+    try:
+        found: dict[str, Any] = json.loads(ended.stdout[begin:])["jobs"][0] if begin >= 0 else {}
+    except (ValueError, LookupError):
+        found = {}
+    if ended.returncode < 0:
+        raise RunFailed(f"fio was ended by {signal.Signals(-ended.returncode).name}")
+    if ended.returncode or not found or found.get("error"):
+        raise RunFailed(f"fio failed: {_trouble(ended)}")
+    return found
+
+
+def _trouble(ended: subprocess.CompletedProcess[str]) -> str:
+    """The first line of fio's that says what went wrong, without its own file names and numbers."""
+    before = ended.stdout.partition("{")[0]
+    lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
+    telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
+    return telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
+
+
+def _rates(folder: Path, seconds: float) -> dict[Direction, tuple[float, ...]]:
+    """Requests a second in each whole second, over all threads, from fio's logs. A last second that fio did not
+    log, because it ended, is left out: it would look like a standstill."""
+    whole = int(seconds + 0.01)
+    logs = [list(_logged(log)) for log in sorted(folder.glob(f"{_LOG}_iops*.log"))]
+    if not all(whole in {second for second, _, _ in log} for log in logs):
+        whole -= 1
+    sums: dict[Direction, list[float]] = {}
+    for second, direction, rate in (line for log in logs for line in log):
+        if 1 <= second <= whole:
+            sums.setdefault(direction, [0.0] * whole)[second - 1] += rate
+    return {direction: tuple(rates) for direction, rates in sums.items()}
+
+
+def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
+    """(second at whose end it was written, direction, rate) for each line: "1001, 3114, 0, 0, 0"."""
+    for line in log.read_text(encoding="ascii", errors="replace").splitlines():
+        fields = line.split(",")
+        if len(fields) >= 3 and fields[2].strip() in ("0", "1"):
+            yield round(int(fields[0]) / 1000), "write" if fields[2].strip() == "1" else "read", float(fields[1])
+
+
+def _outcome(said: Mapping[str, Any], rates: Mapping[Direction, tuple[float, ...]], fio: Fio) -> Outcome:
+    directions: tuple[Direction, ...] = ("read", "write")
+    done = {direction: _done(said[direction]) for direction in directions if said[direction]["total_ios"]}
+    elapsed_s = max(said[direction]["runtime"] for direction in directions) / 1000
+    if not done or elapsed_s <= 0:
+        raise RunFailed("fio completed no request in the time that counts: raise workload.duration")
+    return Outcome(
+        elapsed_s=elapsed_s,
+        done=done,
+        # Of all threads together: shares of the sum of their times.
+        cpu_s=(said["usr_cpu"] + said["sys_cpu"]) / 100 * said["job_runtime"] / 1000,
+        per_s=rates,
+        io_engine=str(said["job options"]["ioengine"]),
+        version=fio.version,
+    )
+
+
+def _done(said: Mapping[str, Any]) -> Done:
+    whole = said["lat_ns"]
+    bins = ((int(ns), int(count)) for ns, count in whole.get("bins", {}).items())
+    latency = latency_of(bins, (round(whole["mean"] * whole["N"]), int(whole["min"]), int(whole["max"])))
+    return Done(requests=int(said["total_ios"]), bytes=int(said["io_bytes"]), latency=latency)

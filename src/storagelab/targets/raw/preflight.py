@@ -1,0 +1,134 @@
+"""Checks that raw I/O can run on every volume and device of the plan. Touches nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from storagelab.errors import PreflightError
+from storagelab.machine import host
+from storagelab.model.config import Config
+from storagelab.model.plan import Plan
+from storagelab.model.workload import RawIo
+from storagelab.targets import Preflight, Site, VolumeNeed
+from storagelab.targets.raw import fio
+from storagelab.targets.volumes import volume_needs
+
+_READ_AS_IT_IS = (
+    "{path} is read as it is: parts that were never written, or were discarded, may answer without the medium, faster than "
+    "any drive"
+)
+
+
+def check(plan: Plan, site: Site) -> Preflight:
+    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+    program = fio.find()
+    configs = [cell.config for cell in plan.cells]
+    on_files = [config for config in configs if config.volumes[config.data_volumes[0]].device is None]
+    needs = volume_needs(on_files, site, _bytes_on, size_key="layout.data_size")
+    for config in on_files:
+        name = config.data_volumes[0]
+        path = site.volume_paths(config)[name]
+        check_direct(path, f"volumes.{name}.path")
+        _check_block(config, path)
+    devices = dict.fromkeys(_devices(configs))
+    for config in configs:
+        if config.volumes[config.data_volumes[0]].device is not None:
+            _check_device(config)
+    notes = [_READ_AS_IT_IS.format(path=need.path) for need in devices]
+    return Preflight(server=f"none: raw I/O by fio {program.version}", volumes=(*needs, *devices), notes=tuple(notes))
+
+
+def _bytes_on(config: Config, volume: str) -> int:
+    return (config.layout.data_size_bytes or 0) if volume == config.data_volumes[0] else 0
+
+
+def check_direct(path: Path, key: str) -> None:
+    """Checks that requests reach a drive past the page cache: a file system in memory has none, and some refuse O_DIRECT."""
+    facts = host.describe_volume(path)
+    if facts["in_memory"]:
+        raise PreflightError(
+            f"{path} is on {facts['filesystem']}, which is memory: it has no drive to measure, and no direct I/O", key=key,
+            hint="name a folder on a drive",
+        )  # fmt: skip
+    try:
+        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and is gone when closed
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise PreflightError(
+                f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
+                hint="name a folder on a file system that takes it, such as ext4 or XFS",
+            ) from error  # fmt: skip
+
+
+def _check_block(config: Config, path: Path) -> None:
+    work = config.workload
+    assert isinstance(work, RawIo)
+    sector = sector_bytes(path)
+    if sector is not None and work.block_bytes % sector:
+        raise PreflightError(
+            f"{work.block_bytes} B is no whole number of {sector} B sectors, and {path} takes direct I/O only in these",
+            key="workload.block_bytes",
+            hint=f"set a multiple of {sector}",
+        )
+    size = config.layout.data_size_bytes
+    if size is not None and size < work.block_bytes * work.threads:
+        raise PreflightError(
+            f"{size} B has no room for a block of {work.block_bytes} B for each of {work.threads} threads",
+            key="layout.data_size_bytes",
+            hint="raise it; a file smaller than the caches on the way measures these",
+        )
+
+
+def sector_bytes(path: Path) -> int | None:
+    """The size of a sector of the device that the file system sits on; None if unknown."""
+    facts = host.describe_volume(path)
+    for queue in (facts["file_system_queue"], facts["queue"]):
+        found = queue.get("logical_block_bytes") if isinstance(queue, dict) else None
+        if isinstance(found, int):
+            return found
+    return None
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def _devices(configs: list[Config]) -> Iterator[VolumeNeed]:
+    for config in configs:
+        name = config.data_volumes[0]
+        device = config.volumes[name].device
+        if device is not None:
+            facts = host.describe_volume(device) if Path(device).exists() else {}
+            what = ", ".join(filter(None, ("read only", str(facts.get("device") or ""))))
+            yield VolumeNeed(name=name, path=device, device=what, needed_bytes=0, free_bytes=None)
+
+
+def _check_device(config: Config) -> None:
+    name = config.data_volumes[0]
+    path, key = Path(config.volumes[name].device or ""), f"volumes.{name}.device"
+    try:
+        if not stat.S_ISBLK(path.stat().st_mode):
+            raise PreflightError(f"{path} is no block device", key=key, hint="ls -l /dev/disk/by-id/")
+        size = device_bytes(path)
+    except OSError as error:
+        hint = "ls -l /dev/disk/by-id/" if isinstance(error, FileNotFoundError) else "run storagelab as root"
+        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint=hint) from error
+    wanted = config.layout.data_size_bytes
+    if wanted is not None and wanted > size:
+        raise PreflightError(
+            f"{wanted / 2**30:.2f} GiB is more than {path} has: {size / 2**30:.2f} GiB", key="layout.data_size_bytes",
+            hint="lower it, or leave it out to read the whole device",
+        )  # fmt: skip
+    _check_block(config, path)
+
+
+def device_bytes(path: Path) -> int:
+    """The size of a block device. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_END)
+    finally:
+        os.close(descriptor)

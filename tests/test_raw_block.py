@@ -1,0 +1,113 @@
+"""Raw I/O on real volumes: a file that is written once for a block, runs on it, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from raw_io_specs import SPEC, needs_fio, parsed, runs_of, site_at
+
+from bench import throttled
+from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE
+from storagelab.spec.matrix import expand
+from storagelab.targets import sweep
+from storagelab.targets.raw import block, fio
+
+pytestmark = [needs_fio, pytest.mark.slow]
+on_throttled_volumes = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() or "they work here")
+
+
+def test_the_runs_of_a_block_share_one_file_which_is_removed_at_last(scratch, monkeypatch):
+    laid_out = []
+    whole = fio.lay_out
+    monkeypatch.setattr(block.fio, "lay_out", lambda *given: laid_out.append(given[1].name) or whole(*given))
+    runs = runs_of(scratch, SPEC + '[factors]\n"workload.operation" = ["read", "write", "mixed"]\n')
+    assert [run.status for run in runs] == ["ok"] * 3, [run.reason for run in runs]
+    assert laid_out == ["raw-io-8388608"]
+    assert not any(path.name.startswith("storagelab-") for path in scratch.iterdir())
+    for run in runs:
+        measured = run.measurement
+        assert (measured.provenance, measured.work.unit) == ("measured", "requests")
+        assert measured.latency.operations == measured.requests
+        assert measured.counters[RAW_IO]["cpu_per_io_s"] > 0
+        assert measured.environment["server"]["io_engine"] in ("io_uring", "libaio")
+        assert measured.environment["volumes"]["a"]["power_loss_protection"] == "not known"
+    assert {"reads_per_s", "writes_per_s"} <= runs[2].measurement.counters[RAW_IO].keys()
+
+
+@on_throttled_volumes
+def test_a_volume_throttled_to_500_requests_a_second_does_500_and_the_kernel_counts_them(scratch, monkeypatch):
+    with throttled.volumes({"a": throttled.Speed(read_iops=500)}, scratch, 96 * 2**20) as made:
+        inside = scratch / "bin" / "fio"
+        inside.parent.mkdir()
+        # Only fio is throttled: a program of that name that joins the group and becomes the real one.
+        joining = made.command([fio.find().program])
+        inside.write_text(f"#!/bin/sh\n{joining[2].replace('exec', 'exec ' + joining[4])}\n")
+        inside.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{inside.parent}:{os.environ['PATH']}")
+        text = SPEC.replace('path = "."', f'path = "{made.paths["a"]}"').replace('"1s"', '"5s"\nwarm_up = "1s"')
+        (run,) = runs_of(scratch, text.replace("outstanding = 2", "outstanding = 4"))
+        left = [path.name for path in made.paths["a"].iterdir()]
+    assert (run.status, run.reason) == ("ok", "")
+    assert left == ["lost+found"], "nothing is left behind"
+    figures, at_drive = (run.measurement.counters[group] for group in (RAW_IO, RAW_IO_AT_DRIVE))
+    assert figures["ios_per_s"] == pytest.approx(500, rel=0.01)
+    assert figures["latency_mean_s"] == pytest.approx(4 / 500, rel=0.02)
+    assert at_drive["reads_by_kernel"] == pytest.approx(at_drive["reads_by_fio"], rel=0.02)
+    assert at_drive["read_bytes_by_kernel"] == pytest.approx(at_drive["read_bytes_by_fio"], rel=0.02)
+    rates = run.measurement.series.columns["requests_per_s"]
+    assert len(rates) >= 3
+    assert list(rates) == pytest.approx([500] * len(rates), rel=0.05)
+
+
+@on_throttled_volumes
+def test_a_drive_that_fills_while_the_file_is_written_fails_the_run_and_leaves_nothing(scratch):
+    with throttled.volumes({"a": throttled.Speed()}, scratch, 24 * 2**20) as made:
+        text = SPEC.replace('path = "."', f'path = "{made.paths["a"]}"').replace("8MiB", "64MiB")
+        (run,) = runs_of(scratch, text)
+        assert [path.name for path in made.paths["a"].iterdir()] == ["lost+found"]
+    assert (run.status, run.measurement) == ("failed", None)
+    assert "No space left on device" in run.reason
+
+
+@on_throttled_volumes
+def test_a_drive_that_vanishes_in_a_run_fails_it_in_the_words_of_fio(scratch, monkeypatch):
+    with throttled.volumes({"a": throttled.Speed()}, scratch, 48 * 2**20) as made:
+        whole = fio.make
+
+        def make(*given, **more):
+            os.truncate(scratch / "a.img", 0)  # what is below the file system is gone
+            return whole(*given, **more)
+
+        monkeypatch.setattr(block.fio, "make", make)
+        (run,) = runs_of(scratch, SPEC.replace('path = "."', f'path = "{made.paths["a"]}"'))
+    assert run.status == "failed"
+    assert "fio failed: " in run.reason
+    assert "Input/output error" in run.reason
+
+
+def test_a_kill_of_storagelab_ends_fio_and_the_next_sweep_removes_the_file(scratch):
+    script = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from raw_io_specs import *
+from storagelab.targets.raw import block
+whole = block.fio.make
+def make(*given, **more):
+    print("running", flush=True)
+    return whole(*given, **more)
+block.fio.make = make
+runs_of(Path({str(scratch)!r}), SPEC.replace('"1s"', '"30s"'))
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "running\n"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    (folder,) = (path for path in scratch.iterdir() if path.name.startswith("storagelab-raw"))
+    still = subprocess.run(["fuser", str(folder / "raw-io-8388608")], capture_output=True, text=True, check=False)
+    assert not still.stdout.strip(), "fio ended with storagelab"
+    assert sweep(expand(parsed(scratch)), site_at(scratch)) == [f"removed {folder}, left behind by a killed run"]
+    assert not folder.exists()

@@ -1,0 +1,127 @@
+"""fio as storagelab runs it: its figures, its histograms, and what happens when it can't."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.latency import merged
+from storagelab.targets.raw import fio
+from storagelab.targets.raw.fio import Fio, Job, Place
+
+needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
+READ = Job("read", "random", 8192, 1.0, outstanding=2)
+
+
+@pytest.fixture(scope="module")
+def laid_out():
+    """A file on a drive, not in memory, and the I/O engine that works there."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix="raw-fio-") as folder:
+        place = Place(Path(folder), "file", 32 * 2**20)
+        yield place, fio.lay_out(fio.find(), place, 8192)
+
+
+@needs_fio
+@pytest.mark.slow
+def test_the_file_is_written_full_before_it_is_read(laid_out):
+    place, _ = laid_out
+    facts = (place.folder / place.name).stat()
+    assert facts.st_size == place.size_bytes
+    assert facts.st_blocks * 512 >= place.size_bytes, "no holes, which would answer without the medium"
+    head = (place.folder / place.name).read_bytes()[: 2**20]
+    packed = subprocess.run(["gzip", "-c"], input=head, capture_output=True, check=True).stdout
+    assert len(packed) > 0.95 * len(head), "no drive can compress it"
+
+
+@needs_fio
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "job",
+    [
+        READ,
+        Job("write", "sequential", 65536, 1.0, threads=2),
+        Job("mixed", "random", 4096, 1.0, threads=2, outstanding=4, read_fraction=0.75),
+    ],
+)
+def test_a_job_is_done_as_asked(laid_out, job):
+    place, io_engine = laid_out
+    told = []
+    found = fio.make(fio.find(), place, job, io_engine, lambda: told.append(1))
+    assert found.elapsed_s == pytest.approx(1, abs=0.25)
+    assert found.bytes == found.requests * job.block_bytes
+    assert found.latency.operations == found.requests
+    in_progress = found.requests / found.elapsed_s * found.latency.mean_s
+    assert in_progress == pytest.approx(job.threads * job.outstanding, rel=0.3), "Little's law"
+    assert set(found.done) == {"read", "write"} if job.operation == "mixed" else {job.operation}
+    if job.operation == "mixed":
+        assert found.done["read"].requests / found.requests == pytest.approx(0.75, abs=0.1)
+    assert 0 < found.cpu_s < 2 * found.elapsed_s
+    assert found.io_engine == io_engine
+    assert told
+
+
+@needs_fio
+@pytest.mark.slow
+def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
+    place, io_engine = laid_out
+    every, runs = [], []
+    for number in range(3):
+        log = place.folder / f"all-{number}"
+        said = fio._said(
+            fio._run(
+                fio.find(), place,
+                [*fio._options(place, READ._replace(seconds=0.5, seed=number)), f"--ioengine={io_engine}", f"--write_lat_log={log}"],
+            )
+        )  # fmt: skip
+        runs.append(fio._outcome(said, {}, fio.find()).latency)
+        every += [int(line.split(",")[1]) for line in Path(f"{log}_lat.1.log").read_text().splitlines()]
+    whole = merged(runs)
+    assert whole.operations == len(every)
+    every.sort()
+    for per_cent in (50, 95, 99, 99.9):
+        rank = max(1, -(-len(every) * per_cent // 100))
+        assert whole.percentile_s(per_cent) == pytest.approx(every[int(rank) - 1] / 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize("said", ["fio-2.16", "nonsense", ""])
+def test_a_program_that_is_too_old_is_refused_with_the_package(tmp_path, monkeypatch, said):
+    program = tmp_path / "fio"
+    program.write_text(f"#!/bin/sh\necho {said}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(PreflightError, match=r"3\.19 or newer is needed\n  install a newer package fio"):
+        fio.find()
+
+
+def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        PreflightError, match="needs the program fio, and there is none on the PATH\n  install the package fio"
+    ):
+        fio.find()
+
+
+@needs_fio
+def test_a_file_that_cannot_be_read_is_said_in_the_words_of_fio(tmp_path):
+    (tmp_path / "file").mkdir()
+    with pytest.raises(RunFailed, match="fio failed: .*directory"):
+        fio.make(fio.find(), Place(tmp_path, "file", 2**20), READ._replace(seconds=0.1), "libaio")
+
+
+def test_a_program_that_is_killed_is_said_so(tmp_path):
+    program = tmp_path / "fio"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
+    with pytest.raises(RunFailed, match="fio was ended by SIGKILL"):
+        fio.make(Fio(str(program), "3.33"), Place(tmp_path, "file", 2**20), READ, "libaio")
+
+
+def test_a_last_second_that_fio_did_not_log_is_no_standstill(tmp_path):
+    (tmp_path / "rates_iops.1.log").write_text("1000, 500, 0, 0, 0\n2001, 510, 0, 0, 0\n3000, 505, 0, 0, 0\n")
+    (tmp_path / "rates_iops.2.log").write_text("1001, 100, 0, 0, 0\n2000, 90, 0, 0, 0\n")
+    assert fio._rates(tmp_path, 3.0) == {"read": (600, 600)}
