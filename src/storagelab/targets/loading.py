@@ -239,7 +239,8 @@ class LoadingTarget(Lifetime, Generic[C]):
         how, origin = ("private", self.server.programs.origin) if self.server is not None else ("attached", "")
         here = host.describe_host()
         elsewhere = self.facts is not None and not self.facts.on_this_machine
-        volumes = {name: host.describe_volume(path) for name, path in self._watched_volumes().items()}
+        process = self._server_process() or "self"
+        volumes = {name: host.describe_volume(path, process=process) for name, path in self._watched_volumes().items()}
         return {
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
             "volumes": {**volumes, **self._remote_volumes(connection)},
