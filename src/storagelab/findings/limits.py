@@ -20,9 +20,11 @@ from storagelab.findings.model import Bound, CellSummary, Estimate, LimitedRate
 from storagelab.findings.samples import ALPHA
 from storagelab.model.measurement import Measurement
 
-AT_LIMIT = 0.8
+AT_LIMIT = 0.85
 """The least share of the slower runs' time that a volume's requests fill at its limit, if it sets the pace. The rest is the
 start, the end, and moments in which no session had anything to ask of it."""
+WAITING = 0.5
+"""The least share of that time that connections wait, and neither work on a CPU nor queue for one."""
 MOST_OF_A_CHANGE = 0.5
 """Of a change of time: less of it may have another reason as well."""
 _COUNTERS: dict[LimitedRate, str] = {
@@ -56,8 +58,7 @@ def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float,
         limits = found if isinstance(found, Mapping) else {}
         for rate, counter in _COUNTERS.items():
             limit = limits.get(rate)
-            # Of the file system's own device, which is what is throttled; the disk's where that is the same.
-            amount = counted.get(f"volume.{name}.file_system_{counter}", counted.get(f"volume.{name}.{counter}"))
+            amount = counted.get(f"volume.{name}.throttled_{counter}")
             if isinstance(limit, int | float) and limit > 0 and amount is not None:
                 yield name, rate, float(limit), amount / limit
 
@@ -94,10 +95,11 @@ def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
         return None
     ((volume, rate, limit),) = found
     share = sum(_share(cell) for cell in slower) / len(slower)
+    waiting = sum(_waiting(cell) for cell in slower) / len(slower)
     rows = [change(_least_s(before), _least_s(after)) for before, after in pairs]
     moved = estimate(rows, ALPHA)
     along = moved.value * change_s > 0 and leaves_out_zero(moved)
-    if share < AT_LIMIT or not along or abs(moved.value) < MOST_OF_A_CHANGE * abs(change_s):
+    if share < AT_LIMIT or waiting < WAITING or not along or abs(moved.value) < MOST_OF_A_CHANGE * abs(change_s):
         return None
     return AtLimit(volume, rate, limit, min(1.0, share), *mean(rows), moved)
 
@@ -110,6 +112,14 @@ def _share(cell: CellSummary) -> float:
     """Of its runs' time, what the requests of its hardest pressed volume fill at the limit."""
     hardest, spent_s = _hardest(cell), sum(sum(one.by_run_s) for one in cell.spent)
     return sum(hardest.by_run_s) / spent_s if hardest is not None and spent_s else 0.0
+
+
+def _waiting(cell: CellSummary) -> float:
+    """The share of the connections' time in which they waited for something else than a CPU."""
+    waited_s = sum(
+        sum(one.by_run_s) for one in cell.spent if one.part in ("resource", "wait") and one.category != "cpu-queue"
+    )
+    return waited_s / spent_s if (spent_s := sum(sum(one.by_run_s) for one in cell.spent)) else 0.0
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:

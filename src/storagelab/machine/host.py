@@ -234,7 +234,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
         "device_driver": disk.get("driver") or None,
         "queue": disk.get("queue", {}),
         "file_system_queue": own_queue,
-        "throttle": throttle(own, kernel, process),
+        "throttle": throttled.limits if (throttled := throttle(own, kernel, process)) is not None else {},
         "size_bytes": size,
         "free_bytes": free,
         "virtual": virtual,

@@ -280,7 +280,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             workers.open()
             environment = self._environment(workers.first)
             prepare_machine(self.config.between_runs, self.volumes, self._write_out)
-            devices = DeviceCounters(self._watched_volumes())
+            devices = DeviceCounters(self._watched_volumes(), process=self._server_process() or "self")
             sampler, clocks = self._sampler(workers, devices), Clocks(self._server_time_s)
             try:
                 sampler.prepare()
