@@ -23,7 +23,7 @@ _V2_COUNTS = {"rios": "reads", "wios": "writes", "rbytes": "read_bytes", "wbytes
 
 
 class Throttle(NamedTuple):
-    """What the control group `group` allows on the disk `number` in a second: by `read_iops`, `write_iops`, `read_bytes_per_s`
+    """What the control group `group` allows on the disk `number` in a second: `read_iops`, `write_iops`, `read_bytes_per_s`
     and `write_bytes_per_s`."""
 
     group: Path
