@@ -115,11 +115,11 @@ def _share(cell: CellSummary) -> float:
 
 
 def _waiting(cell: CellSummary) -> float:
-    """The share of the connections' time in which they waited for something else than a CPU."""
-    waited_s = sum(
-        sum(one.by_run_s) for one in cell.spent if one.part in ("resource", "wait") and one.category != "cpu-queue"
-    )
-    return waited_s / spent_s if (spent_s := sum(sum(one.by_run_s) for one in cell.spent)) else 0.0
+    """The share of their time, until they finished, in which connections waited for something else than a CPU."""
+    busy = [one for one in cell.spent if one.part != "idle"]
+    waits = [one for one in busy if one.part in ("resource", "wait") and one.category != "cpu-queue"]
+    busy_s, waited_s = (sum(sum(one.by_run_s) for one in of) for of in (busy, waits))
+    return waited_s / busy_s if busy_s else 0.0
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
