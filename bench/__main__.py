@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, fuzz, loads, many_runs, mariadb_load, page, races, simulator, statistics
+from bench import faults, fuzz, known_answers, loads, many_runs, mariadb_load, page, races, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
 
@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 
 
 PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races")
-FAULTS = "faults"
-"""Only on request: it measures no cost, and takes long."""
+FAULTS, KNOWN_ANSWERS = "faults", "known-answers"
+"""Only on request: they measure no cost, and take long."""
 
 
 _CASES = {
@@ -33,8 +33,9 @@ _CASES = {
 """Numbers of wrong specs by process and in process, and of damaged stores; the key is --quick."""
 
 
-def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collection[str]) -> Iterator[Figure]:
+def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
     """Every figure, each as soon as it is measured."""
+    pairs, quick, write = options.pairs, options.quick, options.write
     if "servers" in parts:
         yield from _servers(folder, pairs, quick)
     if "mariadb" in parts and shutil.which("mariadb"):
@@ -47,6 +48,8 @@ def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collectio
         yield from statistics.figures(quick, write)
     if "races" in parts:
         yield from races.figures(quick, write)
+    if KNOWN_ANSWERS in parts:
+        yield from known_answers.figures(folder, 4 if quick else options.campaigns, options.kept)
     if FAULTS in parts:
         yield from faults.figures(quick)
         yield from fuzz.figures(folder, seed=1, **_CASES[quick])
@@ -176,7 +179,11 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the tables of --only statistics or races into their page"
     )
-    parser.add_argument("--only", choices=(*PARTS, FAULTS), help="this part alone")
+    parser.add_argument("--only", choices=(*PARTS, FAULTS, KNOWN_ANSWERS), help="this part alone")
+    parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine")
+    parser.add_argument(
+        "--kept", type=Path, help="a file with the known answers judged so far: they are not made again"
+    )
     options = parser.parse_args()
     cores = os.cpu_count()
     print(
@@ -184,9 +191,7 @@ def main() -> int:
     )
     missed = 0
     with tempfile.TemporaryDirectory(prefix="storagelab-bench-", dir=ROOT) as name:
-        for figure in figures(
-            Path(name), options.pairs, options.quick, options.write, [options.only] if options.only else PARTS
-        ):
+        for figure in figures(Path(name), options, [options.only] if options.only else PARTS):
             print(show(figure), flush=True)
             missed += figure.met is False
     print(f"{missed} goals missed" if missed else "all goals met")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +111,7 @@ def volumes(speeds: Mapping[str, Speed], folder: Path, size_bytes: int = VOLUME_
     if found is None:
         raise OSError(why_not())
     version, root = found
-    with contextlib.ExitStack() as undo:
+    with _undone_when_terminated(), contextlib.ExitStack() as undo:
         paths = {name: _mounted(undo, folder / name, size_bytes) for name in speeds}
         group = _group(undo, version, root)
         throttled = Throttled(paths, {name: device_numbers_of(path) for name, path in paths.items()}, version, group)
@@ -138,20 +140,30 @@ def _group(undo: contextlib.ExitStack, version: int, root: Path) -> Path:
     if version == 2 and "io" not in (root / "cgroup.subtree_control").read_text().split():
         (root / "cgroup.subtree_control").write_text("+io")
     group = Path(tempfile.mkdtemp(prefix="storagelab-throttle-", dir=root))
-    undo.callback(_remove, group, root)
+    undo.callback(_remove, group)
     return group
 
 
-def _remove(group: Path, root: Path) -> None:
-    """Removes a group; a process that is still in it, ending, is waited for, and then put out of it."""
+def _remove(group: Path) -> None:
+    """Removes a group. Processes still in it were left by a failure, or are ending: they are waited for, then killed."""
     deadline = time.monotonic() + _PATIENCE_S
     while members := (group / "cgroup.procs").read_text().split():
         if time.monotonic() > deadline:
             for pid in members:
-                with contextlib.suppress(OSError):
-                    (root / "cgroup.procs").write_text(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
         time.sleep(0.05)
     group.rmdir()
+
+
+@contextlib.contextmanager
+def _undone_when_terminated() -> Iterator[None]:
+    """Makes a request to end an exception, so that what was made is undone on the way out."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _said(*words: str) -> str:

@@ -12,6 +12,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.crowds import Crowd
 from storagelab.findings.device_figures import DeviceChange, Figure
+from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate
 from storagelab.findings.reasons import RULES, Case, Rule, case_between_levels, reasons
 from storagelab.findings.why import QUEUE, Step, Thing, Waterfall
@@ -121,7 +122,9 @@ def device(quantity, before, after, *, sure=True):
 
 
 READS = step("data read", 30.0, category="data-read")
+AT_600 = AtLimit("a", "write_iops", 600.0, 0.98, 100.0, 130.0, Estimate(value=30.0, low=29.0, high=31.0))
 CASES = {
+    Rule.VOLUME_LIMIT: replace(made_up(READS), limit=AT_600),
     Rule.MORE_WORK: made_up(step("more or fewer rows", 30.0)),
     Rule.WRITE_AMPLIFICATION: made_up(READS, devices=[device("write_amplification", 1.2, 1.9), device("queue", 2, 3)]),
     Rule.DEVICE_QUEUE: made_up(READS, devices=[device("queue", 5, 9), device("read_latency_s", 0.001, 0.002)]),
@@ -154,7 +157,7 @@ def test_no_rule_speaks_where_the_times_can_not_be_told_apart(rule):
     assert reasons(replace(case, waterfall=replace(case.waterfall, differs=False))) == ()
 
 
-@pytest.mark.parametrize("rule", [rule for rule in Rule if rule is not Rule.MORE_WORK])
+@pytest.mark.parametrize("rule", [rule for rule in Rule if rule not in (Rule.MORE_WORK, Rule.VOLUME_LIMIT)])
 def test_no_rule_speaks_of_a_step_inside_its_interval_or_of_one_that_explains_too_little(rule):
     first, *others = CASES[rule].waterfall.steps
     doubtful = replace(first, change=Estimate(value=30.0, low=-1.0, high=61.0))

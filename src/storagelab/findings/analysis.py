@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from storagelab.findings import drive_states, latencies, samples, spending, stats, steady, verdicts
+from storagelab.findings import drive_states, latencies, limits, samples, spending, stats, steady, verdicts
 from storagelab.findings.basis import Basis, basis_of
 from storagelab.findings.cautions import cautions_of
 from storagelab.findings.effects import combinations, key
@@ -230,6 +230,13 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
                 (raw.connections, audit, of_run)
                 for (repetition, raw), audit, of_run in zip(waiting, audits, rows, strict=True)
                 if (cell.cell_id, repetition) not in basis.left_out
+            ]
+        ),
+        bounds=limits.bounds(
+            [
+                one
+                for repetition, one in measured_runs
+                if one.waits is not None and (cell.cell_id, repetition) not in basis.left_out
             ]
         ),
         stretch=stretch,

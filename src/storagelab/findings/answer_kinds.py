@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from storagelab.findings.model import Compared, Estimate, Verdict
+from storagelab.findings.model import Compared, Estimate, LimitedRate, Verdict
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Preference
 from storagelab.model.values import Frozen, JsonValue
@@ -85,16 +85,27 @@ class Gain(Frozen):
     depends_on: tuple[str, ...] = ()
 
 
+class Limit(Frozen):
+    """A volume that stood at its limit, where the time is longer: its requests fill `share` of that time."""
+
+    volume: str
+    rate: LimitedRate
+    limit: float
+    share: float
+
+
 class Cause(Frozen):
     """The wait that changed most from one level of a factor to others: seconds per connection, all other factors averaged.
 
-    `total_from_s` and `total_to_s` are the connection's whole time.
+    Where a volume's limit sets the pace there is no such wait, but a `limit`, and the seconds are the least that the volumes
+    allow. `total_from_s` and `total_to_s` are the connection's whole time.
     """
 
     factor: str
     before: tuple[JsonValue, ...]
     after: tuple[JsonValue, ...]
-    wait: str
+    wait: str | None
+    limit: Limit | None = None
     from_s: float
     to_s: float
     total_from_s: float

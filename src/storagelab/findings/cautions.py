@@ -334,12 +334,14 @@ def durability_off(evidence: Evidence) -> Iterator[kinds.DurabilityOff]:
 
 
 def shared_devices(evidence: Evidence) -> Iterator[kinds.SharedDevice]:
-    volumes: dict[str, set[str]] = defaultdict(set)
+    """Volumes that are throttled apart are apart, whatever device is below them."""
+    volumes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():
         for name, volume in _volumes(m):
             if device := _text(volume, "device"):
-                volumes[device].add(name)
-    for device, names in volumes.items():
+                throttled = _text(volume, "device_numbers") if _table(volume, "throttle") else ""
+                volumes[device, throttled].add(name)
+    for (device, _), names in volumes.items():
         if len(names) > 1:
             yield kinds.SharedDevice(volumes=tuple(sorted(names)), device=device)
 

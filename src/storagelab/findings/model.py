@@ -96,6 +96,20 @@ class Reached(Frozen):
     share: float
 
 
+LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_bytes_per_s"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
+    shorter. Runs that verdicts leave out are left out here too."""
+
+    volume: str
+    rate: LimitedRate
+    limit: float
+    by_run_s: tuple[float, ...]
+
+
 class CellSummary(Frozen):
     """One cell over its repetitions. Samples are None while the cell has no usable run."""
 
@@ -130,6 +144,7 @@ class CellSummary(Frozen):
     spent: tuple[Spent, ...] = Field(
         (), description="where each second of the mean connection went; of several engines by class of wait"
     )
+    bounds: tuple[Bound, ...] = Field((), description="what known limits of its volumes allow at best")
     stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
     drives: int | None = Field(None, description="drives, or volumes where drives are not known, that data and log use")
     capacity_bytes: float | None = Field(None, description="room on the volumes of the data, where known")

@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from storagelab.findings.crowds import Crowd, crowds
 from storagelab.findings.device_figures import DeviceChange, Quantity, device_changes
+from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
 from storagelab.findings.why import (
     EXPLAINS,
@@ -23,6 +24,7 @@ from storagelab.findings.why import (
     QUEUE,
     WORK,
     Step,
+    Thing,
     Waterfall,
     between,
     between_levels,
@@ -42,10 +44,15 @@ CPU_IS_THE_LIMIT = 0.6
 """Of a connection's time on a CPU or queueing for one. Above it, waits for anything else can't be most of the time."""
 
 
+BEHIND = 0.1
+"""Of a change: the waits in a volume's queue that make so much of it are named."""
+
+
 class Rule(StrEnum):
     """What a change of time is put down to."""
 
     MORE_WORK = "more-work"
+    VOLUME_LIMIT = "volume-limit"
     WRITE_AMPLIFICATION = "write-amplification"
     DEVICE_QUEUE = "device-queue"
     DEVICE_LATENCY = "device-latency"
@@ -60,13 +67,14 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Case:
-    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices' figures; and
-    the crowds at the slower end."""
+    """All the evidence on one change: the waterfall by cause, and in `parts` by wait type and part; the devices' figures; the
+    crowds at the slower end; and the volume whose limit sets the pace there."""
 
     waterfall: Waterfall
     parts: Waterfall
     devices: Sequence[DeviceChange] = ()
     crowds: Sequence[Crowd] = ()
+    limit: AtLimit | None = None
 
     @property
     def change_s(self) -> float:
@@ -101,17 +109,19 @@ class Reason:
     types: tuple[str, ...] = ()
     device: DeviceChange | None = None
     crowd: Crowd | None = None
+    limit: AtLimit | None = None
 
 
 def reasons(case: Case) -> tuple[Reason, ...]:
     """What a change of time comes from, the largest share first; nothing unless the times differ for sure.
 
-    Of several rules that rest on one step only the first listed speaks: it knows more about it.
+    Of several rules that rest on one step only the first listed speaks: it knows more about it. Where a volume's limit sets
+    the pace, waits stand in its queue, and no rule about them speaks.
     """
     if not case.waterfall.differs:
         return ()
     found: dict[str, Reason] = {}
-    for rule in RULES:
+    for rule in RULES if case.limit is None else (more_work, volume_limit):
         reason = rule(case)
         if reason is not None:
             found.setdefault(reason.step.thing.name, reason)
@@ -144,6 +154,18 @@ def more_work(case: Case) -> Reason | None:
     if step is None or step.change.value * case.change_s <= 0:
         return None
     return _reason(case, Rule.MORE_WORK, step) if abs(step.change.value) >= EXPLAINS * abs(case.change_s) else None
+
+
+def volume_limit(case: Case) -> Reason | None:
+    """A volume does all that its limit allows, and had more to do."""
+    if (limit := case.limit) is None:
+        return None
+    step = Step(Thing(f"volume {limit.volume}", "", "other", None), limit.before_s, limit.after_s, limit.change)
+    behind = tuple(
+        one.thing.name for one in case.parts.steps
+        if one.thing.part in ("resource", "wait") and one.change.value / case.change_s >= BEHIND
+    )  # fmt: skip
+    return Reason(Rule.VOLUME_LIMIT, step, min(1.0, limit.change.value / case.change_s), behind, limit=limit)
 
 
 def write_amplification(case: Case) -> Reason | None:
@@ -205,8 +227,8 @@ def cpu_work(case: Case) -> Reason | None:
 
 
 RULES = (
-    more_work, write_amplification, device_queue, device_latency, data_waits, latches, log, locks, cpu_limit, scheduler,
-    cpu_work,
+    more_work, volume_limit, write_amplification, device_queue, device_latency, data_waits, latches, log, locks, cpu_limit,
+    scheduler, cpu_work,
 )  # fmt: skip
 """In the order of how much each knows about a step."""
 
@@ -222,7 +244,7 @@ Used = Mapping[str, Mapping[int, Run]]
 def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
     """From one cell to another; None without waits of both. `ratio` as in `between`."""
     waterfall = between(findings, one, other, by=by_cause, ratio=ratio)
-    return _case(waterfall, between(findings, one, other, ratio=ratio), used)
+    return _case(findings, waterfall, between(findings, one, other, ratio=ratio), used)
 
 
 def case_between_levels(
@@ -230,12 +252,15 @@ def case_between_levels(
 ) -> Case | None:
     """From one level of a factor to another, over all cells that agree in the rest."""
     waterfall = between_levels(findings, factor, level, baseline, by=by_cause)
-    return _case(waterfall, between_levels(findings, factor, level, baseline), used)
+    return _case(findings, waterfall, between_levels(findings, factor, level, baseline), used)
 
 
-def _case(waterfall: Waterfall | None, parts: Waterfall | None, used: Used) -> Case | None:
+def _case(findings: Findings, waterfall: Waterfall | None, parts: Waterfall | None, used: Used) -> Case | None:
     if waterfall is None or parts is None:
         return None
     pairs = [(list(used[one].values()), list(used[other].values())) for one, other in waterfall.pairs]
     slower = 1 if waterfall.change.value > 0 else 0
-    return Case(waterfall, parts, device_changes(pairs), crowds(run for pair in pairs for run in pair[slower]))
+    cells = [(findings.cell(one), findings.cell(other)) for one, other in waterfall.pairs]
+    limit = volume_at_limit(cells, waterfall.change.value)
+    waiting = crowds(run for pair in pairs for run in pair[slower])
+    return Case(waterfall, parts, device_changes(pairs), waiting, limit)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from storagelab.machine.control_groups import Throttle, throttle
 from storagelab.machine.disks import (
     HERE,
     Kernel,
@@ -53,18 +54,22 @@ class DeviceCounters:
     there, and summed over them where a volume has several (busy_s too: up to the number of disks x elapsed). Times are
     summed over requests in flight, so they may exceed the time that passed. Where the file system sits on a part or a
     pile of disks (a partition, md, device-mapper, loop) also file_system_ + reads, read_bytes, writes, write_bytes: its
-    own share. Volumes on one disk get the same figures; a volume without a disk gets none.
+    own share. Volumes on one disk get the same figures; a volume without a disk gets none. Where control groups throttle
+    `process` on a volume also throttled_ + the same four, as they count.
     """
 
-    def __init__(self, volumes: Mapping[str, Path], kernel: Kernel = HERE) -> None:
+    def __init__(self, volumes: Mapping[str, Path], kernel: Kernel = HERE, process: int | str = "self") -> None:
         self._fds: dict[str, int] = {}
         self._disks: dict[str, tuple[str, ...]] = {}
         self._own: dict[str, tuple[str, ...]] = {}
+        self._throttles: dict[str, Throttle] = {}
         mounts = mounts_here(kernel)
         for volume, path in volumes.items():
             mount = mount_of(path, mounts)
             own = block_devices_of(mount, kernel) if mount else ()
             disks = whole_disks(device_stack(own, kernel), kernel)
+            if (throttled := throttle(own, kernel, process)) is not None:
+                self._throttles[volume] = throttled
             self._disks[volume] = disks
             self._own[volume] = () if set(own) <= set(disks) else own
             for name in {*disks, *self._own[volume]} - self._fds.keys():
@@ -87,6 +92,8 @@ class DeviceCounters:
             for name in ("reads", "read_bytes", "writes", "write_bytes"):
                 if name in own:
                     counters[f"volume.{volume}.file_system_{name}"] = own[name]
+        for volume, throttled in self._throttles.items():
+            counters |= {f"volume.{volume}.throttled_{name}": value for name, value in throttled.counted().items()}
         return counters
 
     @staticmethod

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from storagelab.errors import PreflightError
+from storagelab.machine.control_groups import control_groups, throttle
 from storagelab.machine.disks import (
     HERE,
     Kernel,
@@ -114,26 +115,6 @@ def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
     return min(limits, default=None)
 
 
-def control_groups(controller: str, kernel: Kernel = HERE) -> tuple[Path, ...]:
-    """Folders of this process's control groups that may limit `controller`, innermost first."""
-    groups: dict[str, str] = {}
-    for line in read_text(kernel.proc / "self" / "cgroup").splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        groups.update(dict.fromkeys(controllers.split(","), path))
-    folders: list[Path] = []
-    for mount in mounts_here(kernel):
-        if mount.filesystem == "cgroup2":
-            path = groups.get("", "/")
-        elif mount.filesystem == "cgroup" and controller in mount.super_options:
-            path = groups.get(controller, "/")
-        else:
-            continue
-        root = Path(mount.mount_point)
-        group = root / path.lstrip("/")
-        folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(root) and folder.is_dir()]
-    return tuple(folders)
-
-
 def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
     """Whether this is a virtual machine, and on which hypervisor ("" if unknown)."""
     dmi = kernel.sys / "class" / "dmi" / "id"
@@ -219,16 +200,18 @@ def _writeback(kernel: Kernel) -> dict[str, int]:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def describe_volume(path: str | Path, kernel: Kernel = HERE) -> dict[str, object]:
+def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str = "self") -> dict[str, object]:
     """What lies under `path`, ready for JSON: from the file system down to the disk. None = unknown.
 
     `device` is the kernel's name of the whole disk; if there are several, of the device that combines them (`disks`
     has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file system
     down. `queue` is the `device`'s; `file_system_queue` that of the device the file system sits on, where that has one
-    of its own (loop, md, device-mapper). Never infer the medium from `rotational`.
+    of its own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` = what control groups let
+    `process` do here in a second.
     """
     mount = mount_of(path, mounts_here(kernel))
-    stack = device_stack(block_devices_of(mount, kernel), kernel) if mount else ()
+    own = block_devices_of(mount, kernel) if mount else ()
+    stack = device_stack(own, kernel)
     disks = whole_disks(stack, kernel)
     device = disks[0] if len(disks) == 1 else next(iter(stack), "")
     disk = describe_disk(device, kernel) if device else {}
@@ -251,6 +234,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE) -> dict[str, object
         "device_driver": disk.get("driver") or None,
         "queue": disk.get("queue", {}),
         "file_system_queue": own_queue,
+        "throttle": throttled.limits if (throttled := throttle(own, kernel, process)) is not None else {},
         "size_bytes": size,
         "free_bytes": free,
         "virtual": virtual,

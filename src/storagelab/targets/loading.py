@@ -244,7 +244,8 @@ class LoadingTarget(Lifetime, Generic[C]):
         how, origin = ("private", self.server.programs.origin) if self.server is not None else ("attached", "")
         here = host.describe_host()
         elsewhere = self.facts is not None and not self.facts.on_this_machine
-        volumes = {name: host.describe_volume(path) for name, path in self._watched_volumes().items()}
+        process = self._server_process() or "self"
+        volumes = {name: host.describe_volume(path, process=process) for name, path in self._watched_volumes().items()}
         return {
             **({"host": {}, "client": here} if elsewhere else {"host": here}),
             "volumes": {**volumes, **self._remote_volumes(connection)},
@@ -285,7 +286,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             environment = self._environment(workers.first)
             raw, raw_checks = self._raw_io_beside("before", seed)
             prepare_machine(self.config.between_runs, self.volumes, self._write_out)
-            devices = DeviceCounters(self._watched_volumes())
+            devices = DeviceCounters(self._watched_volumes(), process=self._server_process() or "self")
             sampler, clocks = self._sampler(workers, devices), Clocks(self._server_time_s)
             try:
                 sampler.prepare()

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import layout_factors
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Pick
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Gain, Limit, Pick
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
@@ -24,6 +24,7 @@ from storagelab.report.words.names import is_counted, noun
 from storagelab.report.words.numbers import (
     capacity,
     decimals_for,
+    limit_text,
     percent,
     plural,
     rows_per_s,
@@ -403,17 +404,20 @@ class _Told:
         def steps(room: Room, number: int) -> str:
             return "; ".join(self._step(cause, room) for cause in causes[:number])
 
+        per = " per connection" if causes[0].limit is None else ""
         return fitting(
             narrowing(
-                lambda room: f"{start(room)}{steps(room, len(causes))} per connection.",
+                lambda room: f"{start(room)}{steps(room, len(causes))}{per}.",
                 lambda room: f"{start(room)}{steps(room, len(causes))}.",
-                lambda room: f"{start(room)}{steps(room, 1)} per connection.",
+                lambda room: f"{start(room)}{steps(room, 1)}{per}.",
             )
         )
 
     def _step(self, cause: Cause, room: Room) -> str:
+        if cause.limit is not None:
+            return limited(cause.limit, room)
         decimals = decimals_for([cause.from_s, cause.to_s], None)
-        moved = f"{cut(cause.wait, room)} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
+        moved = f"{cut(cause.wait or '', room)} {cause.from_s:,.{decimals}f} -> {cause.to_s:,.{decimals}f} s"
         if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
             return moved
         ends = [self.names.level(cause.factor, level, room) for level in (cause.before[0], cause.after[0])]
@@ -428,6 +432,14 @@ class _Told:
         if not facts:
             return []
         return [fitting(f"Doubt: {_some(facts, number)}." for number in range(len(facts), 0, -1))]
+
+
+def limited(limit: Limit, room: Room) -> str:
+    """ "volume a stood at its limit, 600 writes/s, 98 % of the time"."""
+    return (
+        f"volume {cut(limit.volume, room)} stood at its limit, {limit_text(limit.rate, limit.limit)}, "
+        f"{percent(limit.share)} of the time"
+    )
 
 
 def _some(facts: Sequence[str], number: int) -> str:

@@ -12,14 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storagelab.findings.model import Estimate
+    from storagelab.findings.model import Estimate, LimitedRate
     from storagelab.model.workload import Unit
 
 _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
+_MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-_UNIT = r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|bytes|[KMGTP]i?B|Hz|times|data files?|connections?|runs?|CIs?)"
+_UNIT = (
+    r"(?:%|s|ms|µs|ns|min|h|rows/s|IO/s|reads/s|writes/s|bytes|[KMGTP]i?B|Hz|times|data files?|connections?|runs?|CIs?)"
+)
 _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
 
 
@@ -183,6 +186,14 @@ def rate(value: float | None, unit: Unit) -> str:
 def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
     """Throughput, three digits: "190,000 rows/s"."""
     return "" if value is None or not math.isfinite(value) else f"{significant(value)} {unit}"
+
+
+def limit_text(rate: LimitedRate, limit: float) -> str:
+    """The most that a volume does: "600 writes/s", "20 MB/s read"."""
+    what = "read" if rate.startswith("read") else "write"
+    if rate.endswith("iops"):
+        return f"{significant(limit)} {what}s/s"
+    return f"{significant(limit / _MB)} MB/s {'read' if what == 'read' else 'written'}"
 
 
 def count(value: float | None) -> str:

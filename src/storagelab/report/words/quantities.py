@@ -17,6 +17,8 @@ def quantity_text(name: str, value: JsonValue | None) -> str:
         return value_text(value)
     if name == "usable_bytes":
         return numbers.capacity(value)
+    if name.endswith("bytes_per_s"):
+        return f"{numbers.significant(value / 1e6)} MB/s"
     if name.endswith("bytes"):
         return numbers.bytes_(value)
     if name.endswith("_s"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storagelab.findings.device_figures import DeviceChange, Quantity
+from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate, SpentPart
 from storagelab.findings.reasons import Case, Reason, Rule, reasons
 from storagelab.findings.wait_classes import CLASS_NAMES
@@ -52,10 +53,28 @@ def _plain_change(waterfall: Waterfall) -> str:
 
 
 def _reason_text(reason: Reason, of_what: str) -> str:
+    if reason.limit is not None:
+        return _limit_text(reason, reason.limit)
     step = reason.step
     moved = f"{numbers.seconds(abs(step.change.value))} {'more' if step.change.value > 0 else 'less'}"
     share = f"{numbers.percent(reason.share)} of the change" if reason.share < 1 else "more than the whole change"
     return f"{_subject(reason)} {moved}{of_what} ({share}){_along(reason)}"
+
+
+def _limit_text(reason: Reason, limit: AtLimit) -> str:
+    """What the volume did at the slower end, the least that its limit allows at both, and the waits in its queue."""
+    slower, faster = max(limit.before_s, limit.after_s), min(limit.before_s, limit.after_s)
+    least = f"its requests alone take {numbers.seconds(slower)} at that limit"
+    if faster > 0:
+        least += f", against {numbers.seconds(faster)} that the volumes allow at best at the other"
+    queue = (
+        f"; behind it {'stands' if len(reason.types) == 1 else 'stand'} {listed(reason.types)}" if reason.types else ""
+    )
+    share, of_change = numbers.percent(limit.share), numbers.percent(reason.share)
+    return (
+        f"volume {limit.volume} stood at its limit, {numbers.limit_text(limit.rate, limit.limit)}, for {share} of the "
+        f"slower one's time: {least} ({of_change} of the change){queue}"
+    )
 
 
 def _subject(reason: Reason) -> str:

@@ -1,0 +1,327 @@
+"""`--only known-answers`: real servers on volumes of known speed, so that what a layout gains is arithmetic.
+
+Each volume is throttled to so many requests a second (`throttled`). A run can't be shorter than the requests that were
+counted on a volume take at its limit, and where nothing else holds a server back it is hardly longer. So of every layout the
+least time is known, and with it which layouts are fastest, by which ratio, and which volume makes the others slower. A
+campaign is right if storagelab says the same three things.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from bench import throttled
+from bench.figures import Figure
+from bench.throttled import Speed, iops
+from storagelab.findings.analysis import analyse
+from storagelab.findings.answer import answer
+from storagelab.findings.basis import basis_of, ratio_of
+from storagelab.findings.campaigns import Campaign as Compared
+from storagelab.findings.campaigns import compare
+from storagelab.findings.model import Estimate
+from storagelab.model.measurement import Run
+from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.campaigns import environment_differences
+from storagelab.run import stored
+from storagelab.run.stored import Stored
+
+ROOT = Path(__file__).parent.parent
+TIED, APART = 1.03, 1.15
+"""Expected ratios of time below which two layouts must not be told apart, and from which on they must."""
+GOAL = 0.95
+_COUNTED = {"read_iops": "reads", "write_iops": "writes", "read_bps": "read_bytes", "write_bps": "write_bytes"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where data and log go."""
+
+    label: str
+    data: tuple[str, ...]
+    log: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A campaign: volumes of known speed and the layouts on them. With `then`, the campaign is made again at other speeds."""
+
+    name: str
+    speeds: Mapping[str, Speed]
+    layouts: tuple[Layout, ...]
+    data_files: int = 2
+    then: Mapping[str, Speed] = field(default_factory=dict)
+
+
+class Load(NamedTuple):
+    """How an engine is made to ask its volumes for more than they allow, with little work for CPUs."""
+
+    settings: str
+    workload: str
+
+
+LOADS = {
+    # Buffers far smaller than the table: nearly every row reads a page and writes one out.
+    "postgres": Load(
+        'debug_io_direct = "data,wal", shared_buffers = "512kB", max_wal_size = "2GB"',
+        "connections = 8, rows_per_connection = 1_200, rows_per_transaction = 100",
+    ),
+    # One connection commits each row: several would share writes by chance. Pages stay in memory, as MariaDB writes them
+    # when it sees fit: only its log is arithmetic.
+    "mariadb": Load(
+        'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "32M", innodb_log_file_size = "64M"',
+        "connections = 1, rows_per_connection = 300, rows_per_transaction = 1",
+    ),
+}
+
+
+_ALL_ON_A = Layout("all on a", ("a",), "a")
+_LOG_APART = (_ALL_ON_A, Layout("log on b", ("a",), "b"), Layout("data on both", ("a", "b"), "a"))
+KINDS = {
+    "postgres": (
+        Kind("log apart, data over both", {"a": iops(600), "b": iops(600)}, _LOG_APART),
+        Kind(
+            "data on volumes of unequal speed", {"a": iops(600), "b": iops(200), "c": iops(9_000)},
+            (Layout("on a", ("a",), "c"), Layout("on b", ("b",), "c"), Layout("on both", ("a", "b"), "c")),
+        ),
+        Kind("a volume twice as fast", {"a": iops(300)}, (_ALL_ON_A,), then={"a": iops(600)}),
+        Kind(
+            "a third moved to a slow volume", {"a": iops(600), "b": iops(100), "c": iops(9_000)},
+            (Layout("all on a", ("a",), "c"), Layout("a third on b", ("a", "b"), "c")), data_files=3,
+        ),
+    ),
+    "mariadb": (
+        Kind(
+            "log on volumes of unequal speed", {"a": iops(120), "b": iops(60), "c": iops(9_000)},
+            (Layout("log on a", ("c",), "a"), Layout("log on b", ("c",), "b")),
+        ),
+        Kind("a volume twice as fast", {"a": iops(60), "c": iops(9_000)}, (Layout("log on a", ("c",), "a"),),
+             then={"a": iops(120), "c": iops(9_000)}),
+        Kind("the log alone is busy: nothing to gain", {"a": iops(120), "b": iops(120)}, _LOG_APART),
+    ),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One campaign
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What storagelab said of a campaign, held against what is known. `said` = its words on why."""
+
+    engine: str
+    kind: str
+    seed: int
+    expected: float
+    ratio: float
+    low: float | None
+    high: float | None
+    right_set: bool
+    right_ratio: bool
+    right_reason: bool
+    said: str
+
+    @property
+    def right(self) -> bool:
+        return self.right_set and self.right_ratio and self.right_reason
+
+
+def campaign(engine: str, kind: Kind, seed: int, folder: Path, repetitions: int = 5) -> Judged:
+    """Makes one campaign in `folder`, and judges what storagelab says of it."""
+    with throttled.volumes(kind.speeds, folder / "volumes") as volumes:
+        first = _run(engine, kind, seed, volumes, folder / "first", repetitions)
+        if not kind.then:
+            return _judge_layouts(engine, kind, seed, first)
+        for name, speed in kind.then.items():
+            volumes.limit(name, speed)
+        second = _run(engine, kind, seed, volumes, folder / "second", repetitions)
+    return _judge_change(engine, kind, seed, first, second)
+
+
+def _run(engine: str, kind: Kind, seed: int, volumes: throttled.Throttled, folder: Path, repetitions: int) -> Stored:
+    folder.mkdir(parents=True)
+    spec = folder / "known.toml"
+    spec.write_text(_spec(engine, kind, seed, volumes.paths, repetitions), encoding="utf-8")
+    words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder)]
+    done = subprocess.run(
+        volumes.command(words), cwd=folder, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {kind.name} on {engine} failed:\n{done.stderr}")
+    return stored.read("known", folder)
+
+
+def _spec(engine: str, kind: Kind, seed: int, paths: Mapping[str, Path], repetitions: int) -> str:
+    load = LOADS[engine]
+    volumes = ", ".join(f'{name} = {{ path = "{path}" }}' for name, path in paths.items())
+    levels = ", ".join(
+        f'{{ label = "{one.label}", "layout.data" = {json.dumps(one.data)}, "layout.log" = "{one.log}" }}'
+        for one in kind.layouts
+    )
+    only = kind.layouts[0]
+    place = f', data = {json.dumps(only.data)}, log = "{only.log}"' if len(kind.layouts) == 1 else ""
+    return (
+        f'question = "Is the known answer found: {kind.name}?"\nrepetitions = {repetitions}\nseed = {seed}\n'
+        f'target = {{ engine = "{engine}", settings = {{ {load.settings} }} }}\nvolumes = {{ {volumes} }}\n'
+        f"layout = {{ data_files = {kind.data_files}{place} }}\n"
+        f"workload = {{ {load.workload} }}\n" + (f"[factors]\nplace = [{levels}]\n" if not place else "")
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is known, and what was said
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """The least time of a layout's mean run, and the volume whose limit makes it."""
+
+    seconds: float
+    volume: str
+
+
+def known(runs: Sequence[Run], speeds: Mapping[str, Speed]) -> Known:
+    """From the requests that the kernel counted on each volume, and what each allows in a second. Reads and writes are
+    limited apart, so the volume with most to do in one of them decides."""
+    times = [_least(run, speeds) for run in runs]
+    volumes = [one.volume for one in times]
+    return Known(math.exp(fmean(math.log(one.seconds) for one in times)), max(set(volumes), key=volumes.count))
+
+
+def _least(run: Run, speeds: Mapping[str, Speed]) -> Known:
+    assert run.measurement is not None
+    counted = run.measurement.counters["volumes"]
+    return max(
+        Known(counted[f"volume.{name}.throttled_{_COUNTED[limit]}"] / most, name)
+        for name, speed in speeds.items()
+        for limit, most in speed.items()
+    )
+
+
+def _judge_layouts(engine: str, kind: Kind, seed: int, found: Stored) -> Judged:
+    findings, basis = (
+        analyse(found.experiment, found.plan, found.runs),
+        basis_of(found.experiment, found.plan, found.runs),
+    )
+    expected = {
+        cell.cell_id: known([run for run in found.runs if run.cell_id == cell.cell_id], kind.speeds)
+        for cell in findings.cells
+    }
+    fastest = min(expected, key=lambda cell: expected[cell].seconds)
+    slowest = max(expected, key=lambda cell: expected[cell].seconds)
+    best = {*findings.best, *findings.tied}
+    ratios = {cell: one.seconds / expected[fastest].seconds for cell, one in expected.items()}
+    right_set = all(
+        cell not in best if ratio >= APART else cell in best or ratio > TIED for cell, ratio in ratios.items()
+    )
+    said = [line.text for line in answer_lines(findings) if line.about == "why"]
+    causes = [cause.limit for cause in answer(findings).causes]
+    named = len(causes) == 1 and causes[0] is not None and causes[0].volume == expected[slowest].volume
+    right_reason = named or (not causes and ratios[slowest] < APART)
+    false_cause = any(caution.kind == "shared-device" for caution in findings.cautions)
+    ratio = ratio_of(basis, found.plan, fastest, slowest)
+    return _judged(
+        engine, kind, seed, ratios[slowest], ratio, right_set, right_reason and not false_cause, " ".join(said)
+    )
+
+
+def _judge_change(engine: str, kind: Kind, seed: int, first: Stored, second: Stored) -> Judged:
+    one, other = (
+        Compared(
+            name, found.experiment, analyse(found.experiment, found.plan, found.runs),
+            basis_of(found.experiment, found.plan, found.runs),
+        )
+        for name, found in (("before", first), ("after", second))
+    )  # fmt: skip
+    compared = compare(one, other)
+    expected = known(second.runs, kind.then).seconds / known(first.runs, kind.speeds).seconds
+    differences = environment_differences(compared, (first.runs, second.runs))
+    throttles = [(name, *values) for name, *values in differences if ".throttle." in name]
+    reason = bool(throttles) and all(
+        name.startswith(f"volumes.{volume}.") for volume in kind.then for name, *_ in throttles
+    )
+    said = "; ".join(f"{name}: {before}, then {after}" for name, before, after in throttles)
+    return _judged(engine, kind, seed, expected, compared.overall, compared.differs, reason, said)
+
+
+def _judged(
+    engine: str,
+    kind: Kind,
+    seed: int,
+    expected: float,
+    ratio: Estimate | None,
+    right_set: bool,
+    right_reason: bool,
+    said: str,
+) -> Judged:
+    low, high = (None, None) if ratio is None else (ratio.low, ratio.high)
+    inside = low is not None and high is not None and low <= expected <= high
+    value = math.nan if ratio is None else ratio.value
+    return Judged(engine, kind.name, seed, expected, value, low, high, right_set, inside, right_reason, said)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All of them
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def figures(folder: Path, campaigns: int, kept: Path | None, engines: Sequence[str] = tuple(LOADS)) -> Iterator[Figure]:
+    """So many campaigns on each engine, each as soon as it is judged; those in the file `kept` are not made again."""
+    if reason := throttled.why_not():
+        print(f"known answers are left out: {reason}")
+        return
+    judged = _read(kept)
+    for number in range(campaigns):
+        for engine in engines:
+            of_engine = KINDS[engine]
+            kind, seed = of_engine[number % len(of_engine)], 1 + number // len(of_engine)
+            found = next((one for one in judged if (one.engine, one.kind, one.seed) == (engine, kind.name, seed)), None)
+            if found is None:
+                found = campaign(engine, kind, seed, folder / f"{engine}-{number}")
+                judged.append(found)
+                if kept is not None:
+                    with kept.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(asdict(found)) + "\n")
+            yield _figure(found)
+    for engine in engines:
+        of_engine_judged = [one for one in judged if one.engine == engine]
+        yield from _totals(engine, of_engine_judged)
+
+
+def _read(kept: Path | None) -> list[Judged]:
+    if kept is None or not kept.exists():
+        return []
+    return [Judged(**json.loads(line)) for line in kept.read_text(encoding="utf-8").splitlines()]
+
+
+def _figure(one: Judged) -> Figure:
+    wrong = [
+        name
+        for name, right in (("set", one.right_set), ("ratio", one.right_ratio), ("reason", one.right_reason))
+        if not right
+    ]
+    remark = f"wrong: {', '.join(wrong)}; " if wrong else ""
+    return Figure(
+        f"{one.engine}, {one.kind}, seed {one.seed}: ratio of times", one.ratio, "", f"{one.expected:.3f}", one.right,
+        one.low, one.high, f"{remark}{one.said}",
+    )  # fmt: skip
+
+
+def _totals(engine: str, judged: Sequence[Judged]) -> Iterator[Figure]:
+    for name in ("right_set", "right_ratio", "right_reason"):
+        right = sum(getattr(one, name) for one in judged)
+        yield Figure(
+            f"{engine}: {name.replace('_', ' ')}", right, f"of {len(judged)}", "at least 19 of 20",
+            right >= GOAL * len(judged),
+        )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Volumes that stand at their limit. Pure.
+
+Where control groups throttle a volume, its speed is known, and with it the least time that a run's requests take there. If a
+run takes hardly longer than that, the volume sets the pace, and every wait stands in its queue, whatever the engine calls it:
+for the log, for a page, for a lock whose holder is in that queue.
+
+A flat rate alone is no proof of a limit: a load that CPUs hold back is as flat. So nothing is said without a known limit.
+
+bounds(measurements)              each limit of a cell's volumes, with what its requests come to
+volume_at_limit(pairs, change_s)  the volume whose limit explains a change of time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from storagelab.findings.changes import change, estimate, leaves_out_zero, mean
+from storagelab.findings.model import Bound, CellSummary, Estimate, LimitedRate
+from storagelab.findings.samples import ALPHA
+from storagelab.model.measurement import Measurement
+
+AT_LIMIT = 0.85
+"""The least share of the slower runs' time that a volume's requests fill at its limit, if it sets the pace. The rest is the
+start, the end, and moments in which no session had anything to ask of it."""
+WAITING = 0.5
+"""The least share of that time that connections wait, and neither work on a CPU nor queue for one."""
+MOST_OF_A_CHANGE = 0.5
+"""Of a change of time: less of it may have another reason as well."""
+_COUNTERS: dict[LimitedRate, str] = {
+    "read_iops": "reads", "write_iops": "writes", "read_bytes_per_s": "read_bytes", "write_bytes_per_s": "write_bytes",
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a cell's runs asked of their volumes
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def bounds(measurements: Sequence[Measurement]) -> tuple[Bound, ...]:
+    """Of the limits that all runs had alike, and whose requests all of them counted."""
+    of_runs = [{(volume, rate): (limit, s) for volume, rate, limit, s in _of_run(one)} for one in measurements]
+    if not of_runs:
+        return ()
+    found = []
+    for key, (limit, _) in of_runs[0].items():
+        if all(key in of_run and of_run[key][0] == limit for of_run in of_runs):
+            found.append(Bound(*key, limit, tuple(of_run[key][1] for of_run in of_runs)))
+    return tuple(found)
+
+
+def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float, float]]:
+    """Volume, what is limited, the limit, and the seconds that the run's requests take at it."""
+    counted = measurement.counters.get("volumes", {})
+    volumes = measurement.environment.get("volumes")
+    for name, facts in volumes.items() if isinstance(volumes, Mapping) else ():
+        found = facts.get("throttle") if isinstance(facts, Mapping) else None
+        limits = found if isinstance(found, Mapping) else {}
+        for rate, counter in _COUNTERS.items():
+            limit = limits.get(rate)
+            amount = counted.get(f"volume.{name}.throttled_{counter}")
+            if isinstance(limit, int | float) and limit > 0 and amount is not None:
+                yield name, rate, float(limit), amount / limit
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Whether that explains a change
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AtLimit:
+    """A volume that stood at its limit at the slower end of a change: `share` = how much of the time there its requests fill.
+
+    `before_s`, `after_s` and `change`: the least time of the mean run, as the limits of all its volumes allow.
+    """
+
+    volume: str
+    rate: LimitedRate
+    limit: float
+    share: float
+    before_s: float
+    after_s: float
+    change: Estimate
+
+
+Pairs = Sequence[tuple[CellSummary, CellSummary]]
+
+
+def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
+    """The volume that sets the pace of all slower cells, if its limit accounts for most of the change, for sure."""
+    slower = [after if change_s > 0 else before for before, after in pairs]
+    found = {(one.volume, one.rate, one.limit) for cell in slower if (one := _hardest(cell)) is not None}
+    if len(found) != 1 or any(_hardest(cell) is None for cell in slower):
+        return None
+    ((volume, rate, limit),) = found
+    share = sum(_share(cell) for cell in slower) / len(slower)
+    waiting = sum(_waiting(cell) for cell in slower) / len(slower)
+    rows = [change(_least_s(before), _least_s(after)) for before, after in pairs]
+    moved = estimate(rows, ALPHA)
+    along = moved.value * change_s > 0 and leaves_out_zero(moved)
+    if share < AT_LIMIT or waiting < WAITING or not along or abs(moved.value) < MOST_OF_A_CHANGE * abs(change_s):
+        return None
+    return AtLimit(volume, rate, limit, min(1.0, share), *mean(rows), moved)
+
+
+def _hardest(cell: CellSummary) -> Bound | None:
+    return max(cell.bounds, key=lambda one: sum(one.by_run_s), default=None)
+
+
+def _share(cell: CellSummary) -> float:
+    """Of its runs' time, what the requests of its hardest pressed volume fill at the limit."""
+    hardest, spent_s = _hardest(cell), sum(sum(one.by_run_s) for one in cell.spent)
+    return sum(hardest.by_run_s) / spent_s if hardest is not None and spent_s else 0.0
+
+
+def _waiting(cell: CellSummary) -> float:
+    """The share of their time, until they finished, in which connections waited for something else than a CPU."""
+    busy = [one for one in cell.spent if one.part != "idle"]
+    waits = [one for one in busy if one.part in ("resource", "wait") and one.category != "cpu-queue"]
+    busy_s, waited_s = (sum(sum(one.by_run_s) for one in of) for of in (busy, waits))
+    return waited_s / busy_s if busy_s else 0.0
+
+
+def _least_s(cell: CellSummary) -> tuple[float, ...]:
+    """The least time of each run, brought to the mean time by which the cell is compared."""
+    runs = len(cell.spent[0].by_run_s) if cell.spent else 1
+    if not cell.bounds or cell.elapsed_s is None:
+        return (0.0,) * runs
+    spent_s = sum(sum(one.by_run_s) for one in cell.spent) / runs
+    scale = cell.elapsed_s.mean.value / spent_s if spent_s else 1.0
+    return tuple(scale * max(of_run) for of_run in zip(*(one.by_run_s for one in cell.bounds), strict=True))
