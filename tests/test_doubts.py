@@ -77,6 +77,10 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         ["SQL Server 2019", "What's new in SQL Server 2019", "2022-07-21", "may gain less here"],
     ),
     (
+        kinds.FilesOnDisks(volumes=("scsi-a", "scsi-b"), data_files=16, order="elevator"),
+        ["up to 16 on scsi-a and scsi-b", "45 to 90 %", "here the order is elevator", "Simulate both orders"],
+    ),
+    (
         kinds.DifferentLoads(factors=("storage",), loads=3),
         ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
     ),
@@ -84,6 +88,7 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
     kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
+    kinds.FilesOnDisks,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
 

@@ -231,6 +231,16 @@ class AllocationLatches(_Doubt):
     engine: str
 
 
+class FilesOnDisks(_Doubt):
+    """Simulated: numbers of data files are compared on disks, with up to `data_files` of them on fewer `volumes`. What that costs
+    rests on one article, and on the `order` in which the disks serve their queues."""
+
+    kind: Literal["files-on-disks"] = "files-on-disks"
+    volumes: Names
+    data_files: int
+    order: str
+
+
 class DifferentLoads(_Doubt):
     """The `factors` set layout and load together, so `loads` different loads are compared."""
 
@@ -278,6 +288,6 @@ Caution = (
     FailedRuns | MissingRuns | Unverified | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
-    | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | DifferentLoads
-    | TwoProvenances | NotSteady | OthersOnDrive | TooFast
+    | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
+    | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast
 )  # fmt: skip

@@ -358,6 +358,30 @@ def allocation_latches(evidence: Evidence) -> Iterator[kinds.AllocationLatches]:
             yield kinds.AllocationLatches(major=int(major), engine=name)
 
 
+def files_on_disks(evidence: Evidence) -> Iterator[kinds.FilesOnDisks]:
+    """Simulated disks hold more data files than there are volumes, and numbers of data files are compared."""
+    if evidence.provenance != "simulated" or len({cell.config.layout.data_files for cell in evidence.plan.cells}) < 2:
+        return
+    found: dict[str, tuple[tuple[str, ...], int, str]] = {}
+    for cell_id, measurements in _by_cell(evidence).items():
+        config = evidence.plan.cell(cell_id).config
+        volumes, files = tuple(dict.fromkeys(config.data_volumes)), config.layout.data_files
+        orders = _orders_of_disks(measurements[0], volumes)
+        if orders and files > len(volumes):
+            found[cell_id] = (volumes, files, " and ".join(sorted(orders)))
+    if found:
+        most = max(found.values(), key=lambda one: one[1])
+        yield kinds.FilesOnDisks(cells=evidence.named(found), volumes=most[0], data_files=most[1], order=most[2])
+
+
+def _orders_of_disks(measurement: Measurement, volumes: tuple[str, ...]) -> set[str]:
+    """The orders in which the disks of these volumes serve their queues; flash drives have none."""
+    drives = _table(measurement.environment, "drives")
+    there = {name: volume for name, volume in _volumes(measurement) if name in volumes}
+    named = {drive for volume in there.values() for drive in _text(volume, "drives").split(", ")}
+    return {order for name in drives if name in named and (order := _text(_table(drives, name), "order"))}
+
+
 def different_loads(evidence: Evidence) -> Iterator[kinds.DifferentLoads]:
     """Compared cells do different work, because a factor sets layout and load at once.
 
@@ -429,6 +453,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     durability_off,
     shared_devices,
     allocation_latches,
+    files_on_disks,
     different_loads,
     *raw_io_doubts.CHECKS,
 )

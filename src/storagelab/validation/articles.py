@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from storagelab.model.values import Frozen, JsonValue
 Quantity = Literal[
     "elapsed_s", "wait_s", "resource_s", "signal_s", "wait_count", "wait_share", "counter", "explained",
     "memory_phase_cpu_per_row_s", "yields_over_memory_phase", "sessions_on_pfs_page", "elapsed_ratio", "gain",
-    "mean_elapsed_s", "falling_steps", "best_level", "order", "gone_from_top_95",
+    "mean_elapsed_s", "falling_steps", "best_level", "order", "gone_from_top_95", "elapsed_spread_s",
 ]  # fmt: skip
 """The quantities read off the runs; `quantities` defines how."""
 Use = Literal["calibration", "judged", "fact"]
@@ -67,8 +67,47 @@ class Published(Frozen):
 _TAKES = {
     "wait_s": "wait_type", "resource_s": "wait_type", "signal_s": "wait_type", "wait_count": "wait_type",
     "wait_share": "wait_type", "gone_from_top_95": "wait_type", "falling_steps": "along", "best_level": "along",
-    "order": "along", "counter": "counter", "elapsed_ratio": "against", "gain": "against",
+    "order": "along", "counter": "counter", "elapsed_ratio": "against", "gain": "against", "elapsed_spread_s": "along",
 }  # fmt: skip
+
+
+class WaitTable(Frozen):
+    """One line of a published wait table: up to five figures of one wait, numbered from `first` on."""
+
+    first: str
+    where: str
+    wait_type: str
+    cell: Levels
+    wait_s: float | None = None
+    resource_s: float | None = None
+    signal_s: float | None = None
+    wait_count: float | None = None
+    wait_share: float | None = None
+    tolerance: float = Field(ge=0)
+    use: Use
+    assumed: str = ""
+
+    def figures(self) -> Iterator[Published]:
+        """Its figures. A signal time that is hardly any is held to a hundredth of the wait, not to a share of itself."""
+        published = [(name, getattr(self, name)) for name in _COLUMNS]
+        given = [(name, value) for name, value in published if value is not None]
+        for number, (name, value) in enumerate(given, start=int(self.first[1:])):
+            quantity, (words, unit) = cast("Quantity", name), _COLUMNS[name]
+            whole_s = self.wait_s or (self.resource_s or 0.0) + (self.signal_s or 0.0)
+            tiny = quantity == "signal_s" and value < _TINY * whole_s
+            yield Published(
+                id=f"{self.first[0]}{number}", what=f"{self.wait_type}, {self.where}: {words}", quantity=quantity,
+                use=self.use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
+                tolerance_absolute=_TINY * whole_s if tiny else None, assumed=self.assumed,
+            )  # fmt: skip
+
+
+_COLUMNS = {
+    "wait_s": ("wait", "s"), "resource_s": ("resource", "s"), "signal_s": ("signal", "s"), "wait_count": ("waits", ""),
+    "wait_share": ("share of all waits", "share"),
+}  # fmt: skip
+"""The columns of a wait table, with their words and units."""
+_TINY = 0.01
 
 
 class Article(Frozen):
@@ -84,9 +123,22 @@ class Article(Frozen):
     under_determined: str = Field("", description="what the article leaves so open that its figures judge little")
     figures: tuple[Published, ...]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_wait_tables(cls, said: dict[str, Any]) -> dict[str, Any]:
+        """Figures alone and those of wait tables, in the order of their numbers."""
+        tables = (WaitTable.model_validate(table) for table in said.get("wait_tables", ()))
+        alone = (Published.model_validate(figure) for figure in said["figures"])
+        figures = sorted([*alone, *(figure for table in tables for figure in table.figures())], key=_number)
+        return {**{key: value for key, value in said.items() if key != "wait_tables"}, "figures": figures}
+
     def levels_of(self, figure: Published) -> Levels:
         """The levels that the figure's cell, or cells, must have."""
         return {} if figure.everywhere else {**self.cell, **figure.cell}
+
+
+def _number(figure: Published) -> int:
+    return int(figure.id[1:])
 
 
 def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:

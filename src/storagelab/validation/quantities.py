@@ -257,6 +257,12 @@ def _falling(figure: Published, group: Sequence[Made]) -> Simulated:
     return Simulated(values=tuple(sum(b < a for a, b in _steps(waits)) / (len(waits) - 1) for waits in rounds))
 
 
+def _spread(_: Published, group: Sequence[Made]) -> Simulated:
+    """The mean time of the slowest level less that of the fastest."""
+    means = [_mean_elapsed_s(made) for made in group]
+    return Simulated(values=(max(means) - min(means),))
+
+
 def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
     return list(itertools.pairwise(values))
 
@@ -266,4 +272,5 @@ _OF_LEVELS: Mapping[str, Callable[[Published, Sequence[Made]], Simulated]] = {
     "order": _ordered,
     "gone_from_top_95": _gone,
     "falling_steps": _falling,
+    "elapsed_spread_s": _spread,
 }
