@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 from storagelab.model.values import Count, Frozen
 
 _BITS = 8
-"""A bin is 2^-8 of its latency wide at most, so its middle is within 0.2 % of every latency in it."""
+BIN_ERROR = 2.0**-_BITS / 2
+"""A bin is 2^-8 of its latency wide at most, so its middle is within this share, 0.2 %, of every latency in it."""
 
 
 class Latency(Frozen):

@@ -1,0 +1,63 @@
+"""The latencies of a cell: percentiles of all operations of its runs, with intervals over its runs. Pure.
+
+A percentile of a cell is that of the merged histogram of its runs. Its operations don't scatter independently, since those of
+a run share the run's luck. So its interval comes from the runs: each is left out once, and the scatter of the logarithms of
+the resulting percentiles gives the standard error (the delete-one jackknife over runs, Efron 1982; Student's t with one
+degree of freedom fewer than runs). The longest latency has no interval: that of more runs is longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from storagelab.findings.model import Estimate
+from storagelab.findings.samples import ALPHA, CONFIDENCE, VALUES_LEAST
+from storagelab.findings.studentized import t_point
+from storagelab.model.latency import BIN_ERROR, Latency, merged
+
+PERCENTILES: Mapping[str, float] = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}
+FIGURES = ("mean", *PERCENTILES, "max")
+"""The figures of a histogram, by name."""
+
+
+def figure_s(latency: Latency, name: str) -> float | None:
+    """One figure of a histogram in seconds; None for a percentile that no operation is beyond, which would be the longest
+    latency by another name."""
+    if name == "mean":
+        return latency.mean_s
+    if name == "max":
+        return latency.longest_ns / 1e9
+    per_cent = PERCENTILES[name]
+    return latency.percentile_s(per_cent) if latency.operations * (100 - per_cent) >= 100 else None
+
+
+def figures_s(latency: Latency) -> dict[str, float]:
+    """All figures of a histogram that it holds enough operations for."""
+    found = {name: figure_s(latency, name) for name in FIGURES}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
+    """The figures of all operations of a cell's runs, each with its 95 % interval from three runs on."""
+    whole = merged(runs)
+    if whole is None:
+        return {}
+    enough = len(runs) >= VALUES_LEAST
+    without_one = [merged([*runs[:place], *runs[place + 1 :]]) for place in range(len(runs))] if enough else []
+    return {
+        name: _estimate(name, value, [one for one in without_one if one is not None])
+        for name, value in figures_s(whole).items()
+    }
+
+
+def _estimate(name: str, value: float, without_one: Sequence[Latency]) -> Estimate:
+    others = [figure for one in without_one if (figure := figure_s(one, name)) is not None and figure > 0]
+    if name == "max" or value <= 0 or len(others) < VALUES_LEAST or len(others) < len(without_one):
+        return Estimate(value=value)
+    logs = [math.log(one) for one in others]
+    centre, runs = math.fsum(logs) / len(logs), len(logs)
+    error = math.sqrt((runs - 1) / runs * math.fsum((one - centre) ** 2 for one in logs))
+    # A percentile is the middle of a bin, and may be anywhere in it.
+    half = t_point(runs - 1, ALPHA) * error + (BIN_ERROR if name in PERCENTILES else 0.0)
+    return Estimate(value=value, low=value * math.exp(-half), high=value * math.exp(half), confidence=CONFIDENCE)

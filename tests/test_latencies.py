@@ -1,0 +1,68 @@
+"""Percentiles of a cell: from the merged histogram of its runs, with intervals that hold what they promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from storagelab.findings import latencies
+from storagelab.model.latency import Latency, latency_of
+
+
+def histogram(values) -> Latency:
+    made = latency_of((int(value), 1) for value in values)
+    assert made is not None
+    return made
+
+
+def drawn(rng, operations=1000, luck=0.1, spread=0.5):
+    """A run: latencies around 1 ms, all of them longer or shorter by the run's luck."""
+    return 1e6 * np.exp(rng.normal(0, luck) + rng.normal(0, spread, operations))
+
+
+def test_a_percentile_of_a_cell_is_within_a_hundredth_of_that_of_all_its_latencies():
+    rng = np.random.default_rng(7)
+    runs = [drawn(rng, 20_000) for _ in range(5)]
+    found = latencies.of_cell([histogram(one) for one in runs])
+    for name, per_cent in latencies.PERCENTILES.items():
+        assert found[name].value == pytest.approx(np.percentile(np.concatenate(runs), per_cent) / 1e9, rel=0.01)
+    assert found["max"].value == pytest.approx(max(map(max, runs)) / 1e9)
+
+
+def test_the_longest_latency_has_no_interval_and_neither_have_two_runs():
+    rng = np.random.default_rng(3)
+    runs = [histogram(drawn(rng)) for _ in range(3)]
+    assert latencies.of_cell(runs)["max"].low is None
+    assert latencies.of_cell(runs)["p99"].low is not None
+    assert latencies.of_cell(runs[:2])["p99"].low is None
+    assert latencies.of_cell([]) == {}
+
+
+def test_a_percentile_that_no_operation_is_beyond_is_not_named():
+    found = latencies.of_cell([histogram(range(10**6, 10**6 + 500)) for _ in range(1)])
+    assert set(found) == {"mean", "p50", "p95", "p99", "max"}
+
+
+def test_runs_that_agree_leave_the_width_of_a_bin():
+    same = histogram(range(10**6, 2 * 10**6, 1000))
+    p99 = latencies.of_cell([same] * 4)["p99"]
+    assert p99.high / p99.value == pytest.approx(math.exp(1 / 512))
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_true_percentile_in_95_of_100_cells():
+    rng, cells, spread = np.random.default_rng(19), 150, math.hypot(0.1, 0.5)  # of all operations over all runs
+    truths_s = {
+        "mean": 1e-3 * math.exp(spread**2 / 2),
+        "p50": 1e-3,
+        "p99": 1e-3 * math.exp(spread * scipy_stats.norm.ppf(0.99)),
+    }
+    missed = dict.fromkeys(truths_s, 0)
+    for _ in range(cells):
+        found = latencies.of_cell([histogram(drawn(rng, 400)) for _ in range(5)])
+        for name, truth_s in truths_s.items():
+            missed[name] += not found[name].low <= truth_s <= found[name].high
+    assert max(missed.values()) <= scipy_stats.binom.ppf(0.999, cells, 0.06), missed
