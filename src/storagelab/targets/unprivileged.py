@@ -59,7 +59,7 @@ def as_server(*reach: Path) -> Callable[[], None] | None:
         return None
     owner = unprivileged().owner
     if owner is None:
-        return _die_with_parent
+        return die_with_parent
     ways = covers(reach, *owner)
     if ways and not may_lay():
         raise _closed(ways[0].folder)
@@ -115,9 +115,9 @@ def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
     os.setresuid(uid, uid, uid)
     if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError("the process can regain root's rights")
-    _die_with_parent()
+    die_with_parent()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux to stop the server at once if storagelab is killed, so that nothing keeps running."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)

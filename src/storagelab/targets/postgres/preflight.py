@@ -81,7 +81,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
 
 def _locks_at_once(config: Config) -> int:
     """The most locks held at once: a transaction may reach every data file, and locks its table and its index."""
-    work = config.database_load
+    work = config.insert_load
     return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
 
 
@@ -112,7 +112,7 @@ def _check_on_server(
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     sequential = config.workload.kind == "sequential-insert"
-    rows = config.database_load.rows
+    rows = config.insert_load.rows
     total = 0
     volumes = config.data_volumes
     if volumes:
