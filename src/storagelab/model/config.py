@@ -254,8 +254,8 @@ class LayoutConfig(Frozen):
     )
     spread: Annotated[tuple[str, ...] | None, LeftOut("the load's big tables")] = Field(
         None,
-        description="Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own is "
-        "`pgbench_accounts`. All other tables lie in the first data file.",
+        description="Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own "
+        "is `pgbench_accounts`. All other tables lie in the first data file.",
     )
     tables: Annotated[str | None, LeftOut("the first data file")] = Field(
         None, description="Loads of a generator: the volume that holds the tables that are not spread."
@@ -302,6 +302,9 @@ class BetweenRunsConfig(Frozen):
     )
 
 
+Judge = Literal["throughput", "mean", "p50", "p95", "p99", "p99.9", "max"]
+
+
 class MeasureConfig(Frozen):
     """How much to observe. Observation is on by default, and its own cost is measured and reported."""
 
@@ -312,6 +315,11 @@ class MeasureConfig(Frozen):
         le=200,
         description="Real servers: samples a second. storagelab takes fewer if sampling would cost more than 3.5 % of a core "
         "(PostgreSQL) or 2 % (MariaDB, SQL Server).",
+    )
+    judge: Judge = Field(
+        "throughput",
+        description="Loads of a generator: what cells are compared by, their throughput or a figure of their latency. It "
+        "changes no run, so it may change while results are kept.",
     )
 
 

@@ -30,11 +30,6 @@ class DatabaseLoad(Frozen):
     kind: str
     connections: int = Field(16, ge=1, le=4096, description="Sessions that work at the same time.")
 
-    @property
-    def work(self) -> Work:
-        """The work of one run."""
-        raise NotImplementedError
-
 
 class InsertLoad(DatabaseLoad):
     """Connections that insert rows, each in a loop inside the server."""
@@ -118,6 +113,7 @@ class GeneratedLoad(DatabaseLoad):
 
     @property
     def work(self) -> Work:
+        """The work of one run."""
         if self.transactions_per_connection is not None:
             return Work(amount=self.connections * self.transactions_per_connection, unit="transactions")
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")

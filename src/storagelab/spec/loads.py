@@ -80,8 +80,8 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
             yield SpecError(f"no script of pgbench's is named {shown(script.name)}", key=key, hint=hint)
     if load.latency_limit_s is not None and load.rate is None:
         hint = "Set a rate, or leave it out."
-        yield SpecError("is for loads with a rate: only those know when a transaction is late", key="workload.latency_limit_s",
-                        hint=hint)  # fmt: skip
+        problem = "is for loads with a rate: only those know when a transaction is late"
+        yield SpecError(problem, key="workload.latency_limit_s", hint=hint)
     if load.partitions is not None and load.partitions < config.layout.data_files:
         hint = f"Raise it to {config.layout.data_files}, or leave it out."
         yield SpecError(

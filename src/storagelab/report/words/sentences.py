@@ -18,7 +18,6 @@ from storagelab.report.words.headline import (
     cell_name,
     change_text,
     did,
-    elapsed_text,
     per_row,
     sentence_start,
     slower_cells,
@@ -101,10 +100,12 @@ def _on_the_order(findings: Findings) -> list[str]:
 def _on_what_is_compared(findings: Findings) -> list[str]:
     if not per_row(findings) or len(findings.cells) < 2:
         return []
-    if compared.of_raw_io(findings):
-        return ["All runs last as long as the spec says, so they are compared by their time per request."]
+    if compared.set_time(findings):
+        per = compared.per(findings)
+        return [f"All runs last as long as the spec says, so they are compared by their time{per}."]
     which = noun(findings.factors, 2).capitalize()
-    return [f"{which} insert different numbers of rows, so they are compared by their time per row."]
+    verb = f"{'insert' if findings.unit == 'rows' else 'do'} different numbers of {findings.unit}"
+    return [f"{which} {verb}, so they are compared by their time{compared.per(findings)}."]
 
 
 def _on_loads(findings: Findings) -> list[str]:
@@ -120,7 +121,7 @@ def _on_the_best(findings: Findings, *, brief: bool = False) -> list[str]:
     runs = f"{number} run{'s' if number > 1 else ''}"
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
-        time = "" if compared.of_raw_io(findings) else f"{elapsed_text(best)}, or "
+        time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
         lead = f"{name} {was(name)} nominally fastest: {time}{rate}, over {runs}."
         return [lead, *([] if brief else _what_taking_it_costs(findings)), *_what_may_hide(findings)]
     return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ LOG_PREFIX = "transactions"
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 _ABORTED = re.compile(
-    r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+ |\([^)]*\) )?"
+    r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
 _NOISE = ("pgbench: error: Run was aborted", "pgbench: hint:", "pgbench (", "starting vacuum", "pgbench: detail:")
 
@@ -129,31 +129,29 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|\$(\w*)\$.*?\$\1\$|/\*.
 
 def line_of(script: str, command: int) -> int:
     """The line on which a command begins, counted as pgbench does: commands from 0, lines from 1."""
-    lines = script.splitlines(keepends=True)
-    number, place, row = 0, 0, 0
-    while row < len(lines):
-        if lines[row].lstrip().startswith("\\"):
-            if number == command:
-                return row + 1
-            number, row = number + 1, row + 1
+    begins = list(_beginnings(script))
+    return begins[min(command, len(begins) - 1)] if begins else 1
+
+
+def _beginnings(script: str) -> Iterator[int]:
+    """The line of each command: one that begins with a backslash takes a line; of the others a semicolon ends each."""
+    first, statements = 1, ""
+    for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
+        if not line.lstrip().startswith("\\"):
+            statements += line
             continue
-        last = row
-        while last + 1 < len(lines) and not lines[last + 1].lstrip().startswith("\\"):
-            last += 1
-        block = "".join(lines[row : last + 1])
-        began = None
-        for token in _TOKEN.finditer(block):
-            if token[0].startswith(("--", "/*")):
-                continue
-            place = row + block.count("\n", 0, token.start()) + 1
-            began = began or (None if token[0] == ";" else place)
-            if token[0] == ";" and began is not None:
-                if number == command:
-                    return began
-                number, began = number + 1, None
-        if began is not None:
-            if number == command:
-                return began
-            number += 1
-        row = last + 1
-    return len(lines)
+        yield from (first + offset for offset in _statements(statements))
+        if line != "\\":
+            yield number
+        first, statements = number + 1, ""
+
+
+def _statements(text: str) -> Iterator[int]:
+    """How many lines before each statement there are."""
+    within = False
+    for token in _TOKEN.finditer(text):
+        if token[0].startswith(("--", "/*")):
+            continue
+        if token[0] != ";" and not within:
+            yield text.count("\n", 0, token.start())
+        within = token[0] != ";"

@@ -6,6 +6,7 @@ the first data file or on a volume of its own, and an index beside its table or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from storagelab.targets.unprivileged import make_folder
 SPREAD = {"pgbench": ("pgbench_accounts",)}
 """The big tables of a generator's own load."""
 _LONGEST_SCRIPT_BYTES = 2**20
+_PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
+"""A password in SQL (`PASSWORD 'x'`) or in a connection string."""
 
 _RELATIONS = """
 SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
@@ -184,9 +187,6 @@ class GeneratedLayout(Layout):
         got = str(row[0]) if row else "absent"
         yield check_same("place of temporary files", str(self._extra_folder("temp")), got, "pg_tablespace_location")
 
-    def count_rows(self, connection: Connection) -> int:
-        raise NotImplementedError("a generated load has transactions, not rows")
-
 
 def fill(
     layout: GeneratedLayout,
@@ -229,4 +229,11 @@ def _source(text: str, key: str, site: Site) -> Source:
         content = path.read_bytes()
     except OSError as error:
         raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its name") from error
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
+        if _PASSWORD.search(line):
+            raise PreflightError(
+                f"{script.name} holds a password in line {number}",
+                key=key,
+                hint="let the server know the login without one in a script: ~/.pgpass, PGPASSWORD, or pg_hba.conf",
+            )
     return Source(script, content)
