@@ -24,6 +24,11 @@ class Work(NamedTuple):
     unit: Unit
 
 
+def _as_tuple(value: object) -> object:
+    """A list as a tuple: below a union, pydantic's strict mode forgets that JSON has only lists."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 class DatabaseLoad(Frozen):
     """A load of several connections on a database."""
 
@@ -126,7 +131,7 @@ class Pgbench(GeneratedLoad):
     scale: int = Field(
         1, ge=1, le=100_000, description="The size of pgbench's tables: 100,000 accounts, 15 MB, for each."
     )
-    scripts: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+    scripts: Annotated[tuple[str, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
         ("tpcb-like",),
         description="What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files of pgbench's own language, "
         'each with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative files start at the spec\'s folder.',

@@ -109,12 +109,20 @@ def estimate_text(findings: Findings, estimate: Estimate, *, rate: bool) -> str:
 def latency_text(cell: CellSummary, name: str) -> str:
     """A figure of all operations of a cell in milliseconds, with its interval if there is one."""
     found = cell.latency.get(name)
-    if found is None:
-        return ""
-    value = numbers.significant(found.value * 1e3)
-    if found.low is None or found.high is None:
+    return "" if found is None else _in_milliseconds(found)
+
+
+def milliseconds(latency: Estimate) -> str:
+    """A latency with its unit and its interval: "8.1 ms (95 % CI 7.9 to 8.3)"."""
+    value, interval = _in_milliseconds(latency).partition(" (")[::2]
+    return f"{value} ms" + (f" (95 % CI {interval}" if interval else "")
+
+
+def _in_milliseconds(latency: Estimate) -> str:
+    value = numbers.significant(latency.value * 1e3)
+    if latency.low is None or latency.high is None:
         return value
-    return f"{value} ({numbers.significant(found.low * 1e3)} to {numbers.significant(found.high * 1e3)})"
+    return f"{value} ({numbers.significant(latency.low * 1e3)} to {numbers.significant(latency.high * 1e3)})"
 
 
 def raw_io_text(cell: CellSummary, counter: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About
@@ -33,6 +34,7 @@ from storagelab.report.words.waiting import wait_change_sentences, wait_names_se
 from storagelab.report.words.what_if import what_if_sentences
 
 _EFFECTS_SHOWN = 8
+_DISAGREEMENTS_SHOWN = 2
 _LEAST = 1.0011
 """A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % more time"."""
 
@@ -47,6 +49,7 @@ def sentences(findings: Findings) -> list[str]:
         *_on_what_is_compared(findings),
         *what_if_sentences(findings),
         *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
+        *_on_latency(findings),
         *race_sentences(findings),
         *_on_effects(findings),
         *wait_change_sentences(findings, said),
@@ -73,6 +76,7 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
                 if findings.loads
                 else [*_on_the_best(findings, brief=True), *_on_the_slower(findings)]
             ),
+            *_on_latency(findings),
             *race_sentences(findings),
         ],
         "gains": [*_on_effects(findings), *what_if_sentences(findings)],
@@ -106,6 +110,21 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
     which = noun(findings.factors, 2).capitalize()
     verb = f"{'insert' if findings.unit == 'rows' else 'do'} different numbers of {findings.unit}"
     return [f"{which} {verb}, so they are compared by their time{compared.per(findings)}."]
+
+
+def _on_latency(findings: Findings) -> list[str]:
+    """Where throughput and the 99th percentile of latency surely disagree about the fastest cell, under each load."""
+    groups = [[findings.cell(cell_id) for cell_id in load.cells] for load in findings.loads] or [list(findings.cells)]
+    found = [one for cells in groups if (one := disagreement(cells)) is not None]
+    return [_disagreement(findings, one) for one in found[:_DISAGREEMENTS_SHOWN]]
+
+
+def _disagreement(findings: Findings, found: Disagreement) -> str:
+    fastest, lowest = (cell_text(findings.cell(cell_id).levels) for cell_id in (found.fastest, found.lowest))
+    return (
+        f"Throughput and latency disagree: {fastest} does the most transactions, but its {found.figure} latency is "
+        f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}."
+    )
 
 
 def _on_loads(findings: Findings) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
@@ -27,6 +28,7 @@ _SEQUENTIAL_LOG_BYTES = 8400
 _SCALE_BYTES = 17 * 2**20
 """pgbench's tables and indexes of one unit of scale."""
 _SERVER_BYTES = 64 * 2**20
+_PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
@@ -46,11 +48,9 @@ def check(plan: Plan, site: Site) -> Preflight:
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    found = [
-        *STARTER.check_cells(private, site),
-        *_check_attached(running, site, notes),
-        *_check_generators(configs, site),
-    ]
+    notes += list(dict.fromkeys(map(_memory_note, filter(_has_pgbench, private))))
+    found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
+    found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -139,8 +139,8 @@ def _bytes_on(config: Config, volume: str) -> int:
 
 def _pgbench_bytes_on(config: Config, load: Pgbench, volume: str) -> int:
     """The same for pgbench's tables, wherever on the layout's volumes they lie."""
-    private = not config.target.attached
-    total = load.scale * round(_SCALE_BYTES * 100 / load.fillfactor) if volume in config.data_volumes else 0
+    private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
+    total = load.scale * round(_SCALE_BYTES * 100 / load.fillfactor) if volume in places else 0
     total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
     if config.log_volume == volume and private:
         total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
@@ -157,6 +157,34 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
             generated.sources(config, site)
             found.append(f"pgbench {clients.version_of(program)}")
     return found
+
+
+def _has_pgbench(config: Config) -> bool:
+    return isinstance(config.workload, Pgbench)
+
+
+def _memory_note(config: Config) -> str:
+    """How a cell's data compares with the memory that holds it."""
+    assert isinstance(config.workload, Pgbench)
+    data = config.workload.scale * _SCALE_BYTES * 100 / config.workload.fillfactor
+    buffers, memory = _shared_buffers_bytes(config), host.describe_host().get("memory_bytes")
+    said = f"the data of pgbench at scale {config.workload.scale} takes about {data / 2**30:.2g} GiB, {data / buffers:.2g} of"
+    said += " shared_buffers" + (
+        f" and {data / memory:.2g} of this machine's memory" if isinstance(memory, int) else ""
+    )
+    if data < buffers:
+        return f"{said}: it fits, so this measures memory and the log, not the drive of the data"
+    if isinstance(memory, int) and data < memory:
+        return f"{said}: the kernel's page cache can hold it, so few reads reach the drive"
+    return said
+
+
+def _shared_buffers_bytes(config: Config) -> int:
+    asked = config.target.settings.get("shared_buffers", "128MB")
+    try:
+        return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _PAGE_BYTES
+    except ValueError:
+        return 128 * 2**20  # as above
 
 
 def _max_wal_bytes(config: Config) -> int:
