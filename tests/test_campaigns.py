@@ -102,7 +102,7 @@ def test_single_runs_are_not_tested():
 
 
 def test_rows_are_not_compared_with_requests():
-    requests = SimpleNamespace(findings=SimpleNamespace(compared="time-per-request"))
+    requests = SimpleNamespace(findings=SimpleNamespace(compared="time-per-request", unit="requests"))
     assert of_one_kind(requests, requests)
     assert not of_one_kind(requests, campaign("before"))
 

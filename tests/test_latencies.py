@@ -9,6 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from storagelab.findings import latencies
+from storagelab.findings.model import CellSummary, Estimate, Sample
 from storagelab.model.latency import Latency, latency_of
 
 
@@ -66,3 +67,21 @@ def test_intervals_hold_the_true_percentile_in_95_of_100_cells():
         for name, truth_s in truths_s.items():
             missed[name] += not found[name].low <= truth_s <= found[name].high
     assert max(missed.values()) <= scipy_stats.binom.ppf(0.999, cells, 0.06), missed
+
+
+def cell(name: str, rate: float, p99_s: float) -> CellSummary:
+    point = Estimate(value=p99_s, low=p99_s * 0.9, high=p99_s * 1.1)
+    rated = Sample(mean=Estimate(value=rate), median=rate, sd=None, minimum=rate, maximum=rate, points=())
+    return CellSummary(
+        cell_id=name, levels={}, provenance="measured", runs_planned=3, runs_ok=3, runs_unverified=0, runs_failed=0,
+        connections=1, data_files=1, rows_per_s=rated, latency={"p99": point},
+    )  # fmt: skip
+
+
+def test_throughput_and_latency_disagree_only_where_their_intervals_do_not_meet():
+    found = latencies.disagreement([cell("one", 1000, 0.014), cell("other", 900, 0.010)])
+    assert found is not None
+    assert (found.fastest, found.lowest) == ("one", "other")
+    assert latencies.disagreement([cell("one", 1000, 0.012), cell("other", 900, 0.010)]) is None
+    assert latencies.disagreement([cell("one", 1000, 0.010), cell("other", 900, 0.014)]) is None
+    assert latencies.disagreement([cell("one", 1000, 0.010)]) is None

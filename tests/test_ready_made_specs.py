@@ -23,11 +23,16 @@ SPECS = sorted((ROOT / "experiments").glob("*.toml"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
+GENERATED = ("pgbench",)
+
+
 def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     """The same experiment with two levels of each factor, one repetition, and as little work as its engine can do."""
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
     target, work = dict(spec.get("target", {})), dict(spec["workload"])
-    if "scale" not in target:
+    if work.get("kind") in GENERATED:
+        work |= {"duration": "1s", "warm_up": "0s"}
+    elif "scale" not in target:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
     elif "duration" in work:
         work |= {"duration": "10s", "warm_up": "1s"}

@@ -39,12 +39,16 @@ PRIVATE_ROOMS = {
 }
 """The rooms of an engine whose servers storagelab starts itself."""
 OWN_ROOMS = {
+    "postgres": {
+        "clients": "PostgreSQL's own client programs, which a generator is one of",
+        "generated": "the tables of a generator's load, spread over the layout",
+    },
     "sqlserver": {
         "facts": "what documents say of versions and idle waits, for reports as well",
         "login": "is run as a program of its own, as the driver forgets what the server said",
         "pages": "which page holds which map, by arithmetic",
         "tsql": "quotes names and texts, as the driver does not",
-    }
+    },
 }
 
 
@@ -83,4 +87,4 @@ def test_a_room_answers_to_the_same_names_in_every_engines_folder(engine):
 
 def test_every_folder_beside_the_shared_modules_is_known():
     folders = {path.name for path in TARGETS.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders - {*MEASURED, "contract", "simulated"} == set()
+    assert folders - {*MEASURED, "contract", "generators", "simulated"} == set()

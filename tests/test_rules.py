@@ -9,6 +9,7 @@ from simulated_specs import SMALL
 from spec_texts import MINIMAL, TARGET, VOLUMES, factor, planned, refusal
 
 from storagelab.errors import SpecError
+from storagelab.spec.reading import parse
 from storagelab.spec.rules import config_of
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
@@ -158,3 +159,41 @@ def test_a_burn_in_is_refused_where_drives_are_formatted_before_every_run() -> N
     assert "leaves no run to judge" in text.problem
     for sound in (SMALL, MINIMAL):
         assert planned(sound + "[between_runs]\nburn_in = 1\n").runs[0].burn_in
+
+
+# --- Loads of a generator --------------------------------------------------------------------------------------------
+
+PGBENCH = f'{TARGET}{VOLUMES}[workload]\nkind = "pgbench"\nconnections = 4\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ('scripts = ["tpcb-like@0"]', "workload.scripts[1]", "weight 0"),
+        ('scripts = ["tpcb"]', "workload.scripts[1]", 'no script of pgbench\'s is named "tpcb"'),
+        ('transactions_per_connection = 5\nduration = "5s"', "workload.duration_s", "conflicts"),
+        ("threads = 8", "workload.threads", "8 threads can't share 4 connections"),
+        ("latency_limit_s = 1.0", "workload.latency_limit_s", "rate"),
+        ("partitions = 2\n[layout]\ndata_files = 4", "workload.partitions", "can't be spread"),
+        ('[layout]\nindexes = "z"', "layout.indexes", "no volume"),
+        ("rows_per_connection = 5", "workload.rows_per_connection", "workload.kind is pgbench"),
+    ],
+)
+def test_what_contradicts_itself_in_a_load_of_pgbench_is_refused(keys: str, key: str, words: str) -> None:
+    error = refusal(f"{PGBENCH}{keys}\n")
+    assert error.key == key
+    assert words in error.problem
+
+
+def test_pgbench_is_for_postgresql() -> None:
+    error = refusal(PGBENCH.replace("postgres", "mariadb"))
+    assert error.problem == "pgbench loads postgres, and target.engine is mariadb"
+
+
+def test_a_layout_of_a_generators_tables_is_refused_for_inserts() -> None:
+    assert "loads of a generator" in refusal(f'{MINIMAL}[layout]\nindexes = "a"\n').problem
+
+
+def test_what_is_judged_changes_no_run() -> None:
+    one, other = (parse(f"{PGBENCH}{judge}", "x.toml") for judge in ("", '[measure]\njudge = "p99"\n'))
+    assert one.sha256 == other.sha256

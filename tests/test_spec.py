@@ -223,7 +223,11 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(text: str, key: str, hin
         ("layout", "data = []", "must be a list with at least 1 item, each text in quotes, not []"),
         ("layout", "log = 1", "must be text in quotes, not 1"),
         ("workload", "connections = 4097", "must be a whole number from 1 to 4096, not 4097"),
-        ("workload", "kind = 7", 'must be one of "random-insert", "sequential-insert", "mixed", "raw-io", not 7'),
+        (
+            "workload",
+            "kind = 7",
+            'must be one of "random-insert", "sequential-insert", "mixed", "pgbench", "raw-io", not 7',
+        ),
         ("between_runs", "checkpoint = 1", "must be true or false, not 1"),
         ("between_runs", "pause_s = -1", "must be a number from 0 to 3600, not -1"),
         ("measure", "sample_hz = 0", "must be a number from 0.1 to 200, not 0"),

@@ -12,7 +12,7 @@ from simulated_specs import planned
 from storagelab import _sim
 from storagelab.model.config import Config
 from storagelab.model.engines import ENGINES
-from storagelab.model.workload import KINDS, DatabaseLoad, Mixed, RandomInsert, RawIo, SequentialInsert, Work
+from storagelab.model.workload import KINDS, InsertLoad, Mixed, RandomInsert, RawIo, SequentialInsert, Work
 from storagelab.targets.mariadb import workload as mariadb
 from storagelab.targets.postgres import workload as postgres
 from storagelab.targets.simulated import scenario
@@ -29,7 +29,7 @@ WORKERS = {
 """What each connection's loop is sent, by the engine."""
 
 
-def sent(engine: str, load: DatabaseLoad) -> list[object]:
+def sent(engine: str, load: InsertLoad) -> list[object]:
     return [WORKERS[engine](load, number) for number in range(1, load.connections + 1)]
 
 
@@ -54,7 +54,7 @@ def test_every_key_reaches_the_loop_of_every_engine(engine, load, name):
 
 def test_no_engine_with_a_database_is_left_out():
     assert WORKERS.keys() == {name for name, engine in ENGINES.items() if not engine.raw_io}
-    assert {type(load) for load in LOADS} == {member for member in KINDS.values() if issubclass(member, DatabaseLoad)}
+    assert {type(load) for load in LOADS} == {member for member in KINDS.values() if issubclass(member, InsertLoad)}
 
 
 def test_a_key_that_the_simulator_does_not_know_is_refused_by_name():

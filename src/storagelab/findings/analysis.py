@@ -26,7 +26,7 @@ from storagelab.findings.model import (
 from storagelab.findings.raced import raced
 from storagelab.findings.reached import reached
 from storagelab.findings.statements import state
-from storagelab.findings.times import lap_of, measured
+from storagelab.findings.times import lap_of, latency_of, measured, unit_of
 from storagelab.findings.wait_classes import in_classes, native_names
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement, Run
@@ -95,6 +95,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
             Evidence(experiment, plan, tuple(runs), used, summaries, rounds, basis.odd, basis.left_out)
         ),
         compared=compared,
+        unit=unit_of(plan),
         dependences=stated.dependences,
         speed_ups=stated.speed_ups,
         race=None if race is None else race.summary,
@@ -121,10 +122,17 @@ def _with_fitted_means(
             continue
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
         # All runs of raw I/O last as long as the spec says, so the time per request is compared.
+        if latency_of(compared) is not None:
+            yield cell if cell.judged is None else cell.model_copy(update={"judged": _fitted(cell.judged, time)})
+            continue
         work = cell.work or 1.0
         of_run = time if compared == "elapsed" else _times(time, work)
-        update = {"rows_per_s": _fitted(cell.rows_per_s, _over(work, of_run))}
-        if compared != "time-per-request":
+        # A run that lasts as long as the spec says shows its speed by its work.
+        set_time = compared in ("time-per-request", "time-per-transaction")
+        update: dict[str, object] = {"rows_per_s": _fitted(cell.rows_per_s, _over(work, of_run))}
+        if set_time and cell.each_s is not None:
+            update["each_s"] = time.value * cell.connections
+        if not set_time:
             update["elapsed_s"] = _fitted(cell.elapsed_s, of_run)
         yield cell.model_copy(update=update)
 
@@ -154,11 +162,12 @@ def _over(work: float, estimate: Estimate) -> Estimate:
 
 def without_intervals(cell: CellSummary) -> CellSummary:
     """The same without intervals: runs of one stretch of time don't show the error of their mean by their scatter."""
-    names = ("elapsed_s", "rows_per_s", "checkpoint_s")
+    names = ("elapsed_s", "rows_per_s", "checkpoint_s", "judged")
     samples_ = {name: None if (one := getattr(cell, name)) is None else _bare_sample(one) for name in names}
     return cell.model_copy(
         update={
             **samples_,
+            "latency": {name: Estimate(value=one.value) for name, one in cell.latency.items()},
             "raw_io": {name: _bare_sample(one) for name, one in cell.raw_io.items()},
             "wait_shares": {name: Estimate(value=one.value) for name, one in cell.wait_shares.items()},
             "drive_states": tuple(
@@ -196,6 +205,9 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
     rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     work = cell.config.workload
+    # Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain.
+    by_transaction = basis.compared == "time-per-transaction"
+    transactions_of = {r: m.work.amount for r, m in measured_runs if by_transaction and m.work.amount}
     return CellSummary(
         cell_id=cell.cell_id,
         levels=cell.levels,
@@ -214,6 +226,8 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         checkpoint_s=samples.summarise(
             [Point(repetition=r, value=m.checkpoint_s) for r, m in measured_runs if m.checkpoint_s is not None]
         ),
+        latency=latencies.of_cell([one.latency for _, one in measured_runs if one.latency is not None]),
+        judged=_judged(measured_runs, latency_of(basis.compared)),
         raw_io=_raw_io(measured_runs),
         steady=steady.is_steady([m for _, m in measured_runs]) if cell.config.target.raw_io else None,
         reached=reached([m for _, m in measured_runs], cell.config.target.engine),
@@ -227,7 +241,7 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         capacity_bytes=_capacity(cell.config, measured_runs[0][1].environment) if measured_runs else None,
         spent=spending.spent(
             [
-                (raw.connections, audit, of_run)
+                (transactions_of.get(repetition, raw.connections), audit, of_run)
                 for (repetition, raw), audit, of_run in zip(waiting, audits, rows, strict=True)
                 if (cell.cell_id, repetition) not in basis.left_out
             ]
@@ -239,7 +253,22 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
                 if one.waits is not None and (cell.cell_id, repetition) not in basis.left_out
             ]
         ),
+        each_s=_mean(
+            [raw.connections * raw.elapsed_s / transactions_of[r] for r, raw in waiting if r in transactions_of]
+        ),
         stretch=stretch,
+    )
+
+
+def _judged(runs: Sequence[tuple[int, Measurement]], figure: str | None) -> Sample | None:
+    """The sample of one figure of each run's latency; None if cells are not compared by one."""
+    if figure is None:
+        return None
+    found = [
+        (repetition, latencies.figure_s(one.latency, figure)) for repetition, one in runs if one.latency is not None
+    ]
+    return samples.summarise(
+        [Point(repetition=repetition, value=value) for repetition, value in found if value is not None]
     )
 
 

@@ -25,6 +25,10 @@ FACTORS_EXPLAINED = 2
 PLACES = ("layout.data", "layout.log")
 
 
+_EXPLAINED = ("elapsed", "time-per-row", "time-per-transaction")
+"""What waits can explain: they add up to the time of a run or of its mean transaction."""
+
+
 def answer(findings: Findings) -> Answer:
     choices = tuple(_choices(findings))
     gains = tuple(_gains(findings, choices))
@@ -38,7 +42,7 @@ def answer(findings: Findings) -> Answer:
         unable=unable,
         choices=choices,
         gains=gains,
-        causes=tuple(causes(findings, _explained(gains))) if findings.compared != "time-per-request" else (),
+        causes=tuple(causes(findings, _explained(gains))) if findings.compared in _EXPLAINED else (),
         doubts=tuple(dict.fromkeys(one.kind for one in _weighed(findings) if one.kind not in unable)),
         indifferent=findings.indifferent,
     )
@@ -146,7 +150,10 @@ def _range(findings: Findings, cells: Sequence[CellSummary]) -> tuple[Estimate |
 
 def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
     """What a cell is judged by: its time, or its rate where cells do different amounts of work."""
-    sample = cell.elapsed_s if findings.compared == "elapsed" else cell.rows_per_s
+    if findings.compared.startswith("latency-"):
+        sample = cell.judged
+    else:
+        sample = cell.elapsed_s if findings.compared == "elapsed" else cell.rows_per_s
     return None if sample is None else sample.mean
 
 
@@ -216,7 +223,7 @@ def _speed(findings: Findings, cell: CellSummary) -> float:
     figure = figure_of(findings, cell)
     if figure is None:
         return math.inf
-    return figure.value if findings.compared == "elapsed" else -figure.value
+    return -figure.value if findings.compared.startswith("time-per-") else figure.value
 
 
 _WORTH: dict[Preference, Callable[[Findings, CellSummary], float]] = {

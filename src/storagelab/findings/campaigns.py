@@ -24,6 +24,7 @@ from storagelab.findings.effects import key
 from storagelab.findings.model import CellSummary, Compared, Estimate, Findings
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
+from storagelab.findings.times import latency_of
 from storagelab.model.plan import Experiment
 from storagelab.model.values import JsonValue
 
@@ -172,16 +173,19 @@ def _without(cells: Iterable[CellSummary], ids: set[str]) -> tuple[str, ...]:
 def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Compared:
     """What ratios are of: the elapsed time only if the work is the same in every pair."""
     of_both = {first.findings.compared, second.findings.compared}
-    if "time-per-request" in of_both:
-        return "time-per-request"
+    if len(of_both) == 1 and of_both != {"elapsed"}:
+        return of_both.pop()
+    if "time-per-transaction" in of_both:
+        return "time-per-transaction"
     same = all(one.work == other.work for one, other in pairs)
     return "elapsed" if of_both == {"elapsed"} and same else "time-per-row"
 
 
 def of_one_kind(first: Campaign, second: Campaign) -> bool:
-    """Whether their work has one unit: rows cannot be compared with requests."""
-    of_requests = [campaign.findings.compared == "time-per-request" for campaign in (first, second)]
-    return of_requests[0] == of_requests[1]
+    """Whether their work has one unit and the same is judged: rows can't be compared with requests, nor times with
+    latencies."""
+    one, other = ((campaign.findings.unit, latency_of(campaign.findings.compared)) for campaign in (first, second))
+    return one == other
 
 
 def _untested(first: Campaign, second: Campaign) -> str:

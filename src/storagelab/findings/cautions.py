@@ -19,7 +19,7 @@ from storagelab.model.durability import Loss
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 from storagelab.spec.factors import is_condition, sets_load
 from storagelab.targets.known import KNOWN
 
@@ -392,7 +392,7 @@ def different_loads(evidence: Evidence) -> Iterator[kinds.DifferentLoads]:
     groups: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for cell in evidence.plan.cells:
         work = cell.config.workload
-        if isinstance(work, DatabaseLoad):
+        if isinstance(work, InsertLoad):
             groups[repr([cell.levels[name] for name in own])].add((work.kind, work.reads_per_row))
     loads = max(map(len, groups.values()), default=0)
     if loads > 1:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from storagelab.findings.model import Estimate
+from storagelab.findings.model import CellSummary, Estimate
 from storagelab.findings.samples import ALPHA, CONFIDENCE, VALUES_LEAST
 from storagelab.findings.studentized import t_point
 from storagelab.model.latency import BIN_ERROR, Latency, merged
@@ -49,6 +50,30 @@ def of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
         name: _estimate(name, value, [one for one in without_one if one is not None])
         for name, value in figures_s(whole).items()
     }
+
+
+class Disagreement(NamedTuple):
+    """The cell of the most throughput is another than that of the lowest latency: cell ids. `fastest_s` and `lowest_s` are
+    the two cells' figures of `figure`, whose intervals don't meet."""
+
+    figure: str
+    fastest: str
+    lowest: str
+    fastest_s: Estimate
+    lowest_s: Estimate
+
+
+def disagreement(cells: Sequence[CellSummary], figure: str = "p99") -> Disagreement | None:
+    """Whether throughput and a figure of latency surely point at different cells; None if not, or if it is not known."""
+    known = [(cell, cell.rows_per_s, cell.latency[figure]) for cell in cells if figure in cell.latency]
+    rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
+    if len(rated) < 2:
+        return None
+    fastest, _, of_fastest = max(rated, key=lambda one: one[1])
+    lowest, _, of_lowest = min(rated, key=lambda one: one[2].value)
+    if of_lowest.high is None or of_fastest.low is None or of_lowest.high >= of_fastest.low:
+        return None
+    return Disagreement(figure, fastest.cell_id, lowest.cell_id, of_fastest, of_lowest)
 
 
 def _estimate(name: str, value: float, without_one: Sequence[Latency]) -> Estimate:

@@ -17,6 +17,7 @@ from storagelab.model.engines import Provenance, Provenances
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
 from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category, WaitStat
+from storagelab.model.workload import Unit
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
 """The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": after it had
@@ -126,6 +127,10 @@ class CellSummary(Frozen):
     rows_per_s: Sample | None = None
     work: float | None = Field(None, description="what the mean run did, in its unit")
     checkpoint_s: Sample | None = None
+    latency: dict[str, Estimate] = Field(
+        default_factory=dict, description="figures of all operations of its runs in seconds: mean, p50 to p99.9, max"
+    )
+    judged: Sample | None = Field(None, description="the figure of each run's latency by which the spec compares cells")
     raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
     steady: bool | None = Field(
         None, description="whether raw I/O ended in steady state; None if there are too few rounds"
@@ -139,6 +144,9 @@ class CellSummary(Frozen):
         default_factory=dict, description="wait type -> share of connections x elapsed (0..1), mean over the runs"
     )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
+    each_s: float | None = Field(
+        None, description="the mean transaction of a connection, to which `spent` adds up where runs have a set time"
+    )
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
     spent: tuple[Spent, ...] = Field(
@@ -292,7 +300,10 @@ class WaitTrend(Frozen):
     estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
 
 
-Compared = Literal["elapsed", "time-per-row", "time-per-request"]
+Compared = Literal[
+    "elapsed", "time-per-row", "time-per-request", "time-per-transaction", "latency-mean", "latency-p50", "latency-p95",
+    "latency-p99", "latency-p99.9", "latency-max",
+]  # fmt: skip
 Verdict = Literal[
     "winner", "best-set", "indistinguishable", "by-load", "one-layout", "too-few-runs", "untested", "single-cell"
 ]  # fmt: skip
@@ -373,7 +384,8 @@ class Findings(Frozen):
     under the load where these are furthest apart. "one-layout" = nothing but that is varied, so there is nothing to choose.
     Cells of different blocks are never told apart: the best set then holds the best of each block.
     `compared`: what ratios are of; "time-per-row" where the plan's cells insert different numbers of rows, "time-per-request"
-    for raw I/O, whose runs all have the length that the spec sets.
+    for raw I/O and "time-per-transaction" for generated loads, whose runs all have the length that the spec sets;
+    "latency-p99" and the like where the spec asks for that.
     """
 
     experiment: str
@@ -395,6 +407,7 @@ class Findings(Frozen):
     wait_trends: tuple[WaitTrend, ...]
     cautions: tuple[Annotated[Caution, Field(discriminator="kind")], ...]
     compared: Compared = "elapsed"
+    unit: Unit = Field("rows", description="the unit of the work of its runs")
     not_compared: tuple[str, ...] = ()
     at_most_slower: float | None = None
     fit: FitKind = Field("robust", description="robust: odd runs of quiet cells are left out of means and verdicts")

@@ -19,16 +19,17 @@ _Key = tuple[str, SpentPart]
 
 
 def spent(runs: Sequence[tuple[int, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
-    """What a cell's connections spent, the most first; `runs` = the connections of each run, its audit and its waits."""
+    """What a cell's connections spent, the most first; `runs` = what a run's seconds are divided by (its connections for the
+    mean connection, its transactions for the mean transaction), its audit and its waits."""
     row_of: dict[str, WaitStat] = {}
     seconds: dict[_Key, list[float]] = {}
-    for number, (connections, audit, rows) in enumerate(runs):
+    for number, (shares, audit, rows) in enumerate(runs):
         for key, row, of_run_s in _of_a_run(audit, rows):
             if key not in seconds:
                 seconds[key] = [0.0] * len(runs)
                 if row is not None:
                     row_of[row.wait_type] = row
-            seconds[key][number] += of_run_s / connections
+            seconds[key][number] += of_run_s / shares
     found = [
         _spent(key, row_of.get(key[0]), values)
         for key, values in seconds.items()

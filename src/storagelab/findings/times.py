@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from storagelab.findings import stats
+from storagelab.findings import latencies, stats
 from storagelab.findings.evidence import blocks_of
 from storagelab.findings.model import Compared
+from storagelab.model.config import Judge
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Plan
+from storagelab.model.workload import Unit
+
+_BY_LATENCY: Mapping[Judge, Compared] = {
+    "mean": "latency-mean", "p50": "latency-p50", "p95": "latency-p95", "p99": "latency-p99", "p99.9": "latency-p99.9",
+    "max": "latency-max",
+}  # fmt: skip
 
 
 class Lap(NamedTuple):
-    """What judging by time takes of a run. `elapsed_s` is None where the run has no figures."""
+    """What judging by time takes of a run. `elapsed_s` is None where the run has no figures; `latency_s` are the figures of
+    its latency by name."""
 
     cell_id: str
     repetition: int
@@ -25,27 +34,32 @@ class Lap(NamedTuple):
     elapsed_s: float | None
     work: int
     wall_s: float
+    latency_s: Mapping[str, float] = MappingProxyType({})
 
 
 def lap_of(run: Run) -> Lap:
     measured = run.measurement if run.usable else None
     elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.work.amount)
-    return Lap(run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s)
+    latency = None if measured is None else measured.latency
+    latency_s = {} if latency is None else latencies.figures_s(latency)
+    return Lap(run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s, latency_s)
 
 
 def log_times(plan: Plan, laps: Iterable[Lap], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:
-    """The rounds, and log elapsed, of the run or per row, as cells x rounds.
+    """The rounds, and log elapsed, of the run or per unit of work, or the log of a latency, as cells x rounds.
 
     A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks it is neither,
     so cells of different blocks may not be tested against each other.
     """
-    timed = [(lap, lap.elapsed_s) for lap in laps if lap.elapsed_s is not None]
+    figure = latency_of(compared)
+    times = ((lap, lap.elapsed_s if figure is None else lap.latency_s.get(figure)) for lap in laps)
+    timed = [(lap, time_s) for lap, time_s in times if time_s is not None]
     rounds = sorted({lap.repetition for lap, _ in timed})
     row = {cell.cell_id: index for index, cell in enumerate(plan.cells)}
     column = {repetition: index for index, repetition in enumerate(rounds)}
     log_s = np.full((len(plan.cells), len(rounds)), np.nan)
     for lap, elapsed_s in timed:
-        share = 1 if compared == "elapsed" else max(lap.work, 1)
+        share = 1 if compared == "elapsed" or figure is not None else max(lap.work, 1)
         log_s[row[lap.cell_id], column[lap.repetition]] = math.log(max(elapsed_s, 1e-9) / share)
     return tuple(rounds), log_s
 
@@ -80,10 +94,29 @@ def provenance_of(measurements: Iterable[Measurement]) -> Provenances | None:
 
 
 def compared_of(plan: Plan) -> Compared:
-    work = {cell.config.workload.work for cell in plan.cells}
+    """What cells are compared by."""
+    configs = [cell.config for cell in plan.cells]
+    generated = any(config.generated for config in configs)
+    if generated and configs[0].measure.judge != "throughput":
+        return _BY_LATENCY[configs[0].measure.judge]
+    work = {config.workload.work for config in configs}
     if any(one.unit == "ms" for one in work):  # runs that all last as long as the spec says
-        return "time-per-request"
-    return "elapsed" if len(work) < 2 else "time-per-row"
+        return "time-per-transaction" if generated else "time-per-request"
+    if len(work) < 2:
+        return "elapsed"
+    return "time-per-transaction" if generated else "time-per-row"
+
+
+def latency_of(compared: Compared) -> str | None:
+    """The figure of latency by which cells are compared, by its name in `latencies`; None if by something else."""
+    return compared.removeprefix("latency-") if compared.startswith("latency-") else None
+
+
+def unit_of(plan: Plan) -> Unit:
+    """The unit of the work of a plan's runs. A run of set time does requests or transactions."""
+    config = plan.cells[0].config
+    unit = config.workload.work.unit
+    return unit if unit != "ms" else "transactions" if config.generated else "requests"
 
 
 def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:

@@ -247,13 +247,15 @@ def _cells_at(findings: Findings, factor: str, level: JsonValue) -> list[CellSum
 
 
 def _time(cell: CellSummary) -> float:
-    """The mean time by which a cell is compared."""
+    """The mean time by which a cell is compared: of a run, or of a transaction where runs have a set time."""
+    if cell.each_s is not None:
+        return cell.each_s
     assert cell.elapsed_s is not None
     return cell.elapsed_s.mean.value
 
 
 def _work(cell: CellSummary) -> float:
-    return cell.work or 1.0
+    return 1.0 if cell.each_s is not None else cell.work or 1.0
 
 
 def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall | None:

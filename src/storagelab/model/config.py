@@ -11,7 +11,7 @@ from pydantic import Field
 
 from storagelab.model.engines import ENGINES, LARGEST_SCALE, ON_PATHS, Engine, EngineName
 from storagelab.model.values import Frozen, LeftOut, Scalar
-from storagelab.model.workload import DatabaseLoad, RandomInsert, Workload
+from storagelab.model.workload import DatabaseLoad, GeneratedLoad, InsertLoad, RandomInsert, Workload
 
 OPERATING_SYSTEM = "operating-system"
 """The format of a flash drive that its maker's utility never formatted."""
@@ -254,6 +254,20 @@ class LayoutConfig(Frozen):
         description="The volume that holds the log (write-ahead, redo or transaction log). An attached PostgreSQL or MariaDB "
         "keeps its own.",
     )
+    spread: Annotated[tuple[str, ...] | None, LeftOut("the load's big tables")] = Field(
+        None,
+        description="Loads of a generator: the tables that are spread over the data files by hash partitions. pgbench's own "
+        "is `pgbench_accounts`. All other tables lie in the first data file.",
+    )
+    tables: Annotated[str | None, LeftOut("the first data file")] = Field(
+        None, description="Loads of a generator: the volume that holds the tables that are not spread."
+    )
+    indexes: Annotated[str | None, LeftOut("beside their tables")] = Field(
+        None, description="Loads of a generator on PostgreSQL: the volume that holds all indexes."
+    )
+    temp: Annotated[str | None, LeftOut("where the server has them")] = Field(
+        None, description="Loads of a generator: the volume that holds temporary tables and files."
+    )
     data_size_bytes: Annotated[int | None, LeftOut("all room")] = Field(
         None,
         ge=1,
@@ -290,6 +304,9 @@ class BetweenRunsConfig(Frozen):
     )
 
 
+Judge = Literal["throughput", "mean", "p50", "p95", "p99", "p99.9", "max"]
+
+
 class MeasureConfig(Frozen):
     """How much to observe. Observation is on by default, and its own cost is measured and reported."""
 
@@ -309,6 +326,11 @@ class MeasureConfig(Frozen):
     )
     raw_s: float = Field(
         1.0, ge=1, le=3600, description="With `raw`: the length of each of its four tests on each volume."
+    )
+    judge: Judge = Field(
+        "throughput",
+        description="Loads of a generator: what cells are compared by, their throughput or a figure of their latency. It "
+        "changes no run, so it may change while results are kept.",
     )
 
 
@@ -342,6 +364,17 @@ class Config(Frozen):
         return self.workload
 
     @property
+    def insert_load(self) -> InsertLoad:
+        """The workload of a cell whose sessions insert rows."""
+        assert isinstance(self.workload, InsertLoad)
+        return self.workload
+
+    @property
+    def generated(self) -> bool:
+        """Whether a load generator sends its transactions."""
+        return isinstance(self.workload, GeneratedLoad)
+
+    @property
     def data_volumes(self) -> tuple[str, ...]:
         """Names of the volumes that hold data files, in round-robin order; empty if the server keeps them in its own."""
         return self.layout.data if self.layout.data is not None else tuple(self.volumes)
@@ -365,8 +398,16 @@ class Config(Frozen):
 
     @property
     def volumes_used(self) -> tuple[str, ...]:
-        """Names of the volumes that hold data files or the log, each once."""
-        return tuple(dict.fromkeys([*self.data_volumes, *([self.log_volume] if self.log_volume else [])]))
+        """Names of the volumes that hold data files, other things of the layout or the log, each once."""
+        named = (self.log_volume, *self.extra_volumes.values())
+        return tuple(dict.fromkeys([*self.data_volumes, *(name for name in named if name)]))
+
+    @property
+    def extra_volumes(self) -> dict[str, str]:
+        """The volumes that hold something besides data files, by what it is."""
+        layout = self.layout
+        named = {"tables": layout.tables, "indexes": layout.indexes, "temp": layout.temp}
+        return {what: volume for what, volume in named.items() if volume is not None}
 
     def volume_of_data_file(self, index: int) -> str | None:
         """Name of the volume of data file `index` (from 0), round robin."""

@@ -1,6 +1,7 @@
 """What a run does: a workload of one kind, and the amount of work in it.
 
-`DatabaseLoad` holds what all database loads share; each kind holds the rest.
+`DatabaseLoad` holds what all database loads share, `InsertLoad` and `GeneratedLoad` what the loads share that insert rows or
+that a generator sends; each kind holds the rest.
 """
 
 from __future__ import annotations
@@ -23,11 +24,21 @@ class Work(NamedTuple):
     unit: Unit
 
 
+def _as_tuple(value: object) -> object:
+    """A list as a tuple: below a union, pydantic's strict mode forgets that JSON has only lists."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 class DatabaseLoad(Frozen):
-    """Connections that insert rows, each in a loop inside the server."""
+    """A load of several connections on a database."""
 
     kind: str
-    connections: int = Field(16, ge=1, le=4096, description="Sessions that insert rows at the same time.")
+    connections: int = Field(16, ge=1, le=4096, description="Sessions that work at the same time.")
+
+
+class InsertLoad(DatabaseLoad):
+    """Connections that insert rows, each in a loop inside the server."""
+
     rows_per_connection: int = Field(20_000, ge=1, le=10**10, description="Rows that each connection inserts.")
     rows_per_transaction: int = Field(
         1_000, ge=1, le=10**9, description="Rows that a connection inserts between two commits."
@@ -49,19 +60,19 @@ class DatabaseLoad(Frozen):
         return Work(amount=self.rows, unit="rows")
 
 
-class RandomInsert(DatabaseLoad):
+class RandomInsert(InsertLoad):
     """Inserts rows of about 180 bytes with random 16-byte keys."""
 
     kind: Literal["random-insert"] = "random-insert"
 
 
-class SequentialInsert(DatabaseLoad):
+class SequentialInsert(InsertLoad):
     """Inserts rows with ascending keys; each row takes a page of its own."""
 
     kind: Literal["sequential-insert"] = "sequential-insert"
 
 
-class Mixed(DatabaseLoad):
+class Mixed(InsertLoad):
     """Inserts rows with random keys, with point reads between them."""
 
     kind: Literal["mixed"] = "mixed"
@@ -75,6 +86,71 @@ class Mixed(DatabaseLoad):
     @property
     def reads_per_row(self) -> float:
         return self.read_fraction / (1 - self.read_fraction)
+
+
+class GeneratedLoad(DatabaseLoad):
+    """Transactions that a load generator sends, for a set time or in a set number."""
+
+    threads: int = Field(1, ge=1, le=1024, description="Threads of the generator, which share its connections.")
+    duration_s: float = Field(
+        60.0,
+        ge=0.001,
+        lt=1e6,
+        description="Length of the part of a run that counts. A warm-up comes before it.",
+    )
+    warm_up_s: float = Field(
+        0.0, ge=0, lt=1e6, description="Time in which the generator works already, but nothing counts yet."
+    )
+    transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(
+        None,
+        ge=1,
+        le=10**10,
+        description="Transactions of each connection, instead of a set time. All of them count.",
+    )
+    rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(
+        None,
+        gt=0,
+        le=1e9,
+        description="Transactions a second that the generator begins, over all connections, at random moments whether or not "
+        "earlier ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a "
+        "standstill counts. A run that falls behind its rate is `unverified`.",
+    )
+
+    @property
+    def work(self) -> Work:
+        """The work of one run."""
+        if self.transactions_per_connection is not None:
+            return Work(amount=self.connections * self.transactions_per_connection, unit="transactions")
+        return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
+
+
+class Pgbench(GeneratedLoad):
+    """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
+
+    kind: Literal["pgbench"] = "pgbench"
+    scale: int = Field(
+        1, ge=1, le=100_000, description="The size of pgbench's tables: 100,000 accounts, 15 MB, for each."
+    )
+    scripts: Annotated[tuple[str, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
+        ("tpcb-like",),
+        description="What transactions do: `tpcb-like`, `simple-update`, `select-only`, or files of pgbench's own language, "
+        'each with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative files start at the spec\'s folder.',
+    )
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
+        None,
+        gt=0,
+        lt=1e6,
+        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted.",
+    )
+    protocol: Literal["simple", "extended", "prepared"] = Field(
+        "simple", description="How queries reach the server, as pgbench's option of that name."
+    )
+    fillfactor: int = Field(
+        100, ge=10, le=100, description="Share of a table's page that is filled at first, in per cent."
+    )
+    partitions: Annotated[int | None, LeftOut("one for each data file; none for one data file")] = Field(
+        None, ge=1, le=1024, description="Hash partitions of pgbench_accounts. They go round robin over the data files."
+    )
 
 
 class RawIo(Frozen):
@@ -104,7 +180,7 @@ class RawIo(Frozen):
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
 
 
-_Member = RandomInsert | SequentialInsert | Mixed | RawIo
+_Member = RandomInsert | SequentialInsert | Mixed | Pgbench | RawIo
 KINDS: dict[str, type[_Member]] = {member.model_fields["kind"].default: member for member in get_args(_Member)}
 """Each kind of workload, by its name in a spec."""
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from storagelab.model.config import Config
 from storagelab.model.plan import Plan, PlannedRun
 from storagelab.model.values import Frozen
+from storagelab.model.workload import GeneratedLoad
 
 
 class TimeEstimate(Frozen):
@@ -65,6 +66,8 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 
 def _guess(config: Config) -> float:
     kind, scale = config.kind, config.target.world_scale if config.simulated else 1
+    if isinstance(config.workload, GeneratedLoad) and config.workload.work.unit == "ms":
+        return kind.setup_s + config.workload.warm_up_s + config.workload.duration_s
     return kind.setup_s + config.workload.work.amount / scale / kind.work_per_s
 
 

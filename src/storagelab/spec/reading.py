@@ -214,7 +214,11 @@ def _canonical(raw: Tables) -> dict[str, Any]:
     """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered as
     listed, and data files go round robin over volumes as listed. How results are judged is no part of it."""
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
-    return {**{name: raw[name] for name in raw if name not in JUDGEMENT}, "listed": listed}
+    said = {name: raw[name] for name in raw if name not in JUDGEMENT}
+    if "measure" in said:
+        measure = {name: value for name, value in said["measure"].items() if name != "judge"}
+        said = {**said, "measure": measure} if measure else {name: said[name] for name in said if name != "measure"}
+    return {**said, "listed": listed}
 
 
 def _sha256(canonical: Tables) -> str:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from storagelab.errors import SpecError
 from storagelab.model.config import OPERATING_SYSTEM, Config
-from storagelab.model.workload import KINDS, RawIo
-from storagelab.spec import raw_io
+from storagelab.model.workload import KINDS, GeneratedLoad, RawIo
+from storagelab.spec import loads, raw_io
 from storagelab.spec.keys import Problem, Tables, checked, choices, error_for, shown, validated
 from storagelab.spec.raw_io import FOR_DATABASES
 from storagelab.spec.written import Written
@@ -56,6 +56,9 @@ def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
         yield SpecError(FOR_DATABASES, key="workload.kind", hint="Leave it out.")
     if engine != "raw-io" and kind == "raw-io":
         yield _for_raw_io("workload.kind", engine)
+    if engine != "raw-io" and engine not in loads.ENGINES_OF.get(kind, (engine,)):
+        problem = f"{kind} loads {' and '.join(loads.ENGINES_OF[kind])}, and target.engine is {engine}"
+        yield SpecError(problem, key="workload.kind", hint=f'Set engine = "{loads.ENGINES_OF[kind][0]}" in [target].')
 
 
 def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
@@ -104,6 +107,10 @@ def _workload_conflicts(config: Config) -> Iterator[SpecError]:
         return
     if config.target.prepared is not None:
         yield _for_raw_io("target.prepared", config.target.engine)
+    if isinstance(work, GeneratedLoad):
+        yield from loads.conflicts(config, work)
+        return
+    yield from loads.only_for_generators(config)
     said = "rows_per_transaction" in work.model_fields_set
     if said and work.rows_per_transaction > work.rows_per_connection:
         yield SpecError(
@@ -295,6 +302,7 @@ def _volume_conflicts(config: Config) -> Iterator[SpecError]:
             hint=f"Add to the spec{what}:\n    [volumes.a]\n    {content}",
         )
     named = [("layout.data", name) for name in config.layout.data or ()]
+    named += [(f"layout.{what}", name) for what, name in config.extra_volumes.items()]
     if config.layout.log is not None:
         named.append(("layout.log", config.layout.log))
     for key, name in named:

@@ -22,6 +22,7 @@ from storagelab.targets import Progress, Site, remote
 from storagelab.targets.clocks import Clocks
 from storagelab.targets.durability import judged
 from storagelab.targets.folders import Folders
+from storagelab.targets.generators.running import Generator
 from storagelab.targets.hiding import hidden
 from storagelab.targets.lifetime import Lifetime
 from storagelab.targets.loops import Loop
@@ -31,7 +32,7 @@ from storagelab.targets.private import PrivateServer
 from storagelab.targets.raw import beside
 from storagelab.targets.recording import Seen
 from storagelab.targets.starting import Starter
-from storagelab.targets.steps import Counters, check_reads, check_watching, prepare_machine, reads_made
+from storagelab.targets.steps import Counters, Done, check_reads, check_watching, prepare_machine, reads_made
 from storagelab.version import __version__
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
@@ -113,6 +114,10 @@ class LoadingTarget(Lifetime, Generic[C]):
     @abstractmethod
     def _workers(self, seed: int) -> Workers[C]: ...
 
+    def _generator(self, seed: int) -> Generator[C]:  # noqa: ARG002 - not every engine has generators
+        """The run of a load generator."""
+        raise RunFailed(f"no generator of this kind works with {self.engine}")
+
     @abstractmethod
     def _sampler(self, workers: Workers[C], devices: DeviceCounters) -> Sampler: ...
 
@@ -156,6 +161,11 @@ class LoadingTarget(Lifetime, Generic[C]):
             self._start_private_server()
         self._connection = self._connect()
         self.layout.create(self._connection)
+        if self.config.generated:
+            self._fill(self._connection)
+
+    def _fill(self, connection: C) -> None:
+        """Make the tables of a generated load. Raises RunFailed."""
 
     def _start_private_server(self) -> None:
         config, starter = self.config, self.starter
@@ -280,32 +290,33 @@ class LoadingTarget(Lifetime, Generic[C]):
             raise RunFailed(hidden(self._words(error), self.config.target)) from error
 
     def _run(self, seed: int, progress: Progress) -> Measurement:
-        workers = self._workers(seed)
+        workers = self._generator(seed) if self.config.generated else self._workers(seed)
         try:
             workers.open()
             environment = self._environment(workers.first)
             raw, raw_checks = self._raw_io_beside("before", seed)
             prepare_machine(self.config.between_runs, self.volumes, self._write_out)
             devices = DeviceCounters(self._watched_volumes(), process=self._server_process() or "self")
-            sampler, clocks = self._sampler(workers, devices), Clocks(self._server_time_s)
+            clocks = Clocks(self._server_time_s)
+            workers.gather()
+            sampler = self._sampler(workers, devices)
             try:
                 sampler.prepare()
-                workers.gather()
                 counted, machine = self._count(workers), MachineCounters(devices, self._server_process())
                 sampler.baseline()
                 sampler.start()
                 clocks.begin()
                 workers.release()
-                loops = workers.wait(lambda: self._on_poll(progress, sampler.progress()))
+                loops = workers.wait(lambda: self._on_poll(progress, _so_far(workers, sampler)))
                 clocks.end()
             finally:
                 sampled = sampler.stop()
             machine.end()
             workers.settle()
-            counters = counted() | reads_made(loops)
-            checks = [
-                *clocks.checks(loops), *self._check_settings(workers), *check_reads(self.config.database_load, loops),
-            ]  # fmt: skip
+            counters = counted()
+            done = self._done(workers, loops, sampled, clocks)
+            counters |= done.counters
+            checks = [*done.checks, *self._check_settings(workers)]
         finally:
             workers.close()
         checkpoint_s = self._checkpoint()
@@ -313,7 +324,7 @@ class LoadingTarget(Lifetime, Generic[C]):
             counters |= machine.counted(with_checkpoint=checkpoint_s is not None)
         after, after_checks = self._raw_io_beside("after", seed)
         checks += [*raw_checks, *after_checks]
-        return self._measurement(loops, sampled, counters | raw | after, checkpoint_s, environment, checks)
+        return self._measurement(done, sampled, counters | raw | after, checkpoint_s, environment, checks)
 
     def _raw_io_beside(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
         """What the volumes take, if it is to be measured at this moment; a check that fails where it can't be."""
@@ -340,43 +351,65 @@ class LoadingTarget(Lifetime, Generic[C]):
         self._write_out()
         return time.perf_counter() - began
 
+    def _done(self, workers: Workers[C], loops: list[Loop], sampled: Seen, clocks: Clocks) -> Done:
+        """What the run did."""
+        if isinstance(workers, Generator):
+            done = workers.done(sampled.series)
+            return done._replace(checks=(*clocks.checks(()), *done.checks))
+        rows, load = self.layout.count_rows(self._own), self.config.insert_load
+        if rows != load.rows:
+            raise RunFailed(f"the table holds {rows} rows instead of {load.rows}")
+        return Done(
+            elapsed_s=max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops),
+            connection_s=tuple(loop.finished_s - loop.started_s for loop in loops),
+            checks=(*clocks.checks(loops), *check_reads(load, loops)),
+            counters=reads_made(loops), series=sampled.series, rows=rows,
+        )  # fmt: skip
+
     def _measurement(
         self,
-        loops: list[Loop],
+        done: Done,
         sampled: Seen,
         counters: Counters,
         checkpoint_s: float | None,
         environment: dict[str, object],
         checks: list[Check],
     ) -> Measurement:
-        elapsed_s = max(loop.finished_s for loop in loops) - min(loop.started_s for loop in loops)
-        connection_s = tuple(loop.finished_s - loop.started_s for loop in loops)
-        rows, wanted = self.layout.count_rows(self._own), self.config.database_load.rows
-        if rows != wanted:
-            raise RunFailed(f"the table holds {rows} rows instead of {wanted}")
-        waits = sampled.waits(elapsed_s, sum(connection_s), len(loops)) if self.config.measure.waits else None
+        elapsed_s, busy_s, connections = done.elapsed_s, sum(done.connection_s), len(done.connection_s)
+        waits = sampled.waits(elapsed_s, busy_s, connections) if self.config.measure.waits else None
         return Measurement(
             provenance="measured",
             elapsed_s=elapsed_s,
-            rows=rows,
+            rows=done.rows,
+            transactions=done.transactions,
             checkpoint_s=checkpoint_s,
-            connection_s=connection_s,
+            connection_s=done.connection_s,
+            latency=done.latency,
             waits=waits,
             waiting_tasks=sampled.waiting_tasks,
             counters=counters,
-            series=sampled.series,
+            series=done.series,
             environment=environment,
             durability=judged(environment),
-            checks=(*self._layout_checks(rows), *checks, *check_watching(sampled.error, sampled.observer, elapsed_s)),
+            checks=(*self._layout_checks(), *checks, *check_watching(sampled.error, sampled.observer, elapsed_s)),
             observer=sampled.observer,
             setup_s=self.setup_s,
         )
 
-    def _layout_checks(self, rows: int) -> list[Check]:
+    def _layout_checks(self) -> list[Check]:
         """Checks what the server really made, and where."""
         return [
             *self.layout.read_back(self._own),
             *self._check_remote_volumes(),
             *self._check_log_place(),
-            *([self._check_pages(rows)] if self.config.workload.kind == "sequential-insert" else []),
+            *(
+                [self._check_pages(self.config.insert_load.rows)]
+                if self.config.workload.kind == "sequential-insert"
+                else []
+            ),
         ]
+
+
+def _so_far(workers: Workers[C], sampler: Sampler) -> int:
+    """The work done so far: sessions that insert report it to the sampler."""
+    return workers.done_so_far if isinstance(workers, Generator) else sampler.progress()

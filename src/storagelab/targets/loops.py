@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from storagelab.errors import RunFailed
 from storagelab.model.values import Frozen
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 
 POLL_S = 0.2
 """How often the run checks whether its connections are done."""
@@ -26,7 +26,7 @@ class Loop(Frozen):
     reads_found: int = 0
 
 
-def rows_per_report(workload: DatabaseLoad) -> int:
+def rows_per_report(workload: InsertLoad) -> int:
     """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS rows."""
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))

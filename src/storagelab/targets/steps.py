@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from storagelab.errors import PreflightError
 from storagelab.machine import host
 from storagelab.model.config import BetweenRunsConfig, Config
-from storagelab.model.measurement import Check, ObserverCost
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.latency import Latency
+from storagelab.model.measurement import Check, ObserverCost, TimeSeries
+from storagelab.model.workload import InsertLoad
 from storagelab.targets.folders import Site
 from storagelab.targets.loops import Loop
 
@@ -21,6 +23,20 @@ SPARE_CONNECTIONS = 8
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
 """A run that was unseen for less than this counts as watched."""
+
+
+class Done(NamedTuple):
+    """What a run did, as its own sessions or its generator counted it. Either `rows` or `transactions` are known; `series`
+    replaces what was watched, with columns of the generator's."""
+
+    elapsed_s: float
+    connection_s: tuple[float, ...]
+    checks: tuple[Check, ...]
+    counters: Counters
+    series: TimeSeries
+    rows: int | None = None
+    transactions: int | None = None
+    latency: Latency | None = None
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
@@ -56,7 +72,7 @@ def reads_made(loops: Sequence[Loop]) -> Counters:
     return {"workload": {"reads": float(made)}} if made else {}
 
 
-def check_reads(workload: DatabaseLoad, loops: Sequence[Loop]) -> list[Check]:
+def check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
     """Checks that the mixed workload made its reads, each of an existing row."""
     if workload.kind != "mixed":
         return []

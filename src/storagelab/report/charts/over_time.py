@@ -82,6 +82,12 @@ def _on_one_device(run: Run, volume: str) -> list[str]:
 
 QUANTITIES = (
     Quantity("rows-over-time", "Throughput over time", "thousand rows/s", 1e3, _column("rows_per_s", "rows")),
+    Quantity("transactions-over-time", "Transactions over time", "transactions/s", 1,
+             _column("transactions_per_s", "transactions")),
+    Quantity("latency-over-time", "Latency over time", "ms", 1e-3, _column("latency_p99_s", "p99 of each second"),
+             "99 of 100 transactions of a second took no longer"),
+    Quantity("checkpoint-over-time", "Checkpoints over time", "% of the time", 0.01,
+             _column("checkpoint_s_per_s", "checkpoint"), "with a checkpoint of the server under way"),
     Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20, _volume({"read_bytes": "read", "write_bytes": "write"}),
              "each way, of the whole volume, the log's share included where the log is on it"),
     Quantity("busy-over-time", "Volumes busy over time", "% of the time", 0.01, _volume({"busy_s": "busy"}),

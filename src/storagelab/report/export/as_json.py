@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.findings import latencies
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer
 from storagelab.findings.model import CellSummary, Comparison, Effect, Estimate, Findings, RaceSummary, Sample
@@ -151,9 +152,9 @@ def _run(run: Run) -> Json:
 
 _NOT_MEASURED: Json = {
     "provenance": None, "elapsed_s": None, "rows": None, "rows_per_s": None, "checkpoint_s": None, "cpu_s": None,
-    "available_s": None, "explained": None, "connection_s": [], "waits": [], "waiting_tasks": [], "counters": {},
-    "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [], "observer": None,
-    "durability": None,
+    "available_s": None, "explained": None, "connection_s": [], "latency_s": {}, "waits": [],
+    "waiting_tasks": [], "counters": {}, "series": {"at_s": [], "columns": {}}, "environment": {}, "checks": [],
+    "observer": None, "durability": None,
 }  # fmt: skip
 
 
@@ -170,6 +171,7 @@ def _measured(measured: Measurement) -> Json:
         "available_s": audit.available_s if audit else None,
         "explained": audit.explained if audit else None,
         "connection_s": list(measured.connection_s),
+        "latency_s": latencies.figures_s(measured.latency) if measured.latency is not None else {},
         "waits": [_wait(row) for row in normalise(measured.waits)] if measured.waits is not None else [],
         "waiting_tasks": [
             {
@@ -241,6 +243,9 @@ def _summary(summary: CellSummary | None) -> Json:
         "min_s": sample.minimum if sample else None,
         "max_s": sample.maximum if sample else None,
         "rows_per_s": _rate(summary.rows_per_s if summary else None),
+        "latency": {name: {"value_s": one.value, "ci95_s": _interval(one)} for name, one in summary.latency.items()}
+        if summary
+        else {},
         "runs_planned": summary.runs_planned if summary else None,
         "runs_ok": summary.runs_ok if summary else 0,
         "runs_unverified": summary.runs_unverified if summary else 0,

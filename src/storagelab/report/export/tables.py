@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from storagelab.findings import latencies
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
@@ -23,9 +24,10 @@ Value = str | float | bool | None
 Fields = Mapping[str, Value]
 
 _OF_RUN = ("repetition", "attempt", "status", "provenance")
+LATENCY_COLUMNS = tuple(f"latency_{name}_s" for name in latencies.FIGURES)
 RUN_COLUMNS = (
     *_OF_RUN, "elapsed_s", "rows", "rows_per_s", "checkpoint_s", "cpu_s", "explained", "sequence", "block", "seed",
-    "started_at", "reason", "burn_in",
+    "started_at", "reason", "burn_in", *LATENCY_COLUMNS,
 )  # fmt: skip
 WAIT_COLUMNS = (
     *_OF_RUN, "wait_type", "wait_s", "resource_s", "signal_s", "wait_count", "is_wait", "method", "category",
@@ -35,7 +37,7 @@ SERIES_COLUMNS = (*_OF_RUN, "at_s", "quantity", "value")
 CELL_COLUMNS = (
     "provenance", "connections", "data_files", "runs_planned", "runs_ok", "runs_unverified", "runs_failed", "verdict",
     "mean_s", "mean_low_s", "mean_high_s", "median_s", "sd_s", "minimum_s", "maximum_s", "rows_per_s",
-    "rows_per_s_low", "rows_per_s_high", "ratio", "ratio_low", "ratio_high", "explained",
+    "rows_per_s_low", "rows_per_s_high", *LATENCY_COLUMNS, "ratio", "ratio_low", "ratio_high", "explained",
 )  # fmt: skip
 
 
@@ -135,7 +137,13 @@ def _run_fields(run: Run) -> Fields:
         "checkpoint_s": measured.checkpoint_s,
         "cpu_s": measured.waits.cpu_s if measured.waits is not None else None,
         "explained": conservation(measured.waits).explained if measured.waits is not None else None,
+        **(latency_fields(latencies.figures_s(measured.latency)) if measured.latency is not None else {}),
     }
+
+
+def latency_fields(figures_s: Mapping[str, float]) -> dict[str, float]:
+    """Figures of latency by the names that exports use."""
+    return {f"latency_{name}_s": value for name, value in figures_s.items()}
 
 
 def _wait_fields(run: Run) -> Iterator[Fields]:
@@ -170,6 +178,7 @@ def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
         }  # fmt: skip
     if cell.rows_per_s is not None:
         fields |= _with_ends("rows_per_s", cell.rows_per_s.mean)
+    fields |= latency_fields({name: one.value for name, one in cell.latency.items()})
     compared = next((row for row in findings.comparisons if row.cell_id == cell.cell_id), None)
     return fields if compared is None else fields | _with_ends("ratio", compared.ratio)
 

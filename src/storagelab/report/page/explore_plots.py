@@ -60,9 +60,9 @@ def _all_cells(findings: Findings, where: str) -> Spec:
     ]
     key = {"field": "colour_text", "type": "nominal", "sort": {"field": "colour_text_place", "op": "min"},
            "legend": {"title": where}}  # fmt: skip
-    unit = compared.rate_unit(findings) if compared.of_raw_io(findings) else "s"
+    unit = compared.figure_unit(findings)
     y = {"type": "quantitative", "scale": {"zero": False, "nice": True}}
-    y_title = f"{'mean rate' if compared.of_raw_io(findings) else 'completion time'}, {unit} ({where})"
+    y_title = f"{compared.figure_name(findings)}, {unit} ({where})"
     shared = {
         "x": {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None,
               "axis": {"labelAngle": 0, "labelLimit": 110, "labelOverlap": "parity"}},

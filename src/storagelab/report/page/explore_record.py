@@ -42,7 +42,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     ends = compared.ends(findings)
     told: Json = {
         "where": findings.provenance or "nothing measured yet",
-        "unit": compared.rate_unit(findings) if compared.of_raw_io(findings) else "s",
+        "unit": compared.figure_unit(findings),
         "verdicts": _VERDICTS,
         "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
         "factors": [

@@ -87,6 +87,12 @@ def _tile(title: str, findings: Findings, cell: CellSummary, kind: str) -> View:
     if compared.of_raw_io(findings):
         latency = compared.raw_io_text(cell, "latency_mean_s")
         time, facts = rate, [f"{compared.raw_io_text(cell, 'bytes_per_s')} MB/s", f"{latency} ms a request"]
+    elif findings.unit == "transactions":
+        latencies = [
+            f"{name} {compared.latency_text(cell, name)} ms" for name in ("p50", "p99") if name in cell.latency
+        ]
+        time = time if findings.compared == "elapsed" else rate
+        facts = [*([facts[0], rate] if findings.compared == "elapsed" else []), *latencies, waited]
     return {
         "title": title,
         "kind": kind,
@@ -101,7 +107,7 @@ def _odd_runs(findings: Findings, cell: CellSummary) -> str:
     """A note beside a mean that odd runs affected; "" if there are none."""
     found = (one for one in findings.cautions if isinstance(one, OddRun))
     odd = next((one for one in found if cell.cell_id in (one.cells or (cell.cell_id,))), None)
-    if cell.elapsed_s is None or compared.of_raw_io(findings):
+    if cell.elapsed_s is None or compared.figure(findings, cell) is not cell.elapsed_s:
         return ""
     if odd is None:
         return _far_from_the_median(cell.elapsed_s)

@@ -79,7 +79,9 @@ def _columns(findings: Findings, cells: Sequence[CellSummary], runs: Sequence[Ru
         Column(Heading("against the best", "text"), partial(_against, findings), partial(_ratio, findings)),
         *([] if raw_io else [_top_wait_column()]),
         *_capacity_columns(runs),
-        *(_raw_io_columns() if raw_io else _run_columns(_decimals(_known(findings, cells)))),
+        *(_raw_io_columns() if raw_io else []),
+        *_latency_columns(cells),
+        *([] if compared.set_time(findings) else _run_columns(findings, _decimals(_known(findings, cells)))),
         Column(Heading("runs"), _runs, lambda cell: cell.runs_ok + cell.runs_unverified),
         *_drive_columns(findings),
     ]
@@ -112,7 +114,9 @@ def _time_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[Colu
     """The mean by which cells are compared, its interval, and both drawn on one scale."""
     known = _known(findings, cells)
     decimals, span = _decimals(known), _span(known)
-    names = ["IO/s", "95 % interval"] if compared.of_raw_io(findings) else ["mean, s", "95 % interval, s"]
+    unit, what = compared.figure_unit(findings), compared.figure_name(findings)
+    names = ["mean, s" if what == "completion time" else f"{what}, s", "95 % interval, s"]
+    names = [unit, "95 % interval"] if compared.set_time(findings) else names
 
     def of(show: Callable[[Estimate], Content]) -> Callable[[CellSummary], Content]:
         return lambda cell: show(sample.mean) if (sample := compared.figure(findings, cell)) is not None else ""
@@ -163,10 +167,11 @@ def _capacity_columns(runs: Sequence[Run]) -> list[Column]:
     ]  # fmt: skip
 
 
-def _run_columns(decimals: int) -> list[Column]:
+def _run_columns(findings: Findings, decimals: int) -> list[Column]:
     """The rate, and how the runs lie about the mean."""
     return [
-        Column(Heading("rows/s"), lambda cell: numbers.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "",
+        Column(Heading(compared.rate_unit(findings)),
+               lambda cell: numbers.significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "",
                lambda cell: cell.rows_per_s.mean.value if cell.rows_per_s else None),
         Column(Heading("median, s"),
                lambda cell: numbers.seconds_number(cell.elapsed_s.median, decimals) if cell.elapsed_s else "",
@@ -201,6 +206,20 @@ def _raw_io_columns() -> list[Column]:
         Column(Heading(name), partial(text, counter), partial(key, counter))
         for counter, name in compared.RAW_IO_COLUMNS.items()
     ]
+
+
+def _latency_columns(cells: Sequence[CellSummary]) -> Iterator[Column]:
+    """The figures of all operations of each cell, if they were timed one by one."""
+
+    def text(name: str, cell: CellSummary) -> str:
+        return compared.latency_text(cell, name).split(" (")[0]
+
+    def key(name: str, cell: CellSummary) -> Key:
+        return cell.latency[name].value if name in cell.latency else None
+
+    for name, heading in compared.LATENCY_COLUMNS.items():
+        if any(name in cell.latency for cell in cells):
+            yield Column(Heading(heading), partial(text, name), partial(key, name))
 
 
 def _drive_columns(findings: Findings) -> list[Column]:

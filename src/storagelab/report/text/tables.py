@@ -24,7 +24,7 @@ CELL_ID = "cell"
 # Which columns a narrow terminal drops, the highest first; those not named always stay.
 CELL_RANKS = {
     "against the best (joint 95 % CI)": 5, "sd": 4, "median s": 3, "rows/s": 2, "runs": 1,
-    "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1,
+    "p50 ms": 3, "p95 ms": 2, "p99.9 ms": 3, "mean ms": 1, "max ms": 4,
 }  # fmt: skip
 WAIT_RANKS = {
     "In SQL Server": 6, "AvgSig_S": 5, "AvgRes_S": 4, "AvgWait_S": 3, "WaitCount": 2, "Signal_S": 1, "Resource_S": 1,
@@ -46,9 +46,10 @@ def cells_shown(findings: Findings, most: int) -> tuple[list[CellSummary], int]:
 
 
 def _slowness(findings: Findings, cell: CellSummary) -> float:
-    if compared.of_raw_io(findings):
-        return -cell.rows_per_s.mean.value if cell.rows_per_s else 0.0
-    return cell.elapsed_s.mean.value if cell.elapsed_s else float("inf")
+    figure = compared.figure(findings, cell)
+    if figure is None:
+        return 0.0 if compared.set_time(findings) else float("inf")
+    return -figure.mean.value if compared.set_time(findings) else figure.mean.value
 
 
 def factor_order(findings: Findings) -> list[str]:
@@ -74,13 +75,19 @@ def cell_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextC
             *_raw_io_columns(cells),
             *_judged_columns(findings, cells),
         ]
+    if compared.set_time(findings) or compared.by_latency(findings):
+        return [*columns, *_rate_columns(findings, cells), *latency_columns(cells), *_judged_columns(findings, cells)]
     decimals = _decimals([cell.elapsed_s for cell in cells if cell.elapsed_s])
     return [
         *columns,
         ("median s", [_bare(cell.elapsed_s.median if cell.elapsed_s else None, decimals) for cell in cells]),
         ("mean s (95 % CI)", [_mean(cell.elapsed_s, decimals) for cell in cells]),
-        ("rows/s", [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells]),
+        (
+            compared.rate_unit(findings),
+            [significant(cell.rows_per_s.mean.value) if cell.rows_per_s else "" for cell in cells],
+        ),
         ("sd", [_spread(cell.elapsed_s) for cell in cells]),
+        *latency_columns(cells),
         *_judged_columns(findings, cells),
     ]
 
@@ -97,6 +104,27 @@ def _raw_io_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
         for counter, heading in compared.RAW_IO_COLUMNS.items()
     ]
     return [("IO/s (95 % CI)", rates), *columns]
+
+
+def _rate_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:
+    unit = compared.rate_unit(findings)
+    said = [
+        compared.estimate_text(findings, cell.rows_per_s.mean, rate=True) if cell.rows_per_s else "" for cell in cells
+    ]
+    rates = [text.replace(f" {unit}", "").replace("95 % CI ", "") for text in said]
+    columns: list[TextColumn] = [(f"{unit} (95 % CI)", rates)]
+    if compared.by_latency(findings):
+        columns.append(("judged (95 % CI)", [compared.figure_text(findings, cell) for cell in cells]))
+    return columns
+
+
+def latency_columns(cells: Sequence[CellSummary]) -> list[TextColumn]:
+    """The figures of all operations of each cell, if they were timed one by one."""
+    return [
+        (heading, [compared.latency_text(cell, name).split(" (")[0] for cell in cells])
+        for name, heading in compared.LATENCY_COLUMNS.items()
+        if any(name in cell.latency for cell in cells)
+    ]
 
 
 def _judged_columns(findings: Findings, cells: Sequence[CellSummary]) -> list[TextColumn]:

@@ -244,7 +244,7 @@ class _Told:
         reasons = [_REASONS[one] for one in pick.decided_by]
         why = f" ({', '.join(reasons)})" if reasons else ""
         cell = self.findings.cell(pick.cell_id)
-        sample = cell.rows_per_s if compared.by_rate(self.findings) else cell.elapsed_s
+        sample = compared.judged(self.findings, cell)
         took = f" ({self._figure(sample.mean, interval=False)})" if sample is not None and len(choice.loads) < 2 else ""
 
         def named(room: Room) -> str:
@@ -327,7 +327,7 @@ class _Told:
             yield 'Set order = "randomised" (and no costly factor), and run it under a new name.'
         else:
             yield f"No {self._noun(1)} can be chosen yet: differences can't be told from chance. Make 5 repetitions."
-        samples = [(cell, cell.rows_per_s if compared.by_rate(findings) else cell.elapsed_s) for cell in measured]
+        samples = [(cell, compared.judged(findings, cell)) for cell in measured]
         ordered = sorted(((cell, one) for cell, one in samples if one), key=lambda pair: pair[1].mean.value)
         rate = compared.by_rate(findings)
         if len(ordered) == 1:

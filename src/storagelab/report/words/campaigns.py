@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from storagelab.findings.campaigns import Campaign, Compare, Gate, Matched
 from storagelab.model.measurement import Run
 from storagelab.report.words import numbers
+from storagelab.report.words.compared import PER
 from storagelab.report.words.names import cell_text, listed
 from storagelab.report.words.paper import Paper, Part
 from storagelab.report.words.secrets import masked
 from storagelab.report.words.table import Heading, Table
 
-_PER = {"elapsed": "", "time-per-row": " per row", "time-per-request": " per request"}
 _LONGEST = 70
 """Characters of a value that tables quote."""
 NAMED = 3
@@ -22,7 +22,7 @@ NAMED = 3
 def verdict_sentence(found: Compare) -> str:
     """The verdict in one sentence: "b takes 6.1 % more time than a over 12 layouts (joint 95 % CI 4.0 to 8.2 %): ..."."""
     layouts = numbers.plural(len(found.matched), "matched layout")
-    ratio, per = found.overall, _PER[found.compared]
+    ratio, per = found.overall, PER[found.compared]
     names = f"{found.second.name} against {found.first.name}"
     if found.untested or ratio.low is None:
         why = found.untested or "two runs of each layout in both campaigns are the least"
@@ -94,7 +94,7 @@ def assumption_sentence() -> str:
 
 def matched_table(found: Compare) -> Table:
     """Every layout that both have."""
-    unit = "s" if found.compared == "elapsed" else "µs" + _PER[found.compared]
+    unit = "s" if found.compared == "elapsed" else "µs" + PER[found.compared]
     times = 1.0 if found.compared == "elapsed" else 1e6
     headings = [Heading("layout", "prose"), Heading("cells", "text", "its id in both campaigns"),
                 Heading("change (joint 95 % CI)", "text"), Heading("verdict", "text"),

@@ -1,10 +1,11 @@
-"""Words the quantity that cells are compared by: their time, their time per row, or requests a second for raw I/O. Pure."""
+"""Words the quantity that cells are compared by: their time, their work a second where all runs last equally long, or a
+figure of their latency. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storagelab.findings.model import CellSummary, Findings, Sample
+from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
 from storagelab.report.words import numbers
 
 RAW_IO_COLUMNS: Mapping[str, str] = {
@@ -12,6 +13,21 @@ RAW_IO_COLUMNS: Mapping[str, str] = {
     "latency_p99_s": "p99 ms", "latency_p99.9_s": "p99.9 ms",
 }  # fmt: skip
 """The columns of raw I/O beside IO/s: a run's counter -> its heading."""
+
+
+_AT: Mapping[Compared, str] = {
+    "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
+    "latency-p99": " at the 99th percentile", "latency-p99.9": " at the 99.9th percentile", "latency-max": " at the longest",
+}  # fmt: skip
+PER: Mapping[Compared, str] = {
+    "elapsed": "", "time-per-row": " per row", "time-per-request": " per request", "time-per-transaction": " per transaction",
+    **_AT,
+}  # fmt: skip
+"""The words that follow "less time"."""
+LATENCY_COLUMNS: Mapping[str, str] = {
+    "mean": "mean ms", "p50": "p50 ms", "p95": "p95 ms", "p99": "p99 ms", "p99.9": "p99.9 ms", "max": "max ms",
+}  # fmt: skip
+"""The columns of latency: the figure -> its heading."""
 
 
 def of_raw_io(findings: Findings) -> bool:
@@ -23,39 +39,95 @@ def of_both_kinds(findings: Findings) -> bool:
     return findings.provenance == "measured and simulated"
 
 
+def set_time(findings: Findings) -> bool:
+    """Whether all runs last as long as the spec says, so that they differ in the work that they do."""
+    return findings.compared in ("time-per-request", "time-per-transaction")
+
+
+def by_latency(findings: Findings) -> bool:
+    return findings.compared in _AT
+
+
 def by_rate(findings: Findings) -> bool:
-    """Whether cells are compared by their rate rather than by the time of a run."""
-    return findings.compared != "elapsed"
+    """Whether cells are compared by their rate rather than by the time of a run or a latency."""
+    return findings.compared != "elapsed" and not by_latency(findings)
 
 
 def per(findings: Findings) -> str:
     """The words that follow "less time"."""
-    return {"elapsed": "", "time-per-row": " per row", "time-per-request": " per request"}[findings.compared]
+    return PER[findings.compared]
 
 
 def rate_unit(findings: Findings) -> str:
-    return numbers.RATES["requests" if of_raw_io(findings) else "rows"]
+    return numbers.RATES["requests" if of_raw_io(findings) else findings.unit]
+
+
+def figure_unit(findings: Findings) -> str:
+    """The unit of the figure of a cell's row."""
+    return rate_unit(findings) if set_time(findings) else "s"
+
+
+def figure_name(findings: Findings) -> str:
+    """What the figure of a cell's row is, for the title of an axis."""
+    if by_latency(findings):
+        return f"{findings.compared.removeprefix('latency-')} latency"
+    return "mean rate" if set_time(findings) else "completion time"
 
 
 def title(findings: Findings) -> str:
     """The title of the section with every cell."""
+    if findings.unit == "transactions":
+        return "Transactions and their latency"
     return "Requests and their latency" if of_raw_io(findings) else "Completion time"
 
 
 def figure(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The figure of a cell's row: its time, or its rate for raw I/O, whose runs all last equally long."""
-    return cell.rows_per_s if of_raw_io(findings) else cell.elapsed_s
+    """The figure of a cell's row: its time, its rate where all runs last equally long, or its latency."""
+    if by_latency(findings):
+        return cell.judged
+    return cell.rows_per_s if set_time(findings) else cell.elapsed_s
+
+
+def judged(findings: Findings, cell: CellSummary) -> Sample | None:
+    """The sample by which a cell is compared: its rate also where cells do different amounts of work."""
+    return cell.rows_per_s if by_rate(findings) else figure(findings, cell)
 
 
 def figure_text(findings: Findings, cell: CellSummary) -> str:
     """The same with its interval, in words."""
-    if of_raw_io(findings):
-        return (
-            numbers.rows_per_s_estimate(cell.rows_per_s.mean, rate_unit(findings))
-            if cell.rows_per_s is not None
-            else ""
-        )
-    return numbers.seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s is not None else ""
+    found = figure(findings, cell)
+    return "" if found is None else estimate_text(findings, found.mean, rate=set_time(findings))
+
+
+def judged_text(findings: Findings, cell: CellSummary) -> str:
+    """The sample by which a cell is compared, with its interval, in words."""
+    found = judged(findings, cell)
+    return "" if found is None else estimate_text(findings, found.mean, rate=by_rate(findings))
+
+
+def estimate_text(findings: Findings, estimate: Estimate, *, rate: bool) -> str:
+    if rate:
+        return numbers.rows_per_s_estimate(estimate, rate_unit(findings))
+    return numbers.seconds_estimate(estimate)
+
+
+def latency_text(cell: CellSummary, name: str) -> str:
+    """A figure of all operations of a cell in milliseconds, with its interval if there is one."""
+    found = cell.latency.get(name)
+    return "" if found is None else _in_milliseconds(found)
+
+
+def milliseconds(latency: Estimate) -> str:
+    """A latency with its unit and its interval: "8.1 ms (95 % CI 7.9 to 8.3)"."""
+    value, interval = _in_milliseconds(latency).partition(" (")[::2]
+    return f"{value} ms" + (f" (95 % CI {interval}" if interval else "")
+
+
+def _in_milliseconds(latency: Estimate) -> str:
+    value = numbers.significant(latency.value * 1e3)
+    if latency.low is None or latency.high is None:
+        return value
+    return f"{value} ({numbers.significant(latency.low * 1e3)} to {numbers.significant(latency.high * 1e3)})"
 
 
 def raw_io_text(cell: CellSummary, counter: str) -> str:

@@ -21,7 +21,6 @@ from storagelab.report.words.numbers import (
     change_estimate,
     inverse,
     rows_per_s,
-    rows_per_s_estimate,
     seconds_estimate,
     seconds_range,
     signed_estimate,
@@ -80,14 +79,8 @@ def per_row(findings: Findings) -> bool:
 
 
 def _figure(findings: Findings, cell: CellSummary) -> str:
-    """The figure that a cell is judged by: its time, or its rows/s if cells insert different numbers of rows."""
-    if per_row(findings):
-        return (
-            rows_per_s_estimate(cell.rows_per_s.mean, compared.rate_unit(findings))
-            if cell.rows_per_s is not None
-            else ""
-        )
-    return elapsed_text(cell)
+    """The figure that a cell is judged by: its time, its rate if cells do different amounts of work, or its latency."""
+    return compared.judged_text(findings, cell)
 
 
 def change_text(findings: Findings, ratio: Estimate) -> str:
@@ -143,9 +136,9 @@ def _shortest(findings: Findings, measured: Sequence[CellSummary]) -> str:
 
 
 def _slowness(findings: Findings, cell: CellSummary) -> float:
-    if per_row(findings):
-        return -cell.rows_per_s.mean.value if cell.rows_per_s else 0.0
-    return cell.elapsed_s.mean.value if cell.elapsed_s else 0.0
+    sample = compared.judged(findings, cell)
+    value = sample.mean.value if sample is not None else 0.0
+    return -value if per_row(findings) else value
 
 
 def _bare_figure(findings: Findings, cell: CellSummary) -> str:
@@ -173,7 +166,7 @@ def _while_open(findings: Findings) -> str:
 
 def _nothing_told_apart(findings: Findings, measured: Sequence[CellSummary]) -> str:
     measured = [cell for cell in measured if cell.cell_id not in findings.not_compared]
-    samples = [cell.rows_per_s if per_row(findings) else cell.elapsed_s for cell in measured]
+    samples = [compared.judged(findings, cell) for cell in measured]
     means = [sample.mean for sample in samples if sample is not None]
     span, verb = (partial(_rates_range, findings), did(findings)) if per_row(findings) else (seconds_range, "took")
     lows = [mean.low for mean in means if mean.low is not None]
@@ -192,7 +185,7 @@ def _rates_range(findings: Findings, low: float, high: float) -> str:
 
 
 def did(findings: Findings) -> str:
-    return "did" if compared.of_raw_io(findings) else "inserted"
+    return "inserted" if findings.unit == "rows" and not compared.of_raw_io(findings) else "did"
 
 
 def _winner(findings: Findings) -> str:

@@ -14,7 +14,7 @@ from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.names import are_a_product, cell_text, group_text, is_plural, listed, noun, phrase
-from storagelab.report.words.numbers import change_estimate, inverse, rows_per_s_estimate, seconds_estimate
+from storagelab.report.words.numbers import change_estimate, inverse
 from storagelab.spec.factors import is_load
 
 LOADS_SHOWN = 5
@@ -198,7 +198,8 @@ def _each_load(findings: Findings, judged: Sequence[LoadVerdict], say: Say) -> l
 def one_layout(findings: Findings) -> str:
     """What each load took, if only loads vary."""
     ends = [findings.cell(cell_id) for cell_id in dict.fromkeys((findings.fastest, findings.worst)) if cell_id]
-    verb = "did" if compared.of_raw_io(findings) else "inserted" if compared.by_rate(findings) else "took"
+    rows = findings.unit == "rows" and not compared.of_raw_io(findings)
+    verb = "took" if not compared.by_rate(findings) else "inserted" if rows else "did"
     parts = [f"{_figure(findings, cell)} with {cell_text(cell.levels)}" for cell in ends]
     number = len(findings.loads)
     return (
@@ -209,9 +210,7 @@ def one_layout(findings: Findings) -> str:
 
 
 def _figure(findings: Findings, cell: CellSummary) -> str:
-    if compared.by_rate(findings) and cell.rows_per_s is not None:
-        return rows_per_s_estimate(cell.rows_per_s.mean, compared.rate_unit(findings))
-    return seconds_estimate(cell.elapsed_s.mean) if cell.elapsed_s is not None else ""
+    return compared.judged_text(findings, cell)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from storagelab.findings.latencies import Disagreement, disagreement
 from storagelab.findings.model import Comparison, Effect, Findings
 from storagelab.report.words import compared
 from storagelab.report.words.answer import About
@@ -18,7 +19,6 @@ from storagelab.report.words.headline import (
     cell_name,
     change_text,
     did,
-    elapsed_text,
     per_row,
     sentence_start,
     slower_cells,
@@ -35,6 +35,7 @@ from storagelab.report.words.waiting import wait_change_sentences, wait_names_se
 from storagelab.report.words.what_if import what_if_sentences
 
 _EFFECTS_SHOWN = 8
+_DISAGREEMENTS_SHOWN = 2
 _LEAST = 1.0011
 """A bound closer to 1 is reported as this, which is true and gives a figure: "at most 0.1 % more time"."""
 
@@ -49,6 +50,7 @@ def sentences(findings: Findings) -> list[str]:
         *_on_what_is_compared(findings),
         *what_if_sentences(findings),
         *(_on_loads(findings) if findings.loads else [*_on_the_best(findings), *_on_the_slower(findings)]),
+        *_on_latency(findings),
         *race_sentences(findings),
         *_on_effects(findings),
         *reached_sentences(findings),
@@ -76,6 +78,7 @@ def evidence(findings: Findings) -> dict[About, list[str]]:
                 if findings.loads
                 else [*_on_the_best(findings, brief=True), *_on_the_slower(findings)]
             ),
+            *_on_latency(findings),
             *race_sentences(findings),
         ],
         "gains": [*_on_effects(findings), *what_if_sentences(findings)],
@@ -103,10 +106,27 @@ def _on_the_order(findings: Findings) -> list[str]:
 def _on_what_is_compared(findings: Findings) -> list[str]:
     if not per_row(findings) or len(findings.cells) < 2:
         return []
-    if compared.of_raw_io(findings):
-        return ["All runs last as long as the spec says, so they are compared by their time per request."]
+    if compared.set_time(findings):
+        per = compared.per(findings)
+        return [f"All runs last as long as the spec says, so they are compared by their time{per}."]
     which = noun(findings.factors, 2).capitalize()
-    return [f"{which} insert different numbers of rows, so they are compared by their time per row."]
+    verb = f"{'insert' if findings.unit == 'rows' else 'do'} different numbers of {findings.unit}"
+    return [f"{which} {verb}, so they are compared by their time{compared.per(findings)}."]
+
+
+def _on_latency(findings: Findings) -> list[str]:
+    """Where throughput and the 99th percentile of latency surely disagree about the fastest cell, under each load."""
+    groups = [[findings.cell(cell_id) for cell_id in load.cells] for load in findings.loads] or [list(findings.cells)]
+    found = [one for cells in groups if (one := disagreement(cells)) is not None]
+    return [_disagreement(findings, one) for one in found[:_DISAGREEMENTS_SHOWN]]
+
+
+def _disagreement(findings: Findings, found: Disagreement) -> str:
+    fastest, lowest = (cell_text(findings.cell(cell_id).levels) for cell_id in (found.fastest, found.lowest))
+    return (
+        f"Throughput and latency disagree: {fastest} does the most transactions, but its {found.figure} latency is "
+        f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}."
+    )
 
 
 def _on_loads(findings: Findings) -> list[str]:
@@ -122,7 +142,7 @@ def _on_the_best(findings: Findings, *, brief: bool = False) -> list[str]:
     runs = f"{number} run{'s' if number > 1 else ''}"
     name, rate = cell_text(best.levels), rows_per_s_estimate(best.rows_per_s.mean, compared.rate_unit(findings))
     if findings.verdict in ("best-set", "indistinguishable"):
-        time = "" if compared.of_raw_io(findings) else f"{elapsed_text(best)}, or "
+        time = "" if compared.set_time(findings) else f"{compared.figure_text(findings, best)}, or "
         lead = f"{name} {was(name)} nominally fastest: {time}{rate}, over {runs}."
         return [lead, *([] if brief else _what_taking_it_costs(findings)), *_what_may_hide(findings)]
     return [f"{sentence_start(best.levels)} {did(findings)} {rate}, over {runs}."]

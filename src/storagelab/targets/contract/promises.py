@@ -79,7 +79,7 @@ def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
 
 def _rows(outcomes: Sequence[Outcome]) -> Promise:
     for outcome in outcomes:
-        wanted = outcome.cell.config.database_load.rows
+        wanted = outcome.cell.config.insert_load.rows
         if outcome.measurement is None:
             return Promise(name=ROWS, state="fail", detail=f"{outcome.where}: {outcome.reason}")
         if outcome.measurement.rows != wanted:
@@ -151,7 +151,7 @@ def _times(outcome: Outcome, measurement: Measurement) -> str | None:
 
 
 def _progress(outcome: Outcome, _: Measurement) -> str | None:
-    told, rows = outcome.progress, outcome.cell.config.database_load.rows
+    told, rows = outcome.progress, outcome.cell.config.insert_load.rows
     if not told:
         return "it was never reported"
     if list(told) != sorted(told) or told[-1] > rows:

@@ -67,7 +67,7 @@ class Layout(Places):
             mark,
             f"CREATE TABLE {self.schema}.gate (x INT) ENGINE=InnoDB COMMENT '{OWNERSHIP}'",
             self._create_table(page_bytes),
-            procedure(self.config.database_load, self.schema, OWNERSHIP),
+            procedure(self.config.insert_load, self.schema, OWNERSHIP),
         ):
             _run(connection, statement)
 

@@ -98,7 +98,7 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    rows, total = config.database_load.rows, 0
+    rows, total = config.insert_load.rows, 0
     volumes = config.data_volumes
     private = not config.target.attached
     if volumes:

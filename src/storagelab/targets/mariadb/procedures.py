@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 
 TABLE = "my_big_table"
 PROGRESS = "storagelab_rows"
@@ -57,7 +57,7 @@ BEGIN
 END"""
 
 
-def procedure(workload: DatabaseLoad, schema: str, ownership: str) -> str:
+def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
     """The statement that creates the procedure; `schema` is quoted already."""
     table = f"{schema}.{TABLE}"
     mixed = workload.kind == "mixed"

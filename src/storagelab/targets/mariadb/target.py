@@ -101,7 +101,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
         return float(str(ask(self._own, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]))
 
     def _workers(self, seed: int) -> Workers:
-        return Workers(self._connect_worker, self.config.database_load, self.layout.schema, self._own, seed)
+        return Workers(self._connect_worker, self.config.insert_load, self.layout.schema, self._own, seed)
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         paths = {str(path): number for number, path in self._files().items()}

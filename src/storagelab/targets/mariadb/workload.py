@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pymysql
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.mariadb.connecting import Connection, ask, close, words_of
 
@@ -19,7 +19,7 @@ _STACK_BYTES = 512 * 1024
 """A thread here only waits for its connection's answer."""
 
 
-def call(workload: DatabaseLoad, schema: str, seed: int, worker: int) -> str:
+def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
     """The call sent to each connection; `worker` is its number."""
     rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
     values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
@@ -49,7 +49,7 @@ class Workers:
     still runs at the end."""
 
     def __init__(
-        self, connect: Callable[[], Connection], workload: DatabaseLoad, schema: str, other: Connection, seed: int
+        self, connect: Callable[[], Connection], workload: InsertLoad, schema: str, other: Connection, seed: int
     ) -> None:
         self._connect, self.workload, self.schema, self.seed = connect, workload, schema, seed
         self._other = other

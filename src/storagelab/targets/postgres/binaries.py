@@ -67,11 +67,16 @@ def _candidates() -> Iterator[tuple[Path, str]]:
         for root in _package_folders(package):
             for folder in sorted(root.glob(below), key=_version_in_path, reverse=True):
                 yield folder, f"wheel {package.replace('_', '-')}"
-    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version_in_path, reverse=True):
+    for folder in system_folders():
         yield folder, "this system"
     on_path = shutil.which("postgres")
     if on_path:
         yield Path(on_path).resolve().parent, "PATH"
+
+
+def system_folders() -> list[Path]:
+    """The folders of the system's PostgreSQL programs, the newest first."""
+    return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version_in_path, reverse=True)
 
 
 def _package_folders(package: str) -> tuple[Path, ...]:

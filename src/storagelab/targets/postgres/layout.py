@@ -60,15 +60,19 @@ class Layout(Places):
         with connection.transaction():
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(self.schema))
             connection.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(self.schema, sql.Literal(OWNERSHIP)))
-        if self.on_volumes:
-            for number in self.data_files:
-                connection.execute(
-                    sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(
-                        sql.Identifier(self.tablespace(number)), sql.Literal(str(self.folder_of(number)))
-                    )
-                )
+        for name, folder in self.tablespaces():
+            connection.execute(
+                sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(sql.Identifier(name), sql.Literal(str(folder)))
+            )
+        self._create_tables(connection)
+
+    def tablespaces(self) -> list[tuple[str, Path]]:
+        """Every tablespace with its folder."""
+        return [(self.tablespace(number), self.folder_of(number)) for number in self.data_files if self.on_volumes]
+
+    def _create_tables(self, connection: Connection) -> None:
         self._create_table(connection)
-        connection.execute(self._in_schema(procedure(self.config.database_load)))
+        connection.execute(self._in_schema(procedure(self.config.insert_load)))
 
     def _in_schema(self, statement: str) -> sql.Composed:
         return sql.SQL(statement).format(schema=self.schema, table=sql.Identifier(TABLE))
@@ -136,7 +140,7 @@ class Layout(Places):
         ).fetchall()
         tablespaces = connection.execute(
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
-            [f"^{self.prefix}_f[0-9]+$"],
+            [f"^{self.prefix}_(f[0-9]+|tables|indexes|temp)$"],
         ).fetchall()
         foreign = [f"schema {name}" for name, comment in schemas if comment != OWNERSHIP]
         foreign += [
@@ -153,7 +157,8 @@ class Layout(Places):
     def _holds_data_files(self, tablespace: str, folder: Path) -> bool:
         identity, above = self.prefix.rpartition("_")[2], folder.parent.name
         ours = above.startswith("storagelab-") and above.endswith(f"-{identity}")
-        return ours or folder.name == remote_name(int(tablespace.rpartition("_f")[2]))
+        number = tablespace.rpartition("_f")[2]
+        return ours or (number.isdigit() and folder.name == remote_name(int(number)))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
         """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
+from storagelab.model.workload import Pgbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.postgres import attached, connecting
+from storagelab.targets.postgres import attached, clients, connecting, generated
 from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.server import STARTER
@@ -23,7 +25,10 @@ _RANDOM_ROW_BYTES = 270
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
 _RANDOM_LOG_BYTES = 500
 _SEQUENTIAL_LOG_BYTES = 8400
+_SCALE_BYTES = 17 * 2**20
+"""pgbench's tables and indexes of one unit of scale."""
 _SERVER_BYTES = 64 * 2**20
+_PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
 """max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
@@ -43,7 +48,9 @@ def check(plan: Plan, site: Site) -> Preflight:
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
+    notes += list(dict.fromkeys(map(_memory_note, filter(_has_pgbench, private))))
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
+    found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
 
 
@@ -81,7 +88,9 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
 
 def _locks_at_once(config: Config) -> int:
     """The most locks held at once: a transaction may reach every data file, and locks its table and its index."""
-    work = config.database_load
+    if config.generated:  # its transactions are short
+        return config.database_load.connections * 2 * config.layout.data_files
+    work = config.insert_load
     return work.connections * 2 * min(config.layout.data_files, work.rows_per_transaction)
 
 
@@ -111,8 +120,10 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
+    if isinstance(config.workload, Pgbench):
+        return _pgbench_bytes_on(config, config.workload, volume)
     sequential = config.workload.kind == "sequential-insert"
-    rows = config.database_load.rows
+    rows = config.insert_load.rows
     total = 0
     volumes = config.data_volumes
     if volumes:
@@ -124,6 +135,56 @@ def _bytes_on(config: Config, volume: str) -> int:
         log_bytes = rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES)
         total += round(min(log_bytes, _WAL_OVERSHOOT * _max_wal_bytes(config))) + 2 * 16 * 2**20
     return total
+
+
+def _pgbench_bytes_on(config: Config, load: Pgbench, volume: str) -> int:
+    """The same for pgbench's tables, wherever on the layout's volumes they lie."""
+    private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
+    total = load.scale * round(_SCALE_BYTES * 100 / load.fillfactor) if volume in places else 0
+    total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
+    if config.log_volume == volume and private:
+        total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
+    return total
+
+
+def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
+    """Finds each cell's generator and its scripts. Describes the generators; raises PreflightError for what is missing."""
+    found = []
+    for config in configs:
+        if config.generated:
+            folder = None if config.target.attached else STARTER.programs(config, site).folder
+            program = clients.find("pgbench", folder)
+            generated.sources(config, site)
+            found.append(f"pgbench {clients.version_of(program)}")
+    return found
+
+
+def _has_pgbench(config: Config) -> bool:
+    return isinstance(config.workload, Pgbench)
+
+
+def _memory_note(config: Config) -> str:
+    """How a cell's data compares with the memory that holds it."""
+    assert isinstance(config.workload, Pgbench)
+    data = config.workload.scale * _SCALE_BYTES * 100 / config.workload.fillfactor
+    buffers, memory = _shared_buffers_bytes(config), host.describe_host().get("memory_bytes")
+    said = f"the data of pgbench at scale {config.workload.scale} takes about {data / 2**30:.2g} GiB, {data / buffers:.2g} of"
+    said += " shared_buffers" + (
+        f" and {data / memory:.2g} of this machine's memory" if isinstance(memory, int) else ""
+    )
+    if data < buffers:
+        return f"{said}: it fits, so this measures memory and the log, not the drive of the data"
+    if isinstance(memory, int) and data < memory:
+        return f"{said}: the kernel's page cache can hold it, so few reads reach the drive"
+    return said
+
+
+def _shared_buffers_bytes(config: Config) -> int:
+    asked = config.target.settings.get("shared_buffers", "128MB")
+    try:
+        return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _PAGE_BYTES
+    except ValueError:
+        return 128 * 2**20  # as above
 
 
 def _max_wal_bytes(config: Config) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 
 TABLE = "my_big_table"
 
@@ -57,7 +57,7 @@ END
 $body$"""
 
 
-def procedure(workload: DatabaseLoad) -> str:
+def procedure(workload: InsertLoad) -> str:
     """The statement that creates the procedure, with places for `schema` and `table`."""
     insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.kind == "mixed" else (_INSERT, "")
     return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)

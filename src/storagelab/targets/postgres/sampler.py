@@ -59,7 +59,8 @@ class Sampler:
     In order: `prepare`, `baseline` while all workers wait at the barrier, `start` as it is lifted, `stop` when the last
     worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is
     called once a second from the sampler's thread. Workers report rows done as the last integer of their application
-    name. Errors while watching are not raised: they are in `Seen.error`.
+    name. With `of_generator` they report nothing, and wait for their client between statements, which counts as a wait.
+    Errors while watching are not raised: they are in `Seen.error`.
     """
 
     def __init__(
@@ -72,11 +73,15 @@ class Sampler:
         relations: Relations,
         probe: Callable[[], Mapping[str, float]],
         budget: float = BUDGET,
+        of_generator: bool = False,
     ) -> None:
         self._connect, self._probe, self._relations = connect, probe, relations
         self._pids, self._sample_waits, self._kernel_view = pids, measure.waits, kernel_view
         self._by_wire = {b"%d" % pid: pid for pid in pids}
         self._pids_wire = b"{%s}" % b",".join(self._by_wire)
+        self._of_generator = of_generator
+        self._checkpointer: bytes | None = None
+        self._checkpoint_s = self._looked_s = 0.0
         self._rows_done = dict.fromkeys(pids, 0)
         self._waits_by_wire: dict[tuple[bytes | None, bytes | None], str] = {}
         self._accounts = Accounts("" if kernel_view else "the server's processes can't be seen from here")
@@ -96,6 +101,7 @@ class Sampler:
         self._libpq = self._connection.pgconn
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
+        self._find_checkpointer(self._connection)
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
         # The first execution of a statement loads catalogues and plans it: pay that cost before the run.
@@ -105,6 +111,15 @@ class Sampler:
             self._query(_LOCKS)
         if self._kernel_view:
             self._open_kernel_view(self._connection.info.backend_pid)
+
+    def _find_checkpointer(self, connection: Connection) -> None:
+        """Looks at the checkpointer along with the sessions, if this login may see what it waits for."""
+        found = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer' AND wait_event_type IS NOT NULL"
+        ).fetchone()
+        if found is not None:
+            self._checkpointer = b"%d" % found[0]
+            self._pids_wire = b"{%s}" % b",".join([*self._by_wire, self._checkpointer])
 
     def _open_kernel_view(self, own_pid: int) -> None:
         """Opens the kernel's view, if the processes with these PIDs are the sessions: siblings of the sampler's own.
@@ -162,12 +177,13 @@ class Sampler:
         for pid_wire, type_wire, event_wire, application_name in self._answer():
             pid = self._by_wire.get(pid_wire or b"")
             if pid is None:
+                self._see_checkpointer(type_wire)
                 continue
             reported = _LAST_INTEGER.search(application_name or b"")
             if reported:
                 self._rows_done[pid] = int(reported[1])
             wait_type = self._wait_type(type_wire, event_wire)
-            if wait_type not in _NOT_WORK:
+            if wait_type not in _NOT_WORK or (self._of_generator and wait_type == IDLE):
                 seen[pid] = wait_type
         if count and seen:
             recording.passes += 1
@@ -179,6 +195,13 @@ class Sampler:
                 recording.pace.saw_stopped()
         return seen
 
+    def _see_checkpointer(self, type_wire: bytes | None) -> None:
+        """Adds up the time in which the checkpointer works: between checkpoints it waits in an activity of its own."""
+        at_s = self._recording.at_s
+        if type_wire != b"Activity":
+            self._checkpoint_s += at_s - self._looked_s
+        self._looked_s = at_s
+
     def _wait_type(self, type_wire: bytes | None, event_wire: bytes | None) -> str:
         key = (type_wire, event_wire)
         known = self._waits_by_wire.get(key)
@@ -188,7 +211,9 @@ class Sampler:
         return known
 
     def _columns(self) -> dict[str, float]:
-        return {"rows": float(self.progress()), **self._probe()}
+        rows = {} if self._of_generator else {"rows": float(self.progress())}
+        checkpoint = {} if self._checkpointer is None else {"checkpoint_s": self._checkpoint_s}
+        return {**rows, **checkpoint, **self._probe()}
 
     # Straight to libpq: a cursor's work around each of fifty looks a second would double their cost.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +18,27 @@ from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
+from storagelab.model.workload import Pgbench
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
+from storagelab.targets.folders import Folders
+from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.running import Generator, Program
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
-from storagelab.targets.postgres import attached, connecting, read_back
+from storagelab.targets.postgres import attached, clients, connecting, generated, read_back
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.counters import read_counters
+from storagelab.targets.postgres.generated import GeneratedLayout
 from storagelab.targets.postgres.layout import Layout
 from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import STARTER, Server
 from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
+from storagelab.targets.programs import installation
 from storagelab.targets.steps import Counters, check_same, counting
+from storagelab.targets.unprivileged import as_server, end_with_parent, unprivileged
 
 
 class PostgresTarget(LoadingTarget[Connection]):
@@ -46,7 +55,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
-        self.layout = Layout(config, site.prefix, self.folders)
+        self.layout = layout_of(config, site.prefix, self.folders)
 
     # --- the server --------------------------------------------------------------------------------------------------
 
@@ -88,9 +97,15 @@ class PostgresTarget(LoadingTarget[Connection]):
     def _connect_worker(self) -> Connection:
         connection = self._connect("storagelab 0")
         if self.server is None:
-            for name, value in self.config.target.settings.items():
-                connection.execute("SELECT set_config(%s, %s, false)", [name, settings_text(value)])
+            for name, value in self._session_settings().items():
+                connection.execute("SELECT set_config(%s, %s, false)", [name, value])
         return connection
+
+    def _session_settings(self) -> dict[str, str]:
+        """Settings asked for that each session of the load sets for itself."""
+        if self.server is not None:
+            return {}
+        return {name: settings_text(value) for name, value in self.config.target.settings.items()}
 
     def _close(self, connection: Connection | None) -> None:
         if connection is not None:
@@ -112,12 +127,56 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _workers(self, seed: int) -> Workers:
         gate = zlib.crc32(self.site.prefix.encode())  # the advisory lock's key: this experiment's own
-        return Workers(self._connect_worker, self.config.database_load, self.site.prefix, self._own, gate, seed)
+        return Workers(self._connect_worker, self.config.insert_load, self.site.prefix, self._own, gate, seed)
+
+    def _generator(self, seed: int) -> Generator[Connection]:
+        load, scripts = self.config.workload, generated.sources(self.config, self.site)
+        assert isinstance(load, Pgbench)
+        program = str(self._client("pgbench"))
+        private = self.server is not None
+        return Generator(
+            Program(
+                title="pgbench", command=partial(pgbench.command, program, load, scripts, seed=seed),
+                read=pgbench.read_log, words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM,
+                environment=self._client_environment(), inputs=pgbench.inputs(scripts),
+                owner=unprivileged().owner if private else None, in_child=self._client_child,
+            ),
+            load, self._connect_worker, self._close, self._generator_sessions,
+        )  # fmt: skip
+
+    def _generator_sessions(self) -> list[int]:
+        rows = self._own.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid() "
+            "AND usename = current_user ORDER BY pid", [clients.GENERATOR_NAME]
+        ).fetchall()  # fmt: skip
+        return [pid for (pid,) in rows]
+
+    def _client(self, name: str) -> Path:
+        return clients.find(name, self.server.programs.folder if self.server is not None else None)
+
+    def _client_environment(self) -> dict[str, str]:
+        """The environment in which client programs reach the server, and their sessions the load's tables."""
+        assert isinstance(self.layout, GeneratedLayout)
+        private = self.server is not None
+        conninfo = self.server.conninfo if self.server is not None else connecting.conninfo(self.config.target)
+        return clients.reaching(conninfo, {**self._session_settings(), **self.layout.session_options}, private=private)
+
+    def _client_child(self, *reach: Path) -> Callable[[], None] | None:
+        """A private server's client programs run as it does: a script may make either of them run programs."""
+        if self.server is None:
+            return end_with_parent
+        socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.server.conninfo)["host"]))
+        return as_server(*installation(self._client("pgbench")), socket, *reach)
+
+    def _fill(self, connection: Connection) -> None:
+        assert isinstance(self.layout, GeneratedLayout)
+        program = self._client("pgbench")
+        generated.fill(self.layout, connection, program, self._client_environment(), self._client_child())
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         return Sampler(
             lambda: self._connect("storagelab sampler"), workers.ids, self.config.measure, kernel_view=self._kernel_view,
-            relations=self.layout.relations(self._own), probe=devices.read,
+            relations=self.layout.relations(self._own), probe=devices.read, of_generator=self.config.generated,
         )  # fmt: skip
 
     def _count(self, workers: AnyWorkers[Connection]) -> Callable[[], Counters]:  # noqa: ARG002 - the whole server's
@@ -159,6 +218,11 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _check_pages(self, rows: int) -> Check:
         return read_back.one_row_a_page(self._own, self.layout, rows)
+
+
+def layout_of(config: Config, prefix: str, folders: Folders | None) -> Layout:
+    """The layout of a cell, by the kind of its load."""
+    return (GeneratedLayout if config.generated else Layout)(config, prefix, folders)
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:

@@ -11,12 +11,12 @@ from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.postgres.connecting import Connection
 
 
-def call(workload: DatabaseLoad, schema: str, gate: int, seed: int, worker: int) -> sql.Composed:
+def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -> sql.Composed:
     """The call sent to each connection; `worker` is its number."""
     values = (
         workload.rows_per_connection, workload.rows_per_transaction, rows_per_report(workload), gate, seed, worker,
@@ -33,7 +33,7 @@ class Workers:
     def __init__(
         self,
         connect: Callable[[], Connection],
-        workload: DatabaseLoad,
+        workload: InsertLoad,
         schema: str,
         gatekeeper: Connection,
         gate: int,

@@ -8,7 +8,7 @@ from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, ServerConfig
 from storagelab.model.plan import PlannedBlock, PlannedRun
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 from storagelab.targets.simulated.hardware import hardware
 
 _POINTS_WHILE_COMPUTING = 150
@@ -23,7 +23,7 @@ def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
     """
     config = block.first_cell.config
     assert config.server is not None
-    rows = min(cell.config.database_load.rows for cell in block.cells.values())
+    rows = min(cell.config.insert_load.rows for cell in block.cells.values())
     return {
         "scale": config.target.world_scale,
         "seed": _sim.stream_seed(block.runs[0].seed, "drives"),
@@ -60,14 +60,14 @@ def _run(planned: PlannedRun, config: Config) -> dict[str, object]:
         "data_volumes": list(config.data_volumes),
         "log_volume": config.log_volume,
         **{name: size for name, size in sizes.items() if size is not None},
-        "workload": workload(config.database_load),
+        "workload": workload(config.insert_load),
         "seed": planned.seed,
         "format_before": config.between_runs.format_drives,
         "files_shift": config.between_runs.move_files,
     }
 
 
-def workload(load: DatabaseLoad) -> dict[str, object]:
+def workload(load: InsertLoad) -> dict[str, object]:
     """A load with all its keys; the core refuses keys that it doesn't know."""
     keys = load.model_dump()
     if "read_fraction" in keys:

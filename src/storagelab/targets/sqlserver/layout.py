@@ -119,7 +119,7 @@ class Layout:
             return asked
         sequential = self.config.workload.kind == "sequential-insert"
         row_bytes = _SEQUENTIAL_ROW_BYTES if sequential else _RANDOM_ROW_BYTES
-        needed = self.config.database_load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
+        needed = self.config.insert_load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
         return max(_LEAST_DATA_MB, -int(-needed // _MIB))
 
     @property
@@ -128,9 +128,7 @@ class Layout:
         if asked is not None:
             return asked
         sequential = self.config.workload.kind == "sequential-insert"
-        needed = (
-            self.config.database_load.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
-        )
+        needed = self.config.insert_load.rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES) * _HEADROOM
         wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
         # In simple recovery the log is reused without backups; otherwise it holds the whole run.
         simple = database_options(self.config.target.settings)["recovery"] == "SIMPLE"
@@ -155,7 +153,7 @@ class Layout:
         session.execute(f"USE {self.name}")
         session.execute(_MARK.format(ownership=tsql.text(OWNERSHIP)))
         session.execute(self.create_table())
-        session.execute(procedure(self.config.database_load))
+        session.execute(procedure(self.config.insert_load))
 
     def create_database(self) -> str:
         data = ",\n    ".join(_file_text(file, self.data_file_mb, GROWTH_MB) for file in self.data_files)

@@ -174,7 +174,7 @@ def _notes(facts: ServerFacts, configs: Sequence[Config]) -> list[str]:
     ]
     if any(volume.remote for config in configs for volume in config.volumes.values()):
         notes.append(remote.NOTE)
-    if any(config.database_load.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
+    if any(config.insert_load.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
         notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
     if len({config.layout.data_files for config in configs}) > 1:
         notes.append(latch_note(facts.major))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 from storagelab.targets.loops import GATE_TIMEOUT_S
 
 TABLE = "MyBigTable"
@@ -74,7 +74,7 @@ BEGIN
 END"""
 
 
-def procedure(workload: DatabaseLoad) -> str:
+def procedure(workload: InsertLoad) -> str:
     """The statement that creates the procedure."""
     insert, reads = (_INSERT_KNOWN_KEY, _READS) if workload.kind == "mixed" else (_INSERT, "")
     return _PROCEDURE.replace("<insert>", insert).replace("<reads>", reads)

@@ -90,7 +90,7 @@ class SqlServerTarget(LoadingTarget[Session]):
 
     def _workers(self, seed: int) -> Workers:
         prefix = self.site.prefix  # the gate's name, too
-        return Workers(self._connect_worker, self.config.database_load, prefix, self._own, self._end_all, seed)
+        return Workers(self._connect_worker, self.config.insert_load, prefix, self._own, self._end_all, seed)
 
     def _sampler(self, workers: AnyWorkers[Session], devices: DeviceCounters) -> Sampler:  # noqa: ARG002 - none here
         self._counts = counters.SessionCounts()
@@ -152,8 +152,8 @@ class SqlServerTarget(LoadingTarget[Session]):
     def _check_settings(self, workers: AnyWorkers[Session]) -> list[Check]:  # noqa: ARG002 - they are the database's
         return read_back.settings(self._own, self.config, self.site.prefix)
 
-    def _layout_checks(self, rows: int) -> list[Check]:
-        return [*super()._layout_checks(rows), check_growth(self._files, self._own.records(FILES))]
+    def _layout_checks(self) -> list[Check]:
+        return [*super()._layout_checks(), check_growth(self._files, self._own.records(FILES))]
 
     def _check_pages(self, rows: int) -> Check:
         return read_back.one_row_a_page(self._own, rows)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from storagelab.errors import RunFailed
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import InsertLoad
 from storagelab.targets.loops import POLL_S, Loop, await_gate, rows_per_report
 from storagelab.targets.sqlserver import tsql
 from storagelab.targets.sqlserver.connecting import DriverError, Session, words_of
@@ -30,7 +30,7 @@ EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transacti
     @gate = {gate}, @seed = {seed}, @worker = {worker}, @reads_per_row = {reads_per_row!r}"""
 
 
-def call(workload: DatabaseLoad, gate: str, seed: int, worker: int) -> str:
+def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
     """The call sent to each connection; `worker` is its number."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
@@ -86,7 +86,7 @@ class Workers:
     def __init__(
         self,
         connect: Callable[[], Session],
-        workload: DatabaseLoad,
+        workload: InsertLoad,
         gate: str,
         gatekeeper: Session,
         stop: Callable[[], None],

@@ -1,0 +1,101 @@
+"""Loads of a generator in a spec: scripts with weights, and the rules between the keys of one cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from storagelab.errors import SpecError
+from storagelab.model.config import Config
+from storagelab.model.workload import GeneratedLoad, Pgbench
+from storagelab.spec.keys import choices, shown
+
+ENGINES_OF = {"pgbench": ("postgres",)}
+"""The engines that a kind of load is for; one that is not listed is for all."""
+
+BUILT_IN = ("tpcb-like", "simple-update", "select-only")
+"""The names of pgbench's own scripts."""
+_WEIGHT = re.compile(r"[0-9]{1,9}")
+
+
+class Script(NamedTuple):
+    """A script by its name or file, and how often it is picked against the others."""
+
+    name: str
+    weight: int
+
+    @property
+    def built_in(self) -> bool:
+        return self.name in BUILT_IN
+
+
+def script_of(text: str) -> Script:
+    """The script that `"select-only@9"` or `"order.sql"` means. Raises ValueError in words that follow the key."""
+    name, at, weight = text.rpartition("@")
+    if not at:
+        name, weight = text, "1"
+    if _WEIGHT.fullmatch(weight) is None or int(weight) == 0:
+        raise ValueError(f"has the weight {weight or 'nothing'}, which must be a whole number of at least 1")
+    if not name.strip() or "\0" in name:
+        raise ValueError("names no script")
+    return Script(name, int(weight))
+
+
+def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
+    """What contradicts itself in a cell with a generated load."""
+    timed = load.model_fields_set & {"duration_s", "warm_up_s"}
+    if load.transactions_per_connection is not None and timed:
+        yield SpecError(
+            "conflicts with workload.transactions_per_connection",
+            key=f"workload.{min(timed)}",
+            hint="A run has a set time or a set number of transactions: keep one of them.",
+        )
+    if load.threads > load.connections:
+        hint = f"Set threads to at most {load.connections}, or raise connections."
+        yield SpecError(
+            f"{load.threads} threads can't share {load.connections} connections", key="workload.threads", hint=hint
+        )
+    if isinstance(load, Pgbench):
+        yield from _pgbench_conflicts(config, load)
+    for what, volume in config.extra_volumes.items():
+        if volume in config.volumes and config.volumes[volume].remote:
+            hint = "Name a volume of this machine, or leave it out."
+            yield SpecError(
+                "is a volume of another machine, where only data files can be put", key=f"layout.{what}", hint=hint
+            )
+
+
+def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
+    for number, text in enumerate(load.scripts, 1):
+        key = f"workload.scripts[{number}]"
+        try:
+            script = script_of(text)
+        except ValueError as error:
+            hint = 'Write name@weight: scripts = ["select-only@9", "tpcb-like@1"].'
+            yield SpecError(f"{shown(text)} {error}", key=key, hint=hint)
+            continue
+        if not script.built_in and not re.search(r"[./]", script.name):
+            hint = choices(script.name, BUILT_IN, "A file's name has a dot or a slash in it; pgbench's own scripts are")
+            yield SpecError(f"no script of pgbench's is named {shown(script.name)}", key=key, hint=hint)
+    if load.latency_limit_s is not None and load.rate is None:
+        hint = "Set a rate, or leave it out."
+        problem = "is for loads with a rate: only those know when a transaction is late"
+        yield SpecError(problem, key="workload.latency_limit_s", hint=hint)
+    if load.partitions is not None and load.partitions < config.layout.data_files:
+        hint = f"Raise it to {config.layout.data_files}, or leave it out."
+        yield SpecError(
+            f"{load.partitions} partitions can't be spread over {config.layout.data_files} data files",
+            key="workload.partitions", hint=hint,
+        )  # fmt: skip
+
+
+def only_for_generators(config: Config) -> Iterator[SpecError]:
+    """Refuses keys of a generated load's layout in a cell with another load."""
+    for name in ("spread", "tables", "indexes", "temp"):
+        if name in config.layout.model_fields_set:
+            kinds = ", ".join(f'"{kind}"' for kind in ENGINES_OF)
+            yield SpecError(
+                f"is for loads of a generator, and workload.kind is {config.workload.kind}",
+                key=f"layout.{name}", hint=f"Leave it out, or set workload.kind to {kinds}.",
+            )  # fmt: skip

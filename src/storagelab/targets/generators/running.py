@@ -1,0 +1,236 @@
+"""A load generator's run: its program works beside the server, and its sessions stand for a run's connections.
+
+The part that counts begins once all sessions are connected and the warm-up is over. A run of set time ends when its time is
+over: counters are then read while all sessions still work, and only afterwards the program is told to stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from storagelab.errors import RunFailed
+from storagelab.model.measurement import Check, TimeSeries
+from storagelab.model.workload import GeneratedLoad
+from storagelab.stopping import uninterrupted
+from storagelab.targets import temporary
+from storagelab.targets.generators.transactions import Transactions
+from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop
+from storagelab.targets.steps import Counters, Done
+
+C = TypeVar("C")
+STOP_TIMEOUT_S = 30.0
+_SESSIONS_POLL_S = 0.02
+RATE_TOLERANCE = 0.05
+"""A run that does fewer transactions than its rate by more than this share has fallen behind it."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that it may
+    run; how its log in that folder is `read`; the `words` for what it said; the signal that ends it after its current
+    transactions.
+    `inputs` are the files that it finds in the folder, by name; `owner` (uid, gid) gets all of them, `in_child` prepares its
+    process."""
+
+    title: str
+    command: Callable[[Path, float], Sequence[str]]
+    read: Callable[[Path], Transactions]
+    words: Callable[[str], str]
+    stop: signal.Signals
+    environment: Mapping[str, str]
+    inputs: Mapping[str, bytes]
+    owner: tuple[int, int] | None = None
+    in_child: Callable[[Path], Callable[[], None] | None] = lambda _: None
+
+
+class Generator(Generic[C]):
+    """The run of one generator. `connect` opens a session with the settings of the load's own, `sessions` asks the server for
+    the ids of the generator's sessions."""
+
+    def __init__(
+        self,
+        program: Program,
+        load: GeneratedLoad,
+        connect: Callable[[], C],
+        disconnect: Callable[[C | None], None],
+        sessions: Callable[[], list[int]],
+    ) -> None:
+        self.program, self.load = program, load
+        self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
+        self._first: C | None = None
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._to_epoch_s = self._start_s = self._end_s = 0.0
+        self.ids: list[int] = []
+
+    @property
+    def first(self) -> C:
+        assert self._first is not None
+        return self._first
+
+    @property
+    def done_so_far(self) -> int:
+        """In the unit of the load: milliseconds of a run of set time; transactions are known only when they are done."""
+        if self.load.transactions_per_connection is not None or not self._start_s:
+            return 0
+        return min(self.load.work.amount, round((self._now_s() - self._start_s) * 1000))
+
+    def open(self) -> None:
+        self._first = self._connect()
+
+    def gather(self) -> None:
+        """Start the program, and return once all its sessions are connected and the warm-up is over. Raises RunFailed."""
+        self._launch()
+        deadline = time.monotonic() + GATE_TIMEOUT_S
+        while len(ids := self._sessions()) < self.load.connections:
+            self._refuse_if_ended()
+            if time.monotonic() > deadline:
+                raise RunFailed(
+                    f"after {GATE_TIMEOUT_S:.0f} s only {len(ids)} of the {self.load.connections} sessions of "
+                    f"{self.program.title} were connected"
+                )
+            time.sleep(_SESSIONS_POLL_S)
+        self.ids = ids
+        warm_s = time.monotonic() + self.load.warm_up_s
+        while (left_s := warm_s - time.monotonic()) > 0:
+            self._refuse_if_ended()
+            time.sleep(min(POLL_S, left_s))
+
+    def _launch(self) -> None:
+        self._folder = temporary.short_path("generator")
+        temporary.prepare(self._folder)
+        self._folder.mkdir(mode=0o700)
+        for name, content in self.program.inputs.items():
+            (self._folder / name).write_bytes(content)
+        if self.program.owner is not None:
+            for path in (self._folder, *self._folder.iterdir()):
+                os.chown(path, *self.program.owner)
+        longest_s = self.load.warm_up_s + self.load.duration_s + GATE_TIMEOUT_S + STOP_TIMEOUT_S
+        command, in_child = self.program.command(self._folder, longest_s), self.program.in_child(self._folder)
+        # A generator's log counts from the epoch with a clock that nobody can set, and so does this.
+        self._to_epoch_s = time.time() - time.monotonic()
+        with (self._folder / "said").open("wb") as said, uninterrupted():
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=self._folder,
+                env=dict(self.program.environment), start_new_session=True, preexec_fn=in_child,
+            )  # fmt: skip
+
+    def _now_s(self) -> float:
+        return time.monotonic() + self._to_epoch_s
+
+    def _refuse_if_ended(self) -> None:
+        """Raises RunFailed with the program's words if it has ended although it should still work."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RunFailed(f"{self.program.title} ended early: {self._said()}")
+
+    def _said(self) -> str:
+        assert self._folder is not None
+        return self.program.words((self._folder / "said").read_text(encoding="utf-8", errors="replace"))
+
+    def release(self) -> None:
+        """From now on, transactions count."""
+        self._start_s = self._now_s()
+
+    def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
+        """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Its sessions keep
+        no times of their own. Raises RunFailed with the program's words."""
+        assert self._process is not None
+        if self.load.transactions_per_connection is not None:
+            while self._process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(POLL_S)
+                on_poll()
+        else:
+            while (left_s := self._start_s + self.load.duration_s - self._now_s()) > 0:
+                self._refuse_if_ended()
+                on_poll()
+                time.sleep(min(POLL_S, left_s))
+        self._end_s = self._now_s()
+        return []
+
+    def settle(self) -> None:
+        """Its sessions report their counters by themselves, once a second."""
+
+    def done(self, series: TimeSeries) -> Done:
+        """Stop the program and read its log; `series` is what was watched meanwhile. Raises RunFailed with its words."""
+        assert self._process is not None
+        assert self._folder is not None
+        ended_early = self._process.poll() is not None and self.load.transactions_per_connection is None
+        self._stop()
+        if self._process.returncode != 0 or ended_early:
+            raise RunFailed(f"{self.program.title} failed: {self._said()}")
+        logged = self.program.read(self._folder)
+        if self.load.transactions_per_connection is None:
+            counted = logged.within(self._start_s, self._end_s)
+            start_s, end_s = self._start_s, self._end_s
+        else:
+            counted = logged
+            start_s, end_s = counted.span_s if counted.number else (self._start_s, self._end_s)
+        if not counted.number:
+            raise RunFailed(
+                f"{self.program.title} did no transaction in {end_s - start_s:.1f} s"
+                + (f"; {len(counted.failed_s)} were refused" if len(counted.failed_s) else "")
+            )
+        edges_s = [self._start_s, *(self._start_s + at_s for at_s in series.at_s)]
+        return Done(
+            elapsed_s=end_s - start_s, connection_s=(end_s - start_s,) * self.load.connections,
+            transactions=counted.number, latency=counted.latency(),
+            counters=self._counters(counted), checks=tuple(self._checks(counted, end_s - start_s)),
+            series=series.model_copy(update={"columns": {**counted.series(edges_s), **series.columns}})
+            if series.at_s else series,
+        )  # fmt: skip
+
+    def _stop(self) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(self.program.stop)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s") from None
+
+    def _counters(self, counted: Transactions) -> Counters:
+        found = {"skipped": float(len(counted.skipped_s)), "failed": float(len(counted.failed_s))}
+        if self.load.rate is not None:
+            found |= {"lag_mean_s": float(counted.lag_us.mean()) / 1e6, "lag_max_s": float(counted.lag_us.max()) / 1e6}
+        return {"generator": {name: value for name, value in found.items() if value}}
+
+    def _checks(self, counted: Transactions, elapsed_s: float) -> list[Check]:
+        """A check that fails if the run fell behind its rate."""
+        rate = self.load.rate
+        if rate is None:
+            return []
+        reached = counted.number / elapsed_s
+        # Transactions begin at random moments, so their number scatters as that of a Poisson process.
+        room = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
+        if reached >= rate - room:
+            return []
+        lag_s = float(counted.lag_us.max()) / 1e6
+        got = f"{reached:.6g} transactions/s, begun up to {lag_s:.3g} s late"
+        got += f", {len(counted.skipped_s)} skipped" if len(counted.skipped_s) else ""
+        return [Check(name="rate", asked=f"{rate:g} transactions/s", got=got, ok=False, read_from=self.program.title)]
+
+    def close(self) -> None:
+        """End the program and everything that it started. Never raises, since it is also called after errors."""
+        process, self._process = self._process, None
+        if process is not None:
+            with uninterrupted():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        first, self._first = self._first, None
+        if first is not None:
+            with contextlib.suppress(Exception):
+                self._disconnect(first)
+        if self._folder is not None:
+            temporary.remove(self._folder)
+            self._folder = None

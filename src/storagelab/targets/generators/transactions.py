@@ -1,0 +1,79 @@
+"""The transactions of one run as its generator logged them, and what follows from them. Pure.
+
+Moments are in seconds since the epoch by this machine's clock, latencies in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storagelab.model.latency import Latency, latency_of
+
+Numbers = NDArray[np.float64]
+_US, _NS_PER_US = 1e-6, 1000
+P99_LEAST = 100
+"""With fewer transactions in a second, its 99th percentile would be its longest latency."""
+
+
+class Transactions(NamedTuple):
+    """One entry for each committed transaction: when it ended, and its latency, which begins at the moment for which it was
+    scheduled if there is a rate; `lag_us` is how much later it began (0 without a rate). The rest are the moments of
+    transactions that were skipped, as they would have begun too late, and of those that the server refused."""
+
+    ended_s: Numbers
+    latency_us: Numbers
+    lag_us: Numbers
+    skipped_s: Numbers
+    failed_s: Numbers
+
+    def within(self, start_s: float, end_s: float) -> Self:
+        """Those that ended after `start_s` and not after `end_s`."""
+        kept = _between(self.ended_s, start_s, end_s)
+        return type(self)(
+            self.ended_s[kept], self.latency_us[kept], self.lag_us[kept],
+            self.skipped_s[_between(self.skipped_s, start_s, end_s)],
+            self.failed_s[_between(self.failed_s, start_s, end_s)],
+        )  # fmt: skip
+
+    @property
+    def number(self) -> int:
+        return len(self.ended_s)
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """From the beginning of the first to the end of the last."""
+        return float((self.ended_s - self.latency_us * _US).min()), float(self.ended_s.max())
+
+    def latency(self) -> Latency | None:
+        values, counts = np.unique(self.latency_us, return_counts=True)
+        return latency_of(
+            (round(value * _NS_PER_US), int(count)) for value, count in zip(values, counts, strict=True)
+        )  # fmt: skip
+
+    def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
+        """Columns of a time series over the intervals between the edges: transactions a second, and their p99."""
+        order = np.argsort(self.ended_s)
+        ended_s, latency_us = self.ended_s[order], self.latency_us[order]
+        places = np.searchsorted(ended_s, edges_s, side="right")
+        per_s, p99_s = list[float | None](), list[float | None]()
+        for first, last, start_s, end_s in zip(places, places[1:], edges_s, edges_s[1:], strict=False):
+            number = int(last - first)
+            per_s.append(number / (end_s - start_s) if end_s > start_s else None)
+            enough = number >= P99_LEAST
+            p99_s.append(float(np.percentile(latency_us[first:last], 99)) * _US if enough else None)
+        return {"transactions_per_s": tuple(per_s), "latency_p99_s": tuple(p99_s)}
+
+
+def joined(parts: Sequence[Transactions]) -> Transactions:
+    """The transactions of several logs."""
+    if not parts:
+        return Transactions(*(np.empty(0) for _ in Transactions._fields))
+    return Transactions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.bool_]:
+    return (moments_s > start_s) & (moments_s <= end_s)

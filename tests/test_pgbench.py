@@ -1,0 +1,99 @@
+"""pgbench's command, its log and its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storagelab.model.workload import Pgbench
+from storagelab.spec.loads import Script, script_of
+from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.pgbench import Source
+
+OWN = rb"""\set aid random(1, 100000)
+SELECT 1;
+-- a note; with a semicolon
+SELECT 'a;b',
+  nope
+FROM t; SELECT 2;
+\sleep 1 ms
+END"""
+SOURCES = (Source(Script("select-only", 9), None), Source(Script("order.sql", 1), OWN))
+
+
+def command(load: Pgbench, sources=SOURCES) -> str:
+    return " ".join(pgbench.command("pgbench", load, sources, Path("/log"), 93.2, seed=7))
+
+
+def test_the_command_of_a_run_of_set_time_ends_later_than_the_run_and_logs_every_transaction():
+    said = command(Pgbench(connections=8, threads=2, protocol="prepared", duration_s=60))
+    assert "--time 94" in said
+    assert "--log --log-prefix /log/transactions" in said
+    assert "--client 8 --jobs 2 --protocol prepared --random-seed 7" in said
+    assert "--builtin select-only@9 --file script-1.sql@1" in said
+    assert "--rate" not in said
+
+
+def test_the_command_of_a_run_with_a_rate_and_a_set_number_of_transactions():
+    said = command(Pgbench(transactions_per_connection=50, rate=120.5, latency_limit_s=0.25))
+    assert "--transactions 50" in said
+    assert "--time" not in said
+    assert "--rate 120.5 --latency-limit 250" in said
+
+
+def test_a_script_of_ones_own_alone_needs_the_scale_that_pgbench_cannot_see():
+    assert "--scale 3" in command(Pgbench(scale=3), SOURCES[1:])
+    assert "--scale" not in command(Pgbench(scale=3))
+
+
+def test_a_log_holds_latencies_lags_and_what_was_skipped_or_refused(tmp_path):
+    (tmp_path / "transactions.12").write_text("0 1 5000 0 1700000000 500000 1200\n0 2 skipped 0 1700000001 0 900\n")
+    (tmp_path / "transactions.12.1").write_text("1 1 7000 0 1700000000 250000 10\n1 2 failed 0 1700000002 0 3\n1 3 80")
+    read = pgbench.read_log(tmp_path)
+    assert sorted(read.latency_us) == [5000, 7000]
+    assert sorted(read.lag_us) == [10, 1200]
+    assert list(read.skipped_s) == [1700000001.0]
+    assert list(read.failed_s) == [1700000002.0]
+    assert read.within(1700000000.4, 1700000001.0).number == 1
+
+
+def test_an_empty_log_has_no_transactions(tmp_path):
+    (tmp_path / "transactions.12").write_text("")
+    assert pgbench.read_log(tmp_path).number == 0
+
+
+@pytest.mark.parametrize(("number", "line"), [(0, 1), (1, 2), (2, 4), (3, 6), (4, 7), (5, 8)])
+def test_a_command_of_a_script_is_found_by_its_line(number, line):
+    assert pgbench.line_of(OWN.decode(), number) == line
+
+
+def test_a_failure_is_told_by_script_line_and_the_servers_words():
+    said = (
+        'pgbench: error: client 2 script 1 aborted in command 2 query 0: ERROR:  column "nope" does not exist\n'
+        "LINE 1: SELECT\npgbench: error: Run was aborted; the above results are incomplete.\n"
+    )
+    assert pgbench.words(said, SOURCES) == 'order.sql, line 4: column "nope" does not exist'
+
+
+def test_a_mistake_that_pgbench_finds_itself_names_the_users_file():
+    said = 'script-1.sql:3: syntax error in command "set"\n'
+    assert pgbench.words(said, SOURCES) == 'order.sql:3: syntax error in command "set"'
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("select-only@9", Script("select-only", 9)),
+        ("a@b/order.sql@2", Script("a@b/order.sql", 2)),
+        ("x.sql", Script("x.sql", 1)),
+    ],
+)
+def test_a_script_is_written_with_its_weight(text, meant):
+    assert script_of(text) == meant
+
+
+@pytest.mark.parametrize("text", ["select-only@0", "select-only@-1", "x.sql@many", "x.sql@", "@3"])
+def test_a_script_without_a_name_or_a_weight_is_refused(text):
+    with pytest.raises(ValueError, match=r"weight|names no script"):
+        script_of(text)

@@ -1,0 +1,147 @@
+"""pgbench on a private PostgreSQL: its tables on the layout, its transactions, their latency and its failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
+from storagelab.model.waits import conservation, normalise
+from storagelab.targets import open_target
+from storagelab.targets.postgres import generated
+
+pytestmark = pytest.mark.slow
+
+
+def cell(
+    scratch: Path, layout: dict | None = None, target: dict | None = None, measure: dict | None = None, **load
+) -> Config:
+    """A cell with a second of pgbench on the volumes a, b and c."""
+    volumes = {} if target else {name: {"path": str(scratch / name)} for name in "abc"}
+    for name in volumes:
+        (scratch / name).mkdir(exist_ok=True)
+    length = {} if "transactions_per_connection" in load else {"duration_s": 1.0}
+    return Config.model_validate({
+        "target": {"engine": "postgres", **(target or {})}, "volumes": volumes, "layout": layout or {},
+        "workload": {"kind": "pgbench", "connections": 3, **length, **load}, "measure": measure or {},
+    })  # fmt: skip
+
+
+def failure(config: Config, scratch: Path) -> str:
+    with pytest.raises(RunFailed) as caught:
+        measure(config, site_at(scratch))
+    assert left_behind(scratch) == []
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def spread_out(tmp_path_factory) -> tuple[Measurement, str]:
+    """A run whose tables are spread over two volumes, with indexes and temporary files on a third; and its folder."""
+    from real_servers import open_folder
+
+    with open_folder() as scratch:
+        layout = {"data_files": 3, "data": ["a", "b"], "indexes": "c", "temp": "c", "tables": "b", "log": "c"}
+        measured = measure(
+            cell(scratch, layout, scripts=["select-only@3", "tpcb-like"], warm_up_s=0.2), site_at(scratch)
+        )
+        assert left_behind(scratch) == []
+        return measured, str(scratch)
+
+
+def test_every_table_and_index_lies_where_the_layout_says(spread_out):
+    measured, scratch = spread_out
+    found = got(measured)
+    assert found["partitions of pgbench_accounts"] == ("3", True)
+    assert found["data files of pgbench_accounts"] == ("3", True)
+    tables, ok = found["place of the tables"]
+    assert ok
+    assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/", "") for text in tables.split(", ")] == [
+        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/tables"
+    ]  # fmt: skip
+    assert found["place of the indexes"][0].endswith("/indexes")
+    assert found["place of temporary files"][0].endswith("/temp")
+    assert all(ok for _, ok in found.values())
+
+
+def test_a_run_of_set_time_counts_its_transactions_and_their_latencies(spread_out):
+    measured, _ = spread_out
+    assert measured.elapsed_s == pytest.approx(1.0, abs=0.2)
+    assert measured.latency.operations == measured.transactions > 10
+    # Three connections without a pause: their time is that of their transactions, but for what pgbench itself needs.
+    assert measured.latency.mean_s * measured.transactions == pytest.approx(3 * measured.elapsed_s, rel=0.25)
+
+
+def test_waits_and_cpu_of_the_generators_sessions_add_up_to_their_time(spread_out):
+    measured, _ = spread_out
+    assert {"Client:ClientRead"} <= {row.wait_type for row in normalise(measured.waits)}
+    assert 0.5 < conservation(measured.waits).explained < 1.2
+
+
+def test_the_series_holds_transactions_latency_and_checkpoints(spread_out):
+    columns = spread_out[0].series.columns
+    assert {"transactions_per_s", "latency_p99_s", "checkpoint_s_per_s"} <= columns.keys()
+    assert "rows_per_s" not in columns
+    assert set(columns["checkpoint_s_per_s"]) <= {0.0}  # a checkpoint was made before the run
+
+
+def test_a_run_with_a_set_number_of_transactions_counts_all_of_them(scratch):
+    measured = measure(cell(scratch, transactions_per_connection=40), site_at(scratch))
+    assert measured.transactions == measured.latency.operations == 120
+
+
+def test_a_rate_that_the_server_cannot_reach_is_said_with_the_lag(scratch):
+    config = cell(scratch, rate=50_000, latency_limit_s=0.05, measure={"waits": False})
+    measured = measure(config, site_at(scratch))
+    text, ok = got(measured)["rate"]
+    assert not ok
+    assert "begun up to 0.05 s late" in text
+    assert measured.counters["generator"]["skipped"] > 1000
+
+
+def test_a_rate_that_is_reached_is_no_doubt(scratch):
+    measured = measure(cell(scratch, rate=40, duration_s=2), site_at(scratch))
+    assert "rate" not in got(measured)
+    assert measured.transactions == pytest.approx(80, abs=45)
+
+
+def test_a_script_that_fails_is_told_by_its_line_and_the_servers_words(scratch):
+    (scratch / "order.sql").write_text("SELECT 1;\n\\set aid 7\nSELECT nope\nFROM pgbench_accounts;\n")
+    assert failure(cell(scratch, scripts=["order.sql"]), scratch).endswith(
+        'order.sql, line 3: column "nope" does not exist'
+    )
+
+
+def test_a_script_that_fails_in_its_third_transaction_is_told_too(scratch):
+    (scratch / "late.sql").write_text(
+        "INSERT INTO pgbench_history (tid) VALUES (1);\nSELECT 1 / (3 - count(*)) FROM pgbench_history;\n"
+    )
+    config = cell(scratch, scripts=["late.sql"], connections=1)
+    assert "late.sql, line 2: division by zero" in failure(config, scratch)
+
+
+def test_a_password_in_a_script_is_refused_without_showing_it(scratch):
+    (scratch / "who.sql").write_text("SELECT 1;\nALTER ROLE me PASSWORD 's3cret';\n")
+    with pytest.raises(PreflightError, match="line 2") as caught:
+        generated.sources(cell(scratch, scripts=["who.sql"]), site_at(scratch))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_script_that_is_not_there_is_refused(scratch):
+    with pytest.raises(PreflightError, match="No such file"):
+        generated.sources(cell(scratch, scripts=["gone.sql"]), site_at(scratch))
+
+
+def test_an_attached_server_keeps_nothing_of_the_load(scratch):
+    with running(scratch / "attached") as server:
+        config = cell(scratch, {"data_files": 2}, target={"dsn": server.conninfo, "settings": {"work_mem": "5 MB"}})
+        with open_target(config, site_at(scratch)) as target:
+            measured = target.run(cell_of(config), 1, 1, lambda _: None)
+        found = got(measured)
+        assert found["partitions of pgbench_accounts"] == ("2", True)
+        assert measured.transactions > 10
+        with connect(server) as connection:
+            assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0

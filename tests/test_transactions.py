@@ -1,0 +1,52 @@
+"""The transactions of a run: what counts, their histogram, and their series."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from storagelab.targets.generators.transactions import Transactions, joined
+
+
+def drawn(number: int = 5000, seconds: float = 10.0) -> Transactions:
+    rng = np.random.default_rng(19)
+    ended_s = 1.7e9 + np.sort(rng.uniform(0, seconds, number))
+    return Transactions(ended_s, np.round(rng.lognormal(8, 1, number)), np.zeros(number), np.empty(0), np.empty(0))
+
+
+def test_percentiles_of_the_histogram_are_within_a_hundredth_of_those_of_the_log():
+    found = drawn()
+    latency = found.latency()
+    assert latency is not None
+    for per_cent in (50, 95, 99, 99.9):
+        assert latency.percentile_s(per_cent) * 1e6 == pytest.approx(
+            np.percentile(found.latency_us, per_cent, method="inverted_cdf"), rel=0.01
+        )
+    assert latency.mean_s * 1e6 == pytest.approx(found.latency_us.mean())
+    assert latency.operations == found.number
+
+
+def test_only_what_ended_in_the_part_that_counts_counts():
+    found = drawn()
+    half = found.within(1.7e9 + 5, 1.7e9 + 10)
+    assert half.number + found.within(1.7e9, 1.7e9 + 5).number == found.number
+    assert half.ended_s.min() > 1.7e9 + 5
+
+
+def test_the_series_adds_up_to_the_run():
+    found = drawn()
+    edges = [1.7e9 + second for second in range(11)]
+    series = found.series(edges)
+    assert sum(series["transactions_per_s"]) == found.number
+    first = found.within(edges[0], edges[1])
+    assert series["latency_p99_s"][0] == pytest.approx(np.percentile(first.latency_us, 99) / 1e6)
+
+
+def test_a_second_with_few_transactions_has_no_p99():
+    found = drawn(number=50, seconds=1.0)
+    assert found.series([1.7e9, 1.7e9 + 1])["latency_p99_s"] == (None,)
+
+
+def test_no_logs_make_no_transactions():
+    assert joined([]).number == 0
+    assert joined([]).latency() is None
