@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from storagelab.model.plan import Plan
 
 
 class Lap(NamedTuple):
-    """What judging by time takes of a run. `elapsed_s` is None where the run has no figures."""
+    """What judging by time takes of a run. `elapsed_s` is None where the run has no figures; `began_s` since 1970."""
 
     cell_id: str
     repetition: int
@@ -24,12 +25,30 @@ class Lap(NamedTuple):
     elapsed_s: float | None
     work: int
     wall_s: float
+    began_s: float = 0.0
 
 
 def lap_of(run: Run) -> Lap:
     measured = run.measurement if run.usable else None
     elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.work.amount)
-    return Lap(run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s)
+    return Lap(run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s, _since_1970(run.started_at))
+
+
+def _since_1970(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:  # stored by something else than storagelab
+        return 0.0
+
+
+def wall_time_s(laps: Iterable[Lap]) -> float:
+    """The time in which any run was under way: runs made side by side count once."""
+    total, until = 0.0, -math.inf
+    for lap in sorted(laps, key=lambda lap: lap.began_s):
+        end = lap.began_s + lap.wall_s
+        total += max(0.0, end - max(until, lap.began_s))
+        until = max(until, end)
+    return total
 
 
 def log_times(plan: Plan, laps: Iterable[Lap], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:
