@@ -29,7 +29,7 @@ from storagelab.model.values import JsonValue
 from storagelab.spec.keys import split_path
 
 OVERALL_SHARE = 0.5
-"""Of the error: the overall ratio is one statement, and the one that a gate asks for."""
+"""The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
 RUNS_LEAST = 2
 """Runs of a layout, in each campaign, without which nothing is tested."""
 

@@ -146,7 +146,8 @@ class _Racing:
                 yield Heat(inside, Standing(inside))
 
     def _running(self, heats: Sequence[Heat], turn: int) -> set[str]:
-        """Who runs in this round. A layout without a rival has nothing to win, but is repeated as often as the spec says."""
+        """The ids of the cells that run in this round. A layout without a rival has nothing to win, but is repeated as often
+        as the spec says."""
         last = self._experiment.repetitions
         there = [heat for heat in heats if self._budget_s is not None or turn <= last + heat.rounds_missed]
         cells = (heat.cells if len(heat.cells) == 1 and turn <= last else heat.standing.running for heat in there)
@@ -231,7 +232,7 @@ class ByRace:
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a heat has them
-        """Of those that left to the one then in front, of the others to the `best`."""
+        """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
         return {**standing.differences, **{one.cell: one.difference for one in standing.left}}
 
