@@ -67,7 +67,9 @@ def sift(
 ) -> Sifted:
     """The cells of `waiting` that leave.
 
-    `small`, `times` = log times in small worlds and at the spec's scale (NaN = none); `first` = the layout in front; `error` = the probability that any of the fastest leaves."""
+    `small`, `times` = log times in small worlds and at the spec's scale (NaN = none); `first` = the layout in front;
+    `error` = the probability that any of the fastest leaves.
+    """
     biases = np.array([small[cell] - times[cell] for cell in gauged if not math.isnan(times[cell])])
     pairs = len(biases)
     if pairs < PAIRS_LEAST or not waiting or math.isnan(times[first]):
