@@ -13,7 +13,7 @@ from builders import make_environment, make_experiment, make_plan, make_runs
 from bench import campaigns as drawn
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
-from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind
+from storagelab.findings.campaigns import Campaign, Gate, compare, gate, of_one_kind, varied_by_one
 from storagelab.report.words.campaigns import environment_differences, matched_table, verdict_sentence
 
 FILES, LOG = "layout.data_files", "layout.log"
@@ -70,8 +70,21 @@ def test_a_factor_of_one_level_in_one_campaign_alone_does_not_keep_layouts_apart
 
 
 def test_campaigns_without_a_layout_in_common_are_refused():
+    before, after = campaign("before", {FILES: [4, 16]}), campaign("after", {LOG: ["a", "b"]})
     with pytest.raises(LookupError):
-        compare(campaign("before", {FILES: [1, 4]}), campaign("after", {LOG: ["a", "b"]}))
+        compare(before, after)
+    assert varied_by_one(before, after) == (FILES,)
+
+
+def test_a_factor_that_one_campaign_varies_is_matched_with_what_the_other_is_set_to():
+    before, after = campaign("before", {FILES: [1, 4]}), campaign("after", {LOG: ["a", "b"]})
+    found = compare(before, after)
+    assert [(one.first_id, one.second_id) for one in found.matched] == [("cell-001", "cell-001")]
+    assert varied_by_one(before, after) == ()
+    assert (
+        len(compare(campaign("before", {FILES: [1, 4]}), campaign("after", {FILES: [1, 4], LOG: ["a", "b"]})).matched)
+        == 2
+    )
 
 
 def test_with_another_number_of_rows_times_are_compared_per_row():

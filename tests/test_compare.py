@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from real_browser import started
 from simulated_specs import SMALL
 
 from storagelab.verbs.run import run
@@ -94,3 +95,20 @@ def test_waits_takes_cells_by_levels(stored):
     code, out, _ = stored("waits", "before", "data_files=4")
     assert code == 0
     assert "Waits of c02, 4 data files" in out
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("asked", [("before", "after"), ("before", "c1", "c2")])
+def test_axe_finds_nothing_that_keeps_people_from_reading_a_comparison(stored, tmp_path, asked, scheme, width):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    assert stored("compare", *asked, "--format", "html", "--output", "page.html")[0] == 0
+    with started() as chromium:
+        within = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )  # fmt: skip
+        tab = within.new_page()
+        tab.goto((tmp_path / "page.html").as_uri())
+        found = axe.Axe().run(tab)
+        assert found.violations_count == 0, found.generate_report()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -15,6 +15,7 @@ from storagelab.model.plan import Experiment, Race
 from storagelab.run import loop
 from storagelab.run.race import Racing, plan_of
 from storagelab.run.store import Store
+from storagelab.verbs import run as verb
 from storagelab.verbs.race import asked
 
 pytestmark = pytest.mark.slow
@@ -100,13 +101,14 @@ def test_the_plan_of_a_stored_race_is_what_was_run(tmp_path, straight):
     assert {(run.cell_id, run.repetition) for run in plan.runs} == set(straight)
 
 
-def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repetitions(typed, home):
+def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repetitions(typed, home, monkeypatch):
     spec = write_spec(home, repetitions=3, rows=200)
     code, out, err = typed("run", spec, "--find-best", "--within", "50%")
     assert code == 0, err
     assert "at most 6 runs to make" in err
     assert "after round 2, 2 of 2 layouts may still be the fastest" in err
     assert "This was a race: it made" in " ".join(out.split())
+    monkeypatch.setattr(verb, "try_starting", lambda *_: pytest.fail("nothing is left to run"))
     code, out, err = typed("run", spec, "--find-best", "--within", "50%")
     assert code == 0, err
     assert "[" not in "".join(line[:1] for line in err.splitlines()), "nothing was run again"

@@ -75,6 +75,22 @@ def test_a_budget_repeats_those_in_the_race_until_it_is_spent():
     assert of.course.short or not of.course.heats[0].standing.running
 
 
+def test_a_budget_is_time_on_the_clock_however_many_runs_are_made_at_once():
+    def side_by_side(run: Run) -> Run:
+        hour, minute = divmod(run.sequence // 2, 60)
+        return run.model_copy(update={"started_at": f"2026-01-01T{hour:02d}:{minute:02d}:00+00:00"})
+
+    _, alone = raced(experiment(), budget_s=20 * 20.0)
+    two = Racing(experiment(), [], 20 * 20.0)
+    runs: list[Run] = []
+    while two.course.possible:
+        for planned in two.course.plan.runs[len(runs) :]:
+            runs.append(side_by_side(made(two, planned)))
+            two.told_of(runs[-1])
+        two.further()
+    assert abs(len(runs) - 2 * len(alone)) <= 3
+
+
 def test_a_budget_may_be_raised_later():
     _, runs = raced(experiment(), budget_s=13 * 20.0)
     _, further = raced(experiment(), runs, budget_s=20 * 20.0)

@@ -12,7 +12,7 @@ look different. How often equal campaigns are told apart: docs/explanation/stati
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -27,9 +27,10 @@ from storagelab.findings.studentized import MANY, bonferroni, t_point, t_tail
 from storagelab.findings.times import latency_of
 from storagelab.model.plan import Experiment
 from storagelab.model.values import JsonValue
+from storagelab.spec.keys import split_path
 
 OVERALL_SHARE = 0.5
-"""Of the error: the overall ratio is one statement, and the one that a gate asks for."""
+"""The overall ratio's share of the error: it is one statement, and the one that a gate asks for."""
 RUNS_LEAST = 2
 """Runs of a layout, in each campaign, without which nothing is tested."""
 
@@ -100,7 +101,7 @@ def compare(first: Campaign, second: Campaign, others: int = 1) -> Compare:
 
     Raises LookupError if they have no layout in common that was run in both.
     """
-    pairs, only_first, only_second = _match(first.findings.cells, second.findings.cells)
+    pairs, only_first, only_second = _match(first, second)
     if not pairs:
         raise LookupError(first.name, second.name)
     compared = _compared(first, second, pairs)
@@ -140,18 +141,30 @@ def gate(found: Sequence[Compare], margin: float) -> Gate:
 _Pair = tuple[CellSummary, CellSummary]
 
 
-def _match(
-    first: Sequence[CellSummary], second: Sequence[CellSummary]
-) -> tuple[list[_Pair], tuple[str, ...], tuple[str, ...]]:
-    """The cells with the same levels, of the factors that vary in either campaign; and the ids of the others."""
-    varied = _varied(first) | _varied(second)
-    there = {_levels(cell, varied): cell for cell in second if cell.elapsed_s is not None}
+def _match(first: Campaign, second: Campaign) -> tuple[list[_Pair], tuple[str, ...], tuple[str, ...]]:
+    """The cells with the same levels, of the factors that vary in either campaign; and the ids of the others.
+
+    A campaign without a factor that the other varies has the level that its configuration amounts to, if it is one.
+    """
+    ones, others = first.findings.cells, second.findings.cells
+    varied = _varied(ones) | _varied(others)
+    there = {_levels(cell, varied, second, first): cell for cell in others if cell.elapsed_s is not None}
     pairs = [
-        (cell, there[_levels(cell, varied)])
-        for cell in first if cell.elapsed_s is not None and _levels(cell, varied) in there
+        (cell, there[found])
+        for cell in ones if cell.elapsed_s is not None and (found := _levels(cell, varied, first, second)) in there
     ]  # fmt: skip
-    ones, others = {one.cell_id for one, _ in pairs}, {other.cell_id for _, other in pairs}
-    return pairs, _without(first, ones), _without(second, others)
+    of_first, of_second = {one.cell_id for one, _ in pairs}, {other.cell_id for _, other in pairs}
+    return pairs, _without(ones, of_first), _without(others, of_second)
+
+
+def varied_by_one(first: Campaign, second: Campaign) -> tuple[str, ...]:
+    """The factors that one campaign varies, and whose level in the other can't be told."""
+    return tuple(
+        name
+        for one, other in ((first, second), (second, first))
+        for name in sorted(_varied(other.findings.cells))
+        if any(name not in cell.levels and _level_of(cell, name, one, other) is None for cell in one.findings.cells)
+    )
 
 
 def _varied(cells: Iterable[CellSummary]) -> set[str]:
@@ -162,8 +175,33 @@ def _varied(cells: Iterable[CellSummary]) -> set[str]:
     return {name for name, values in levels.items() if len(values) > 1}
 
 
-def _levels(cell: CellSummary, varied: set[str]) -> str:
-    return key({name: value for name, value in cell.levels.items() if name in varied})
+def _levels(cell: CellSummary, varied: set[str], own: Campaign, other: Campaign) -> str:
+    levels = {name: value for name, value in cell.levels.items() if name in varied}
+    for name in varied - {*levels}:
+        level = _level_of(cell, name, own, other)
+        if level is not None:
+            levels[name] = level
+    return key(levels)
+
+
+def _level_of(cell: CellSummary, name: str, own: Campaign, other: Campaign) -> JsonValue | None:
+    """The level of the other campaign's factor to which a cell's configuration amounts; None unless it is exactly one."""
+    factor = next((one for one in other.experiment.factors if one.name == name), None)
+    run = next(iter(own.basis.used.get(cell.cell_id, {}).values()), None)
+    if factor is None or run is None:
+        return None
+    content = run.config.model_dump(mode="json")
+    there = [
+        level.value for level in factor.levels
+        if level.sets and all(_at(content, path) == value for path, value in level.sets.items())
+    ]  # fmt: skip
+    return there[0] if len(there) == 1 else None
+
+
+def _at(content: object, path: str) -> object:
+    for part in split_path(path):
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
 
 
 def _without(cells: Iterable[CellSummary], ids: set[str]) -> tuple[str, ...]:

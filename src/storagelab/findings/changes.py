@@ -27,7 +27,7 @@ NONE = Change(0.0, 0.0)
 
 
 def change(before: Sequence[float], after: Sequence[float]) -> Change:
-    """From the runs of one cell to those of another."""
+    """The change from the runs of one cell to those of another."""
     return Change(
         sum(before) / len(before), sum(after) / len(after), (_variance(before), _variance(after)),
         (max(1, len(before) - 1), max(1, len(after) - 1)),
@@ -35,7 +35,7 @@ def change(before: Sequence[float], after: Sequence[float]) -> Change:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Of their mean; nan for one value."""
+    """The variance of their mean; nan for one value."""
     return sd(values) ** 2 / len(values) if len(values) > 1 else math.nan
 
 

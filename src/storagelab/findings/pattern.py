@@ -61,7 +61,7 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
 
 
 def _place(known: Sequence[JsonValue], value: JsonValue) -> int:
-    """By its text as well, since 1 equals true."""
+    """The place of a level, found by its text: 1 equals true, but is another level."""
     return next(place for place, one in enumerate(known) if repr(one) == repr(value))
 
 

@@ -81,7 +81,7 @@ def _variance_ratios(df: float) -> stats.Matrix:
 
 
 def smallest_told(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:
-    """The smallest effect that is told in 80 % of experiments; None if even a hundredfold time is not."""
+    """The smallest effect that 80 % of experiments find; None if they miss even a hundredfold time."""
     low, high = 0.0, LARGEST
     if power(math.expm1(high), scatter, cells, repetitions, families) < POWER:
         return None

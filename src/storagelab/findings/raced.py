@@ -25,7 +25,7 @@ from storagelab.findings.racing import Standing
 from storagelab.findings.samples import ALPHA
 from storagelab.findings.scales import Sifted
 from storagelab.findings.stats import Difference, Fit, Matrix
-from storagelab.findings.times import Lap, blocks_judged, compared_of, log_times, places_of
+from storagelab.findings.times import Lap, blocks_judged, compared_of, log_times, places_of, wall_time_s
 from storagelab.findings.verdicts import loads_of
 from storagelab.model.plan import Experiment, Plan, PlannedRun, SmallWorlds
 
@@ -89,10 +89,9 @@ class _Racing:
             place: small.log_s[cell.cell_id] for place, cell in enumerate(whole.cells) if cell.cell_id in small.log_s
         }  # fmt: skip
         self._laps: dict[tuple[str, int], Lap] = {}
-        self._spent_s = 0.0
-        for lap in sorted(laps, key=lambda lap: lap.attempt):
+        self._made = sorted(laps, key=lambda lap: lap.attempt)
+        for lap in self._made:
             self._laps[lap.cell_id, lap.repetition] = lap
-            self._spent_s += lap.wall_s
         self._simulated = all(cell.config.simulated for cell in whole.cells)
         self._blocks = blocks_judged(whole, in_stretches=False)
         self._runs: list[PlannedRun] = []
@@ -147,7 +146,8 @@ class _Racing:
                 yield Heat(inside, Standing(inside))
 
     def _running(self, heats: Sequence[Heat], turn: int) -> set[str]:
-        """Who runs in this round. A layout without a rival has nothing to win, but is repeated as often as the spec says."""
+        """The ids of the cells that run in this round. A layout without a rival has nothing to win, but is repeated as often
+        as the spec says."""
         last = self._experiment.repetitions
         there = [heat for heat in heats if self._budget_s is not None or turn <= last + heat.rounds_missed]
         cells = (heat.cells if len(heat.cells) == 1 and turn <= last else heat.standing.running for heat in there)
@@ -185,7 +185,9 @@ class _Racing:
         for lap in self._laps.values():
             walls.setdefault(lap.cell_id, []).append(lap.wall_s)
         unknown = [fmean(lap.wall_s for lap in self._laps.values())]
-        short = self._spent_s + sum(fmean(walls.get(run.cell_id, unknown)) for run in left) > self._budget_s * share
+        spent_s, of_runs_s = wall_time_s(self._made), sum(lap.wall_s for lap in self._made)
+        round_s = sum(fmean(walls.get(run.cell_id, unknown)) for run in left) * spent_s / max(of_runs_s, 1e-9)
+        short = spent_s + round_s > self._budget_s * share
         self._short |= short
         return not short
 
@@ -230,7 +232,7 @@ class ByRace:
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002 - a heat has them
-        """Of those that left to the one then in front, of the others to the `best`."""
+        """The difference of each cell that left to the one then in front, and of the others to the `best`."""
         standing = self._of[best]
         return {**standing.differences, **{one.cell: one.difference for one in standing.left}}
 

@@ -29,7 +29,7 @@ CAUTION = 0.3
 """How fast the level of a layout's own test falls with their number: slower than in a verdict, whose error is not shared out
 over looks."""
 SHARE = 0.8
-"""Of the report's 5 %: as for the verdict of any other experiment."""
+"""The share of the report's 5 % that all looks have, as for the verdict of any other experiment."""
 _EARLY = {2: 0.15, 3: 0.25, 4: 0.15, 5: 0.15}
 """Shares of the first looks, at which most is decided."""
 _LATE = 0.3
@@ -89,8 +89,8 @@ class Standing:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """Who runs in the next round: of those in the race, the one in front and all that may be faster than it by more
-        than the margin. Nobody if the race is decided."""
+        """The cells that run in the next round: of those in the race, the one in front and all that may be faster than it by
+        more than the margin. Nobody if the race is decided."""
         rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
         return (self.racing[0], *rest) if rest else ()
 

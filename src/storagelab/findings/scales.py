@@ -30,7 +30,7 @@ GAUGES, LEADERS = 10, 3
 PAIRS_LEAST = 6
 """With fewer layouts at both scales, the spread of the bias is not known well enough for anybody to leave."""
 ROUNDS = 2
-"""Of the gauges and leaders at the spec's scale, before the others are judged."""
+"""Rounds of the gauges and leaders at the spec's scale, before the others are judged."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,11 @@ def leaders(cells: Sequence[int], small: Mapping[int, float], gauged: Sequence[i
 def sift(
     waiting: Sequence[int], small: Mapping[int, float], gauged: Sequence[int], times: Matrix, first: int, error: float
 ) -> Sifted:
-    """Who of `waiting` leaves. `small`, `times` = log times in small worlds and at the spec's scale, where NaN = none;
-    `first` = the layout in front. `error` = the probability that any of the fastest leaves."""
+    """The cells of `waiting` that leave.
+
+    `small`, `times` = log times in small worlds and at the spec's scale (NaN = none); `first` = the layout in front;
+    `error` = the probability that any of the fastest leaves.
+    """
     biases = np.array([small[cell] - times[cell] for cell in gauged if not math.isnan(times[cell])])
     pairs = len(biases)
     if pairs < PAIRS_LEAST or not waiting or math.isnan(times[first]):

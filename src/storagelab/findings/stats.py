@@ -41,7 +41,7 @@ Matrix = NDArray[np.float64]
 Pairs = Sequence[tuple[int, int]]
 
 VARIANCE_FLOOR = 1e-14
-"""Of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
+"""The least variance of log seconds: clocks and schedulers don't repeat better than a part in ten million."""
 NOISY_P_VALUE = 0.01
 """A cell noisier than chance makes one in this many typical cells gets an interval from its own scatter alone."""
 

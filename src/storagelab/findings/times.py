@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ _BY_LATENCY: Mapping[Judge, Compared] = {
 
 class Lap(NamedTuple):
     """What judging by time takes of a run. `elapsed_s` is None where the run has no figures; `latency_s` are the figures of
-    its latency by name."""
+    its latency by name; `began_s` since 1970."""
 
     cell_id: str
     repetition: int
@@ -35,6 +36,7 @@ class Lap(NamedTuple):
     work: int
     wall_s: float
     latency_s: Mapping[str, float] = MappingProxyType({})
+    began_s: float = 0.0
 
 
 def lap_of(run: Run) -> Lap:
@@ -42,7 +44,27 @@ def lap_of(run: Run) -> Lap:
     elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.work.amount)
     latency = None if measured is None else measured.latency
     latency_s = {} if latency is None else latencies.figures_s(latency)
-    return Lap(run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s, latency_s)
+    return Lap(
+        run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s,
+        latency_s, _since_1970(run.started_at),
+    )  # fmt: skip
+
+
+def _since_1970(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:  # stored by something else than storagelab
+        return 0.0
+
+
+def wall_time_s(laps: Iterable[Lap]) -> float:
+    """The time in which any run was under way: runs made side by side count once."""
+    total, until = 0.0, -math.inf
+    for lap in sorted(laps, key=lambda lap: lap.began_s):
+        end = lap.began_s + lap.wall_s
+        total += max(0.0, end - max(until, lap.began_s))
+        until = max(until, end)
+    return total
 
 
 def log_times(plan: Plan, laps: Iterable[Lap], compared: Compared) -> tuple[tuple[int, ...], stats.Matrix]:

@@ -30,7 +30,7 @@ from storagelab.model.waits import Category
 from storagelab.spec.axis import in_order, is_numeric
 
 NEGLIGIBLE = 0.005
-"""Of the longer time: smaller steps don't widen the intervals of the others."""
+"""A share of the longer time: steps below it don't widen the intervals of the others."""
 EXPLAINS = 0.25
 """A wait that explains less of a change than this is not named as its cause: three others may explain as much each."""
 MOST_OF_A_KIND = 0.9
@@ -102,7 +102,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """From one time to another: the steps, the largest change first, and the `pairs` of cells that were averaged.
+    """The way from one time to another: the steps, the largest change first, and the `pairs` of cells that were averaged.
 
     `change` has its own 95 % interval. `differs`: whether the two times differ for sure, over all that could be asked.
     """
@@ -137,7 +137,7 @@ class Leg:
 def between(
     findings: Findings, one: str, other: str, *, by: By = by_part, ratio: Estimate | None = None
 ) -> Waterfall | None:
-    """From the cell `one` to the cell `other`; None without waits of both.
+    """The case between the cells `one` and `other`; None without waits of both.
 
     `ratio` = the tested ratio of the two times. Without it, it is that of the findings if one of the two is the best, else
     the two are not taken to differ.
@@ -153,7 +153,7 @@ def between(
 def between_levels(
     findings: Findings, factor: str, level: JsonValue, baseline: JsonValue, *, by: By = by_part
 ) -> Waterfall | None:
-    """From one level of a factor to another: the mean over all pairs of cells that agree in the rest; None without any.
+    """The case between two levels of a factor: the mean over all pairs of cells that agree in the rest; None without any.
 
     Whether they differ is tested over all pairs of levels of all factors, as one may pick them by looking.
     """
@@ -177,7 +177,7 @@ def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
 
 
 def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValue) -> Leg:
-    """From one level to another. Raises LookupError if no two cells with waits agree in the other factors."""
+    """The case between two levels. Raises LookupError if no two cells with waits agree in the other factors."""
     waterfall = between_levels(findings, factor, level, baseline, by=by_kind)
     if waterfall is None:
         raise LookupError(factor)

@@ -9,7 +9,7 @@ from storagelab import screen
 from storagelab.errors import SpecError
 from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of, ratio_of
-from storagelab.findings.campaigns import Campaign, Compare, Gate, compare, gate, of_one_kind
+from storagelab.findings.campaigns import Campaign, Compare, Gate, compare, gate, of_one_kind, varied_by_one
 from storagelab.findings.fit_kinds import FitKind
 from storagelab.findings.reasons import case_between
 from storagelab.model.values import share_of
@@ -122,6 +122,8 @@ def _compare(first: Campaign, second: Campaign, others: int) -> Compare:
     except LookupError:
         factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
         hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
+        if unknown := varied_by_one(first, second):
+            hint += f"\n  only one of them varies {', '.join(unknown)}, and what the other has is none of its levels"
         problem = f"{first.name} and {second.name} have no layout in common that was run in both"
         raise SpecError(problem, key="NAME", hint=hint) from None
 

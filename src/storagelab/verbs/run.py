@@ -92,7 +92,7 @@ def _make(
 ) -> tuple[tuple[Run, ...], bool]:
     """All runs of the experiment, and whether none has failed."""
     site = site_of(experiment, folder)
-    _try_starting(experiment, expanded, site, folder, again)
+    _try_starting(experiment, expanded, site, folder, racing, again)
     try:
         with Store.writing(folder, experiment) as store:
             before = stored.of_plan(
@@ -114,12 +114,23 @@ def _racing(experiment: Experiment, runs: Sequence[Run], budget_s: float | None)
     return Racing(experiment, runs, budget_s)
 
 
-def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Path, again: bool) -> None:
+def _try_starting(
+    experiment: Experiment,
+    expanded: Plan,
+    site: Site,
+    folder: Path,
+    racing: Callable[[Sequence[Run]], Racing] | None,
+    again: bool,
+) -> None:
     """Refuses a server that does not start before anything is stored, if there are runs to make."""
     attempts: dict[tuple[str, int], tuple[int, str]] = {}
+    plan = expanded
     with contextlib.suppress(NothingStored), Store.reading(folder) as store:
-        attempts = store.attempts() if store.experiment().sha256 == experiment.sha256 else {}
-    if not dealing.pending(expanded, attempts, again=again):
+        if store.experiment().sha256 == experiment.sha256:
+            attempts = store.attempts()
+            if racing is not None:
+                plan = racing(stored.of_plan(folder / FILE_NAME, expanded, store.runs())).course.plan
+    if not dealing.pending(plan, attempts, again=again):
         return
     with Interruptible() as stopping:
         try:

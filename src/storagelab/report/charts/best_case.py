@@ -84,8 +84,8 @@ def _name(cell: CellSummary, places: Arrangement) -> str:
 
 
 def _speed_up_of(findings: Findings, cell: CellSummary, places: Arrangement) -> Effect | None:
-    """Of the one factor beside the axis, against its first level at the same place; intervals hold together over all of
-    them, so they also hold for one picked for its speed."""
+    """The speed-up of the one factor beside the axis, against its first level at the same place. Intervals hold together
+    over all of them, so they also hold for one picked for its speed."""
     others = (*places.lines, *places.panels)
     if len(others) != 1 or places.x is None:
         return None
@@ -103,7 +103,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 
 def _caption(data: Figure, _findings: Findings) -> str:
-    """Which is fastest where, in a sentence."""
+    """A sentence on which level is fastest where."""
     best: Sequence[Row] = [row for row in data.rows if row["line"] == data.lines[1]]
     axis = data.arrangement.x.name if data.arrangement.x is not None else ""
     named: dict[str, list[str]] = {}

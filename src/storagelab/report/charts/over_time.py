@@ -106,7 +106,7 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """By cell, its runs that have a series; the run of median time (of two, the faster) first."""
+    """The runs of each cell that have a series; the run of median time (of two, the faster) first."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:

@@ -71,7 +71,7 @@ def cells_view(findings: Findings, runs: Sequence[Run], colours: Mapping[str, st
 
 
 def _which(findings: Findings) -> str:
-    """Which cells are open, and where the others are."""
+    """A sentence on which cells are open, and where the others are."""
     x = arrange.arrange(findings).x_title
     left_out = len(findings.cells) - len(
         {cell.cell_id for cell in (*cells_with_parts(findings), *arrange.chosen_cells(findings))}
@@ -141,7 +141,7 @@ class _Kind:
 
     tasks: list[WaitingTask] = field(default_factory=list)
     sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
-    """By moment: number of the run, seconds from its start."""
+    """The sort key of a moment: number of the run, seconds from its start."""
 
 
 def _waiting_tasks(runs: Sequence[Run]) -> tuple[str, PageTable] | None:

@@ -18,7 +18,7 @@ from storagelab.report.words.names import factor_text
 
 VERDICT, NO_PANELS = "verdict", "none"
 MAX_RUNS = 600
-"""Of more runs, only means and intervals are drawn: they would be a cloud, and slow."""
+"""The most runs that are drawn one by one: more would be a cloud, and slow."""
 PIN_COLOURS = (palette.LINES[0], palette.LINES[1])
 _RANK: Spec = {
     "window": [{"op": "dense_rank", "as": "rank"}],

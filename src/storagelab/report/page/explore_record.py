@@ -196,7 +196,7 @@ class _Line(NamedTuple):
 
 
 def _series(cells: Sequence[CellSummary], by_cell: Mapping[str, Sequence[Run]]) -> Json:
-    """Of each cell the series of its run of median time: mean, least and most of each stretch, in the chart's unit."""
+    """The series of each cell's run of median time: mean, least and most of each stretch, in the chart's unit."""
     medians = [
         over_time.runs_with_series(by_cell[cell.cell_id]).get(cell.cell_id, [None])[0] for cell in cells
     ]  # fmt: skip

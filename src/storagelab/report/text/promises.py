@@ -1,4 +1,4 @@
-"""Which promises a server kept, on a terminal."""
+"""The promises that a server kept, on a terminal."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from storagelab.report.words.names import factor_text, noun
 from storagelab.report.words.numbers import percent, plural, seconds
 
 _Cautions = Sequence[Any]
-"""Of one kind, so each has the fields of that kind."""
+"""Cautions of one kind, so each has the fields of that kind."""
 
 
 def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:

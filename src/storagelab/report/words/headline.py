@@ -146,7 +146,7 @@ def _bare_figure(findings: Findings, cell: CellSummary) -> str:
 
 
 def _while_open(findings: Findings) -> str:
-    """Which cells can't be compared with the fastest, and why; "" if all can."""
+    """A sentence on the cells that can't be compared with the fastest, and why; "" if all can."""
     if not findings.not_compared:
         return ""
     absent = [

@@ -145,7 +145,7 @@ def _leads(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
 
 
 def _stake(findings: Findings, loads: Sequence[LoadVerdict]) -> str:
-    """The slowest layout that is told apart from the fastest, and under which load."""
+    """The slowest layout that differs from the fastest for sure, and its load."""
     told = [row for load in loads if (row := _slowest_told(findings, load)) is not None]
     if not told:
         return ""

@@ -13,7 +13,7 @@ from storagelab.report.words.why import crowd_sentence, device_table, waterfall_
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Paper:
-    """From the cell `before` to the cell `after`; `case` is None where a cell has no waits."""
+    """The comparison of the cells `before` and `after`; `case` is None where a cell has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
         f"{cell_entry(cell.cell_id, cell_text(cell.levels))}: {compared.figure_text(findings, cell) or 'no time measured'}"

@@ -54,7 +54,7 @@ def method_text(method: Method) -> str:
 
 
 def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
-    """Which waits grew between the best cell and the worst, if the two can be told apart."""
+    """A sentence on which waits grew between the best cell and the worst, if the two can be told apart."""
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.distinguishable and item.best_cell_id == fastest}
     # With more rows everything grows, which explains nothing.
