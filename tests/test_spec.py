@@ -446,7 +446,7 @@ def test_whatever_stands_in_a_spec_is_planned_or_refused_by_its_key(
 def test_an_article_has_a_twin_in_a_random_order_that_differs_in_nothing_else_but_its_burn_in(name: str) -> None:
     article, twin = load(EXPERIMENTS / f"{name}.toml"), load(EXPERIMENTS / f"{name}-randomised.toml")
     assert (article.order, twin.order) == ("cell-by-cell", "randomised")
-    assert twin.base.pop("between_runs") == {"burn_in": 1}
+    assert twin.base.pop("between_runs") == {**article.base.pop("between_runs", {}), "burn_in": 1}
     assert (twin.base, twin.factors, twin.excludes) == (article.base, article.factors, article.excludes)
     assert (twin.question, twin.repetitions) == (article.question, article.repetitions)
     assert "What this order does" in article.text
