@@ -210,7 +210,6 @@ def raced(experiment: Experiment, plan: Plan, laps: Sequence[Lap], log_s: Matrix
     so_far = course(experiment, plan, laps)
     runs = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     rounds = min((runs[cell.cell_id] for cell in plan.cells), default=0)
-    simulated = all(cell.config.simulated for cell in plan.cells)
     blocks = blocks_judged(plan, in_stretches=False)
     walls: dict[str, list[float]] = {}
     for lap in laps:
