@@ -1,4 +1,4 @@
-"""What raw I/O on real drives refuses before anything is touched: each with one message that names the key and the way out."""
+"""What raw I/O on real drives refuses before anything is touched: one message each, with the key and the way out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_sound_spec_tells_what_it_would_use(scratch):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"8MiB"', '"900TiB"', r"volumes.a.path: .* lacks space: about 921600.00 GiB needed, [\d.]+ GiB free.*lower layout.data"),
+        ('"8MiB"', '"900TiB"', r".* lacks space: about 921600.00 GiB needed, .* GiB free.*lower layout.data"),
         ('"8MiB"', '"4KiB"', "layout.data_size_bytes: 4096 B has no room for a block of 8192 B for each of 1 threads"),
         ('block = "8KiB"', "block_bytes = 700", "workload.block_bytes: 700 B is no whole number of 512 B sectors"),
         ('data_size = "8MiB"', "", 'layout.data_size_bytes: is missing.* Add data_size = "4GB"'),
