@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, fuzz, loads, many_runs, mariadb_load, page, races, simulator, statistics
+from bench import faults, fuzz, loads, many_runs, mariadb_load, page, races, raw_io, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
 
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races")
+PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races", "raw-io")
 FAULTS = "faults"
 """Only on request: it measures no cost, and takes long."""
 
@@ -47,6 +47,8 @@ def figures(folder: Path, pairs: int, quick: bool, write: bool, parts: Collectio
         yield from statistics.figures(quick, write)
     if "races" in parts:
         yield from races.figures(quick, write)
+    if "raw-io" in parts and shutil.which("fio"):
+        yield from raw_io.figures(folder, pairs)
     if FAULTS in parts:
         yield from faults.figures(quick)
         yield from fuzz.figures(folder, seed=1, **_CASES[quick])

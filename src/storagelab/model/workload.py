@@ -85,7 +85,7 @@ class RawIo(Frozen):
         description="What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."
     )
     read_fraction: Annotated[float | None, LeftOut("0.5")] = Field(
-        None, ge=0, le=0.99, description="Mixed requests only: the share of reads."
+        None, ge=0, le=0.99, description="Mixed requests only: the share of reads.", examples=[0.5]
     )
     pattern: Literal["random", "sequential"] = Field(
         description="Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."
