@@ -73,7 +73,7 @@ class _Racing:
             self._laps[lap.cell_id, lap.repetition] = lap
             self._spent_s += lap.wall_s
         self._simulated = all(cell.config.simulated for cell in whole.cells)
-        self._blocks = blocks_judged(whole, in_stretches=False)
+        self._blocks = blocks_judged(whole, in_stretches=False, simulated=self._simulated)
         self._runs: list[PlannedRun] = []
         self._heats: list[Heat] = []
         self._short = False
@@ -210,7 +210,8 @@ def raced(experiment: Experiment, plan: Plan, laps: Sequence[Lap], log_s: Matrix
     so_far = course(experiment, plan, laps)
     runs = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     rounds = min((runs[cell.cell_id] for cell in plan.cells), default=0)
-    blocks = blocks_judged(plan, in_stretches=False)
+    simulated = all(cell.config.simulated for cell in plan.cells)
+    blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     walls: dict[str, list[float]] = {}
     for lap in laps:
         walls.setdefault(lap.cell_id, []).append(lap.wall_s)
