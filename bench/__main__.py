@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, fuzz, known_answers, loads, many_runs, mariadb_load, page, races, simulator, statistics
+from bench import faults, fuzz, known_answers, loads, many_runs, mariadb_load, page, races, raw_io, simulator, statistics
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
 
 ROOT = Path(__file__).parent.parent
 
 
-PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races")
+PARTS = ("servers", "mariadb", "page", "simulator", "statistics", "races", "raw-io")
 FAULTS, KNOWN_ANSWERS = "faults", "known-answers"
 """Only on request: they measure no cost, and take long."""
 
@@ -48,6 +48,8 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
         yield from statistics.figures(quick, write)
     if "races" in parts:
         yield from races.figures(quick, write)
+    if "raw-io" in parts and shutil.which("fio"):
+        yield from raw_io.figures(folder, pairs)
     if KNOWN_ANSWERS in parts:
         yield from known_answers.figures(folder, 4 if quick else options.campaigns, options.kept)
     if FAULTS in parts:

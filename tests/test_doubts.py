@@ -84,11 +84,28 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         kinds.DifferentLoads(factors=("storage",), loads=3),
         ["Storage sets layout and load", "3 different loads", "the least to do", "Let one factor"],
     ),
+    (
+        kinds.TwoProvenances(measured=8, simulated=16),
+        ["16 of these cells are simulated and 8 are measured", "not tested against each other"],
+    ),
+    (
+        kinds.NotSteady(rounds=5, judged=True),
+        ["not in steady state", "5 rounds within 20 %", "slope within 10 %", "workload.warm_up"],
+    ),
+    (kinds.NotSteady(severity="note", rounds=5, judged=False), ["is not shown", "workload.duration to 5 s or more"]),
+    (
+        kinds.OthersOnDrive(share=0.31, limit=0.02, runs=3, checked=8),
+        ["Others used the drive in 3 of 8 runs", "31 % more bytes"],
+    ),
+    (
+        kinds.TooFast(latency_s=2.5e-6, bytes_per_s=2.1e10),
+        ["faster than drives can", "2.50 µs", "21,000 MB/s", "no figures of a drive"],
+    ),
 ]
 OF_THE_WHOLE = (
     kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
     kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
-    kinds.FilesOnDisks,
+    kinds.FilesOnDisks, kinds.TwoProvenances,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
 

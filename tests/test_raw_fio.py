@@ -75,7 +75,10 @@ def test_percentiles_of_merged_runs_are_those_of_all_their_latencies(laid_out):
         said = fio._said(
             fio._run(
                 fio.find(), place,
-                [*fio._options(place, READ._replace(seconds=0.5, seed=number)), f"--ioengine={io_engine}", f"--write_lat_log={log}"],
+                [
+                    *fio._options(place, READ._replace(seconds=0.5, seed=number)), f"--ioengine={io_engine}",
+                    f"--write_lat_log={log}",
+                ],
             )
         )  # fmt: skip
         runs.append(fio._outcome(said, {}, fio.find()).latency)
@@ -109,7 +112,7 @@ def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
 @needs_fio
 def test_a_file_that_cannot_be_read_is_said_in_the_words_of_fio(tmp_path):
     (tmp_path / "file").mkdir()
-    with pytest.raises(RunFailed, match="fio failed: .*directory"):
+    with pytest.raises(RunFailed, match=r"fio failed: .*directory"):
         fio.make(fio.find(), Place(tmp_path, "file", 2**20), READ._replace(seconds=0.1), "libaio")
 
 

@@ -113,7 +113,7 @@ def test_cells_are_compared_by_requests_and_the_report_has_nothing_of_rows(made)
         ("[workload]", "[server]\ncores = 8\nmemory_bytes = 8_000_000_000\n[workload]", "server"),
         ("[workload]", "[layout]\ndata_files = 4\n[workload]", "layout.data_files"),
         ("[workload]", '[volumes.b]\ndrives = ["disk-1"]\n[workload]', "layout.data"),
-        ('drives = ["disk"]', 'path = "./a"', "volumes.array.path"),
+        ('drives = ["disk"]', 'path = "./a"', "target.scale"),
     ],
 )
 def test_what_raw_io_has_not_is_refused_by_its_key(old, new, key):

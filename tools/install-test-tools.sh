@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, and MariaDB's server with its client. They come from Debian's own packages, where this may install them. Where
+# measure, MariaDB's server with its client, and fio for raw I/O. They come from Debian's own packages, where this may install them. Where
 # it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
 
@@ -25,6 +25,7 @@ wanted=
 browser_is_here || wanted="chromium"
 postgres_is_here || wanted="${wanted:+$wanted }postgresql"
 # Of MariaDB the -core packages: they bring the programs alone, no account and nothing that starts.
+command -v fio >/dev/null || wanted="${wanted:+$wanted }fio"
 mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
 [ -n "$wanted" ] || exit 0
 

@@ -53,7 +53,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     rounds, log_s = log_times(plan, laps, compared)
     odd = tuple(irregular.outliers(log_s))
     left_out = [run for run in odd if run.disturbed] if fit == "robust" else []
-    blocks = blocks_judged(plan, in_stretches=in_stretches)
+    blocks = blocks_judged(plan, in_stretches=in_stretches, simulated=simulated)
     kept = irregular.without(log_s, left_out)
     trended = experiment.order == "as-listed" and not simulated
     kept = irregular.without_trend(kept, places_of(plan, rounds)) if trended else kept

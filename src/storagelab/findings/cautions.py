@@ -136,7 +136,7 @@ def run_in_blocks(evidence: Evidence) -> Iterator[kinds.RunInBlocks]:
     plan = evidence.plan
     measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
     blocks = blocks_of(plan)
-    if len({blocks[place] for place in measured}) > 1:
+    if len({blocks[place] for place in measured}) > 1 and evidence.provenance != "simulated":
         held = [factor.name for factor in evidence.experiment.factors if _held(evidence.plan, blocks, factor.name)]
         yield kinds.RunInBlocks(factors=tuple(held), blocks=len(set(blocks)))
 

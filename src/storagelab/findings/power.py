@@ -42,8 +42,9 @@ class Scatter:
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     """The scatter of an experiment's runs, odd ones left out; None where no cell was run twice beside others."""
     laps = [lap_of(run) for run in runs if not run.burn_in]
+    simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, laps, compared_of(plan))
-    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False))
+    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated))
     if fitted.df < 1 or np.isnan(fitted.own).all():
         return None
     return Scatter(math.sqrt(float(np.nanmedian(fitted.variance))), fitted.prior_df, int(fitted.runs.sum()))

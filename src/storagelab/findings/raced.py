@@ -93,7 +93,7 @@ class _Racing:
         for lap in self._made:
             self._laps[lap.cell_id, lap.repetition] = lap
         self._simulated = all(cell.config.simulated for cell in whole.cells)
-        self._blocks = blocks_judged(whole, in_stretches=False)
+        self._blocks = blocks_judged(whole, in_stretches=False, simulated=self._simulated)
         self._runs: list[PlannedRun] = []
         self._heats: list[Heat] = []
         self._short = False
@@ -260,7 +260,8 @@ def raced(
     planned = Counter(run.repetition for run in plan.runs)
     complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]
     last = max((rounds[column] for column in complete), default=0)
-    blocks = blocks_judged(plan, in_stretches=False)
+    simulated = all(cell.config.simulated for cell in plan.cells)
+    blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
     walls: dict[str, list[float]] = {}
     for lap in laps:
         walls.setdefault(lap.cell_id, []).append(lap.wall_s)

@@ -1,8 +1,8 @@
 """What share of its volumes a database reached, from raw I/O beside its load. Pure.
 
-A drive is limited by bytes and by requests. Of both, the share is what the database did in a second over what the drive takes:
-bytes against those of requests in order, requests against those at random, reads and writes added, as they share the drive's
-time. The larger one counts.
+A drive is limited by bytes and by requests. The share of each is what the database did in a second over what the drive takes:
+bytes against those of requests in order, requests against those at random. Reads and writes are added, as they share the
+drive's time. The larger share counts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Steady state by the storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five rounds the
-rate stays within 20 % of its mean, and the line fitted through them moves by no more than 10 % of it. Pure.
+"""Steady state by the storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five rounds
+the rate stays within 20 % of its mean, and the line fitted through them moves by no more than 10 % of it. Pure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def steadiness(rates: Sequence[float]) -> Steadiness | None:
 
 
 def reached_after(rates: Sequence[float]) -> int | None:
-    """The number of rounds after which steady state was reached, from then to the end; None if it does not hold at the end."""
+    """The number of rounds after which steady state was reached and kept; None if it does not hold at the end."""
     found = None
     for number in range(len(rates), ROUNDS - 1, -1):
         judged = steadiness(rates[:number])
@@ -51,8 +51,8 @@ def reached_after(rates: Sequence[float]) -> int | None:
 
 
 def rounds_of(run: Measurement) -> list[float]:
-    """The rounds of one run: tenths of its series, or single seconds of a short one; a part of a round at its beginning is left
-    out."""
+    """The rounds of one run: tenths of its series, or single seconds of a short one. What is left over at its beginning
+    does not count."""
     rates = [rate or 0.0 for rate in run.series.columns.get(RATE, ())]
     length = max(1, len(rates) // _ROUNDS_OF_A_RUN)
     whole = len(rates) // length * length
@@ -64,8 +64,8 @@ def rounds_of(run: Measurement) -> list[float]:
 
 
 def is_steady(runs: Sequence[Measurement]) -> bool | None:
-    """Whether each run of a cell ended in steady state; of runs without a series, whether the repetitions did. None if there are
-    fewer than five rounds."""
+    """Whether each run of a cell ended in steady state; of runs without a series, whether the repetitions did. None if there
+    are fewer than five rounds."""
     of_runs = [steadiness(rounds_of(run)) for run in runs]
     if of_runs and all(one is not None for one in of_runs):
         return all(one.steady for one in of_runs if one is not None)

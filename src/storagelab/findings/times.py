@@ -97,12 +97,14 @@ def places_of(plan: Plan, rounds: Sequence[int]) -> stats.Matrix:
     return places
 
 
-def blocks_judged(plan: Plan, *, in_stretches: bool) -> Sequence[int]:
+def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
     """For each cell, the stretch of time in which it ran. Only cells of one stretch may be compared.
 
     All simulated cells share one: a simulation has a seed per run and no drift from one block to the next, because its world
-    is made anew. No measured cell is in it.
+    is made anew. Beside measured cells, none of these is in it. `simulated` = all cells are.
     """
+    if simulated:
+        return (0,) * len(plan.cells)
     stretches = range(len(plan.cells)) if in_stretches else blocks_of(plan)
     pairs = list(zip(plan.cells, stretches, strict=True))
     shared = min((stretch for cell, stretch in pairs if cell.config.simulated), default=0)

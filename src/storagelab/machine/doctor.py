@@ -310,7 +310,7 @@ def sqlite(version: tuple[int, ...]) -> Ability:
 
 def optional_tools() -> Ability:
     """Tools that storagelab doesn't need, but that help to check its figures."""
-    tools = {"fio": "drive figures", "perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
+    tools = {"perf": "kernel traces", "iostat": "device load", "smartctl": "a drive's health"}
     found = [name for name in tools if shutil.which(name)]
     absent = [f"{name} ({use})" for name, use in tools.items() if name not in found]
     parts = ["none is needed", f"found: {_listed(found) or 'none'}", f"absent: {_listed(absent) or 'none'}"]

@@ -160,8 +160,8 @@ class RawIo(Frozen):
     operation: Literal["read", "write", "mixed"] = Field(
         description="What each request does. Mixed: it reads or writes, at random. Simulated drives take no mix."
     )
-    read_fraction: Annotated[float | None, LeftOut("0.5")] = Field(
-        None, ge=0, le=0.99, description="Mixed requests only: the share of reads."
+    read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = Field(
+        None, description="Mixed requests only: the share of reads."
     )
     pattern: Literal["random", "sequential"] = Field(
         description="Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."

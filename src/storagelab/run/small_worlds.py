@@ -49,7 +49,7 @@ def outcome(plan: Plan, runs: Sequence[Run], scale: int) -> SmallWorlds:
     """What a race takes from the runs that small worlds made."""
     laps = [lap_of(run) for run in runs]
     rounds, log_s = log_times(plan, [lap for lap in laps if lap.repetition >= 1], compared_of(plan))
-    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False))
+    fitted = racing.fitted(log_s, blocks_judged(plan, in_stretches=False, simulated=True))
     return SmallWorlds(
         scale=scale,
         rounds=len(rounds),

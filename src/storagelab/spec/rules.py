@@ -67,6 +67,7 @@ def _key_of_another_kind(name: str, kind: str, engine: str) -> SpecError:
         return SpecError(FOR_DATABASES, key=key, hint="Leave it out.")
     if owners == ["raw-io"]:
         return _for_raw_io(key, engine)
+    owners = [one for one in owners if one != "raw-io"]
     problem = f"is for {' and '.join(owners)} workloads, and workload.kind is {kind}"
     return SpecError(problem, key=key, hint=f'Set kind = "{owners[0]}", or leave it out.')
 

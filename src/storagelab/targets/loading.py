@@ -129,9 +129,9 @@ class LoadingTarget(Lifetime, Generic[C]):
         """The server's process, the parent of all its others, where this machine's kernel can be asked."""
         return None
 
+    @abstractmethod
     def _page_bytes(self) -> int:
         """The size of the server's pages."""
-        raise NotImplementedError
 
     @abstractmethod
     def _write_out(self) -> None:

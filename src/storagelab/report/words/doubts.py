@@ -395,8 +395,8 @@ def _different_loads(doubt: kinds.DifferentLoads, _where: str, _findings: Findin
 @sentence.register
 def _two_provenances(doubt: kinds.TwoProvenances, _where: str, _findings: Findings) -> str:
     return (
-        f"{count(doubt.simulated)} of these cells are simulated and {count(doubt.measured)} are measured on drives. They stand "
-        "side by side and are not tested against each other: an error of the model would look like a difference."
+        f"{count(doubt.simulated)} of these cells are simulated and {count(doubt.measured)} are measured on drives. They "
+        "stand side by side and are not tested against each other: an error of the model would look like a difference."
     )
 
 
@@ -409,8 +409,8 @@ def _not_steady(doubt: kinds.NotSteady, where: str, _findings: Findings) -> str:
             f"{count(doubt.rounds)} s or more behind the warm-up, or repetitions to {count(doubt.rounds)}."
         )
     return (
-        f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those of a flash "
-        "drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
+        f"The drive was not in steady state at the end{where}: that takes {rule}. Rates may still change, as those of a "
+        "flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
     )
 
 
@@ -426,6 +426,6 @@ def _others_on_drive(doubt: kinds.OthersOnDrive, where: str, _findings: Findings
 def _too_fast(doubt: kinds.TooFast, where: str, _findings: Findings) -> str:
     return (
         f"A drive answered faster than drives can{where}: half of the requests within {seconds(doubt.latency_s)}, up to "
-        f"{significant(doubt.bytes_per_s / 1e6)} MB/s. Something before the medium answered: a cache, the memory of a host, or "
-        "parts of a device that were never written. These are no figures of a drive."
+        f"{significant(doubt.bytes_per_s / 1e6)} MB/s. Something before the medium answered: a cache, the memory of a host, "
+        "or parts of a device that were never written. These are no figures of a drive."
     )

@@ -18,8 +18,13 @@ def reached_lines(findings: Findings) -> Iterator[str]:
     """The most used volume of the fastest cell, for the answer."""
     of = findings.cell(findings.fastest).reached if findings.fastest is not None else ()
     for one in of[:1]:
-        yield fitting([f"{_did(one)} where volume {one.volume} takes {_rate(one, one.takes_per_s)}: {_so(one)}.",
-                       f"{_did(one)} where its volume takes {_rate(one, one.takes_per_s)}: {_so(one)}."])  # fmt: skip
+        takes = _number(one, one.takes_per_s)
+        yield fitting(
+            [
+                f"{_did(one)} where volume {one.volume} takes {takes}: {_so(one)}.",
+                f"{_did(one)} where its volume takes {takes}: {_so(one)}.",
+            ]
+        )
 
 
 def reached_sentences(findings: Findings) -> list[str]:
@@ -42,13 +47,16 @@ def _title(one: Reached) -> str:
 
 
 def _did(one: Reached) -> str:
-    return f"{_title(one)} {'wrote' if one.operation == 'write' else 'read'} {_rate(one, one.did_per_s)}"
+    did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
+    return f"{_title(one)} {did} {_rate(one, one.did_per_s)}"
 
 
 def _rate(one: Reached, value: float) -> str:
-    if one.unit == "bytes":
-        return f"{significant(value / 1e6)} MB/s"
-    return f"{significant(value)} {one.operation}s/s"
+    return f"{_number(one, value)} {'MB/s' if one.unit == 'bytes' else f'{one.operation}s/s'}"
+
+
+def _number(one: Reached, value: float) -> str:
+    return significant(value / 1e6 if one.unit == "bytes" else value)
 
 
 def _so(one: Reached) -> str:

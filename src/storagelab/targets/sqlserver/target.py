@@ -119,6 +119,9 @@ class SqlServerTarget(LoadingTarget[Session]):
 
         return passed
 
+    def _page_bytes(self) -> int:
+        return 8192
+
     def _write_out(self) -> None:
         self._own.execute("CHECKPOINT")
 

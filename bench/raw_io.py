@@ -1,0 +1,128 @@
+"""Raw I/O through storagelab against fio by hand, and against volumes of known speed. Needs fio; the latter also root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import throttled
+from bench.figures import Figure, paired_ratios, ratio_figure
+from storagelab.findings.steady import is_steady
+from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Measurement
+from storagelab.model.plan import PlannedBlock
+from storagelab.spec.matrix import expand
+from storagelab.spec.reading import parse
+from storagelab.targets import Site, open_block
+
+KNOWN_IOPS = 500
+_SIZE = 256 * 2**20
+_SECONDS = 4
+_SPEC = """
+name = "raw"
+repetitions = 1
+target = {{ engine = "raw-io" }}
+volumes = {{ a = {{ path = "{path}" }} }}
+layout = {{ data_size_bytes = {size} }}
+[workload]
+operation = "read"
+pattern = "random"
+block = "8KiB"
+outstanding = 2
+duration_s = {seconds}
+"""
+
+
+def figures(folder: Path, pairs: int) -> Iterator[Figure]:
+    yield _against_fio(folder, pairs)
+    if reason := throttled.why_not():
+        yield Figure("raw I/O on a throttled volume", 0, "", f"left out: {reason}", None)
+    else:
+        yield from _of_known_speed(folder)
+    yield _fourth_article(folder)
+
+
+def _against_fio(folder: Path, pairs: int) -> Figure:
+    """Pairs on one file of storagelab's own, in one block: the same job, once through storagelab and once by fio alone."""
+    block = _block(folder, _SPEC.format(path=folder, size=_SIZE, seconds=_SECONDS))
+    with open_block(block, _site(folder), folder / "state") as opened:
+
+        def ours() -> float:
+            with opened.open(block.runs[0]) as target:
+                return target.run(block.first_cell, 1, 1, lambda _done: None).counters[RAW_IO]["ios_per_s"]
+
+        ours()
+        (file,) = folder.glob("storagelab-raw-*/raw-io-*")
+        ratios = paired_ratios(pairs, ours, lambda: _by_hand(file))
+    return ratio_figure(
+        "raw I/O: IO/s through storagelab / by fio alone", ratios, "equal: 0.95 to 1.05", lambda r: 0.95 <= r <= 1.05,
+        "8 KB random reads, two outstanding, one file",
+    )  # fmt: skip
+
+
+def _by_hand(file: Path) -> float:
+    command = [
+        "fio", "--name=x", f"--filename={file}", "--rw=randread", "--bs=8k", f"--size={_SIZE}", "--iodepth=2", "--direct=1",
+        "--ioengine=io_uring", "--time_based", f"--runtime={_SECONDS}", "--norandommap=1", "--output-format=json",
+    ]  # fmt: skip
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return float(json.loads(said[said.index("{") :])["jobs"][0]["read"]["iops"])
+
+
+def _of_known_speed(folder: Path) -> Iterator[Figure]:
+    place = folder / "known"
+    place.mkdir()
+    with throttled.volumes({"a": throttled.Speed(read_iops=KNOWN_IOPS)}, place, 128 * 2**20) as made:
+        measured = _throttled(made, place, _SPEC.format(path=made.paths["a"], size=32 * 2**20, seconds=10))
+    rate, at_drive = measured.counters[RAW_IO]["ios_per_s"], measured.counters[RAW_IO_AT_DRIVE]
+    off = 100 * abs(rate / KNOWN_IOPS - 1)
+    yield Figure(f"raw I/O: IO/s of a volume throttled to {KNOWN_IOPS}", rate, "IO/s", "within 1 %", off <= 1)
+    counted = 100 * abs(at_drive["reads_by_kernel"] / at_drive["reads_by_fio"] - 1)
+    yield Figure("raw I/O: requests by fio against /proc/diskstats", counted, "% apart", "at most 2 %", counted <= 2)
+    steady = bool(is_steady([measured]))
+    yield Figure("raw I/O: steady state of a throttled volume", float(steady), "found", "1", steady)
+
+
+def _throttled(made: throttled.Throttled, folder: Path, text: str) -> Measurement:
+    """Only fio is throttled: a program of that name joins the group and becomes the real one."""
+    with tempfile.TemporaryDirectory() as programs:
+        wrapper = Path(programs) / "fio"
+        real = shutil.which("fio")
+        join = made.command([])[2]
+        wrapper.write_text(f"#!/bin/sh\n{join.replace('exec', f'exec {real}')}\n")
+        wrapper.chmod(0o755)
+        before = os.environ["PATH"]
+        os.environ["PATH"] = f"{programs}:{before}"
+        try:
+            block = _block(folder, text)
+            with open_block(block, _site(folder), folder / "state") as opened, opened.open(block.runs[0]) as target:
+                return target.run(block.first_cell, 1, 1, lambda _done: None)
+        finally:
+            os.environ["PATH"] = before
+
+
+def _fourth_article(folder: Path) -> Figure:
+    spec, began = Path("experiments") / "raw-io-on-your-drives.toml", time.perf_counter()
+    command = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder / "fourth")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: the fourth article's spec failed:\n{done.stderr}")
+    minutes = (time.perf_counter() - began) / 60
+    return Figure(
+        "raw I/O: the fourth article, simulated and on this disk", minutes, "min", "at most 6 min", minutes <= 6
+    )
+
+
+def _block(folder: Path, text: str) -> PlannedBlock:
+    (block,) = expand(parse(text, str(folder / "raw.toml"))).blocks.values()
+    return block
+
+
+def _site(folder: Path) -> Site:
+    return Site(experiment="raw", identity="0badcafe", spec_folder=folder)

@@ -1,0 +1,170 @@
+"""What raw I/O on real drives refuses before anything is touched: one message each, with the key and the way out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from raw_io_specs import SPEC, needs_fio, parsed, site_at
+
+from bench import throttled
+from storagelab.errors import PreflightError, SpecError
+from storagelab.machine import host
+from storagelab.spec.matrix import expand
+from storagelab.targets import preflight
+from storagelab.targets.raw.block import RawBlock
+
+DEVICE = SPEC.replace('path = "."', 'device = "/dev/disk/by-id/nvme-LAB0"').replace('data_size = "8MiB"', "")
+root = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() or "loop devices work here")
+
+
+def checked(folder: Path, text: str = SPEC):
+    experiment = parsed(folder, text)
+    return preflight(experiment, expand(experiment), site_at(folder))
+
+
+def ours(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.startswith("storagelab")]
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises((PreflightError, SpecError)) as caught:
+        checked(folder, text)
+    return re.sub(r"\s+", " ", str(caught.value))
+
+
+@needs_fio
+def test_a_sound_spec_tells_what_it_would_use(scratch):
+    found = checked(scratch)
+    assert found.server.startswith("none: raw I/O by fio 3.")
+    assert [(need.name, need.needed_bytes) for need in found.volumes] == [("a", 8 * 2**20)]
+    assert not ours(scratch), "nothing is touched"
+
+
+@needs_fio
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"8MiB"', '"900TiB"', r".* lacks space: about 921600.00 GiB needed, .* GiB free.*lower layout.data"),
+        ('"8MiB"', '"4KiB"', "layout.data_size_bytes: 4096 B has no room for a block of 8192 B for each of 1 threads"),
+        ('block = "8KiB"', "block_bytes = 700", "workload.block_bytes: 700 B is no whole number of 512 B sectors"),
+        ('data_size = "8MiB"', "", 'layout.data_size_bytes: is missing.* Add data_size = "4GB"'),
+        ('path = "."', 'path = "./none"', "volumes.a.path: .*none does not exist"),
+        ('path = "."', 'path = "."\nraid = "10"', "volumes.a.raid: is for simulated or remote volumes"),
+        ('"raw-io" }', '"raw-io", scale = 4 }', "target.scale: is for simulated drives, and no volume of the spec has any"),
+        ('"raw-io" }', '"raw-io", bin_dir = "x" }', "target.bin_dir: is for databases"),
+        ("[workload]", "[measure]\nwaits = false\n[workload]", "measure.waits: is for databases"),
+        ("[workload]", "[between_runs]\ncheckpoint = false\n[workload]", "between_runs.checkpoint: is for databases"),
+        ("[workload]", "[volumes.b]\npath = '.'\n[workload]", "layout.data: raw I/O runs on one volume"),
+        ('duration = "1s"', 'duration = "1s"\nwarm_up = "0.5s"', "workload.warm_up_s: leaves less than 1 s to count"),
+        ('pattern = "random"', 'pattern = "random"\nread_fraction = 0.5', "workload.read_fraction: is for mixed requests"),
+        ('"read"', '"trim"', "workload.operation: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_by_its_key(scratch, old, new, said):
+    assert old in SPEC
+    assert re.search(said, refused(scratch, SPEC.replace(old, new)))
+    assert not ours(scratch)
+
+
+@needs_fio
+def test_a_file_system_in_memory_is_refused(scratch):
+    facts = host.describe_volume("/dev/shm")
+    if not facts["in_memory"]:
+        pytest.skip("needs a tmpfs at /dev/shm")
+    said = refused(scratch, SPEC.replace('path = "."', 'path = "/dev/shm"'))
+    assert (
+        "volumes.a.path: /dev/shm is on tmpfs, which is memory: it has no drive to measure, and no direct I/O" in said
+    )
+
+
+def test_a_missing_fio_is_named_with_its_package(scratch, monkeypatch):
+    monkeypatch.setenv("PATH", str(scratch))
+    assert refused(scratch, SPEC).endswith("install the package fio: apt-get install fio")
+
+
+@needs_fio
+@root
+@pytest.mark.slow
+def test_a_block_smaller_than_a_sector_of_4_kb_is_refused(scratch):
+    image, place = scratch / "disk.img", scratch / "disk"
+    place.mkdir()
+    image.touch()
+    os.truncate(image, 64 * 2**20)
+    made = ["losetup", "--direct-io=on", "--sector-size", "4096", "--find", "--show", str(image)]
+    device = subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        subprocess.run(["mkfs.ext4", "-F", "-q", device], check=True)
+        subprocess.run(["mount", device, str(place)], check=True)
+        try:
+            text = SPEC.replace('path = "."', f'path = "{place}"').replace('block = "8KiB"', "block_bytes = 512")
+            said = refused(scratch, text)
+        finally:
+            subprocess.run(["umount", str(place)], check=True)
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    assert "workload.block_bytes: 512 B is no whole number of 4096 B sectors" in said
+    assert "set a multiple of 4096" in said
+
+
+# --- whole devices ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["write", "mixed"])
+def test_a_device_is_never_written(scratch, operation):
+    said = refused(scratch, DEVICE.replace('"read"', f'"{operation}"'))
+    assert f"workload.operation: {operation} would destroy what is on the device /dev/disk/by-id/nvme-LAB0" in said
+    assert "storagelab only reads whole devices" in said
+
+
+@pytest.mark.parametrize("name", ["/dev/sda", "/dev/disk/by-id/../../sda", "sda"])
+def test_a_device_is_named_by_its_identity(scratch, name):
+    said = refused(scratch, DEVICE.replace("/dev/disk/by-id/nvme-LAB0", name))
+    assert "volumes.a.device: " in said
+    assert "Name the drive by its identity: ls -l /dev/disk/by-id/" in said
+
+
+def test_a_device_is_for_raw_io(scratch):
+    text = 'target = { engine = "postgres" }\nvolumes = { a = { path = ".", device = "/dev/disk/by-id/x" } }\n'
+    assert "volumes.a.device: is for raw I/O, and target.engine is postgres" in refused(scratch, text)
+
+
+@needs_fio
+def test_a_device_that_is_not_there_is_said(scratch):
+    assert "volumes.a.device: /dev/disk/by-id/nvme-LAB0 can't be read: No such file" in refused(scratch, DEVICE)
+
+
+@needs_fio
+@root
+@pytest.mark.slow
+def test_a_named_device_is_read_and_stays_as_it_was(scratch, monkeypatch):
+    image, name = scratch / "disk.img", Path("/dev/disk/by-id/storagelab-test-device")
+    image.write_bytes(os.urandom(8 * 2**20))
+    before = image.read_bytes()
+    made = ["losetup", "--direct-io=on", "--find", "--show", str(image)]
+    device = subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
+    grown = [folder for folder in (name.parent.parent, name.parent) if not folder.exists()]
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.symlink_to(device)
+    try:
+        text = DEVICE.replace("/dev/disk/by-id/nvme-LAB0", str(name))
+        found = checked(scratch, text)
+        (block,) = expand(parsed(scratch, text)).blocks.values()
+        raw = RawBlock(block, site_at(scratch))
+        with raw.open(block.runs[0]) as target:
+            measured = target.run(block.first_cell, 1, 1, lambda _done: None)
+        raw.close()
+    finally:
+        name.unlink()
+        for folder in reversed(grown):
+            folder.rmdir()
+        subprocess.run(["losetup", "--detach", device], check=True)
+    assert "is read as it is" in found.notes[0]
+    assert measured.requests > 0
+    assert not measured.unverified, "the kernel counted them at the device itself"
+    assert measured.environment["server"]["file_bytes"] == 8 * 2**20
+    assert image.read_bytes() == before
+    assert not ours(scratch)
