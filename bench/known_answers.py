@@ -260,9 +260,8 @@ def _judge_change(engine: str, kind: Kind, seed: int, first: Stored, second: Sto
     expected = known(second.runs, kind.then).seconds / known(first.runs, kind.speeds).seconds
     differences = environment_differences(compared, (first.runs, second.runs))
     throttles = [(name, *values) for name, *values in differences if ".throttle." in name]
-    reason = bool(throttles) and all(
-        name.startswith(f"volumes.{volume}.") for volume in kind.then for name, *_ in throttles
-    )
+    changed = {volume for volume, speed in kind.then.items() if speed != kind.speeds[volume]}
+    reason = {name.split(".")[1] for name, *_ in throttles} == changed
     said = "; ".join(f"{name}: {before}, then {after}" for name, before, after in throttles)
     return _judged(engine, kind, seed, expected, compared.overall, compared.differs, reason, said)
 
