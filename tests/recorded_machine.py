@@ -74,6 +74,7 @@ class RecordedMachine:
         folder = self.root / node
         folder.mkdir(parents=True)
         self.write(f"{node}/stat", stat() if stat_text is None else stat_text)
+        self.write(f"{node}/dev", f"{numbers}\n")
         (self.root / "sys/dev/block" / numbers).symlink_to(folder)
         (self.root / "sys/class/block" / folder.name).symlink_to(folder)
         return node

@@ -353,6 +353,15 @@ def test_volumes_on_one_device_are_named_together():
     assert caution.figures == {"volumes": "a, b", "device": "sda"}
 
 
+def test_volumes_on_one_device_that_are_throttled_apart_are_no_doubt():
+    a = {"path": "./a", "device": "sda", "device_numbers": "7:0", "virtual": False, "throttle": {"write_iops": 600}}
+    b = {**a, "path": "./b", "device_numbers": "7:1"}
+    assert doubts(environment=environment(volumes={"a": a, "b": b})) == ()
+    assert doubts(environment=environment(volumes={"a": a, "b": {**b, "throttle": {}}})) == ()
+    same = only(doubts(environment=environment(volumes={"a": a, "b": {**b, "device_numbers": "7:0"}})))
+    assert same.figures == {"volumes": "a, b", "device": "sda"}
+
+
 def test_a_factor_that_sets_layout_and_load_at_once_makes_the_lighter_load_win():
     levels = (
         Level(value="few", sets={"layout.data_files": 1, "workload.read_fraction": 0}),

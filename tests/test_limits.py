@@ -12,6 +12,9 @@ from storagelab.findings.answer import answer
 from storagelab.findings.basis import basis_of
 from storagelab.findings.reasons import Rule, case_between, reasons
 from storagelab.report.words.answer import answer_lines
+from storagelab.report.words.numbers import limit_text
+from storagelab.report.words.quantities import quantity_text
+from storagelab.report.words.sentences import sentences
 from storagelab.report.words.why import why_sentence
 
 SLOWER, FASTER = "cell-001", "cell-002"
@@ -74,6 +77,15 @@ def test_the_answer_names_the_volume_and_not_the_wait():
     assert (cause.limit.volume, cause.limit.rate, cause.limit.limit) == ("a", "write_iops", 600)
     (line,) = [line.text for line in answer_lines(findings) if line.about == "why"]
     assert line.startswith("Why, log: volume a stood at its limit, 600 writes/s, 9")
+    (sentence,) = [one for one in sentences(findings) if "Where the time goes" in one]
+    assert sentence.startswith("Volume a stood at its limit, 600 writes/s, for 9")
+    assert "waits there stand in its queue, whatever they are for." in sentence
+
+
+def test_a_limit_is_told_in_its_unit():
+    assert limit_text("read_iops", 600) == "600 reads/s"
+    assert limit_text("write_bytes_per_s", 20_500_000) == "20.5 MB/s written"
+    assert quantity_text("write_bytes_per_s", 20_500_000) == "20.5 MB/s"
 
 
 def test_the_faster_end_may_be_free_of_any_limit():

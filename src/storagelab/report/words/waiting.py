@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import CellSummary, Effect, Findings, WaitChange, WaitTrend
 from storagelab.model.measurement import WaitingTask
 from storagelab.model.values import JsonValue
@@ -20,6 +21,7 @@ from storagelab.report.words.numbers import (
     change_estimate,
     count,
     inverse,
+    limit_text,
     percent,
     ratio_interval,
     seconds,
@@ -61,7 +63,7 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     if fastest is None or slowest not in told or compared.by_rate(findings):
         return []
     best, worst = findings.cell(fastest), findings.cell(slowest)
-    if best.available_s is None or worst.available_s is None:
+    if best.available_s is None or worst.available_s is None or best.elapsed_s is None or worst.elapsed_s is None:
         return []
     extra_s = worst.available_s - best.available_s
     growing = sorted(findings.wait_changes, key=lambda item: item.best_s - item.worst_s)
@@ -71,10 +73,20 @@ def wait_change_sentences(findings: Findings, said: set[str]) -> list[str]:
     parts = [_grown(item, said) for item in grown]
     share = sum(item.worst_s - item.best_s for item in grown) / extra_s
     covers = f"; together {percent(share)} of it" if len(grown) > 1 and share <= 1.1 else ""
+    limit = volume_at_limit([(best, worst)], worst.elapsed_s.mean.value - best.elapsed_s.mean.value)
+    pace = "" if limit is None else limit_sentence(limit, cell_text(worst.levels))
     return [
-        f"Where the time goes: the connections of {cell_text(worst.levels)} together spent {seconds(extra_s)} more per "
+        f"{pace}Where the time goes: the connections of {cell_text(worst.levels)} together spent {seconds(extra_s)} more per "
         f"run than those of {cell_text(best.levels)}. What grew: {'; '.join(parts)}{covers}."
     ]
+
+
+def limit_sentence(limit: AtLimit, slower: str) -> str:
+    """What sets the pace of a layout, ahead of the waits that stand behind it."""
+    return (
+        f"Volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}, for {percent(limit.share)} of the "
+        f"time of {slower}: waits there stand in its queue, whatever they are for. "
+    )
 
 
 def wait_names_sentence(findings: Findings) -> list[str]:
