@@ -402,21 +402,17 @@ def test_many_files_on_flash_or_one_number_of_files_on_disks_are_none():
     disk = {"title": "15k SCSI 300 GB", "order": "fifo"}
     assert files_on_drives({"title": "ioDrive 320 GB", "format": "basic"}) == ()
     assert files_on_drives(disk, {"layout.log": ["a", "b"]}) == ()
-    assert files_on_drives(disk, engine="postgres") == ()
+    assert files_on_drives(disk, provenance="measured") == ()
 
 
-def files_on_drives(drive, factors=FILES, engine="simulated") -> tuple[Caution, ...]:
+def files_on_drives(drive, factors=FILES, provenance="simulated") -> tuple[Caution, ...]:
     volumes = {"a": {"drives": "one"}, "b": {"drives": "two"}}
     drives = environment(volumes=volumes) | {"drives": {"one": drive, "two": drive}}
-    experiment = make_experiment(factors)
-    if engine == "simulated":
-        simulated = {"target": {"engine": engine}, "server": {"cores": 8, "memory_bytes": 2**33}}
-        hardware = {"drives": {"one": {"profile": "x"}, "two": {"profile": "x"}}}
-        volumes = {"volumes": {"a": {"drives": ["one"]}, "b": {"drives": ["two"]}}}
-        experiment = experiment.model_copy(update={"base": experiment.base | simulated | hardware | volumes})
-    plan = make_plan(experiment)
-    runs = make_runs(experiment, plan, environment=drives)
-    return analyse(experiment, plan, runs).cautions
+
+    def as_asked(runs: list[Run]) -> list[Run]:
+        return [with_measurement(run, provenance=provenance) for run in runs]
+
+    return doubts(factors, change=as_asked, environment=drives)
 
 
 def test_what_weighs_more_comes_first():
