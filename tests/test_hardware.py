@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from real_servers import site_at
 
+from storagelab import _sim
 from storagelab.errors import PreflightError, SpecError
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import load, parse
 from storagelab.targets import preflight
 from storagelab.targets.simulated.hardware import hardware
+from storagelab.targets.simulated.worlds import world_of
 
 ARRAYS = """
 name = "arrays"
@@ -231,3 +234,34 @@ def test_the_article_on_sequential_inserts_has_its_22_configurations():
         cell.levels["storage"] for cell in plan.cells if cell.config.drives["ssd"].format == "operating-system"
     }
     assert len(unprepared) == 3
+
+
+def test_many_files_on_disks_cost_dearly_if_they_lie_far_apart_and_disks_serve_in_order_of_arrival():
+    """Neither is enough alone: see docs/records/calibration.md."""
+    far, near = "layout.data", 'layout.data_size" = "160GB", "layout.data'
+    cost = {
+        (order, size): _elapsed_s(16, order, size) / _elapsed_s(2, order, size)
+        for order in ("fifo", "elevator")
+        for size in (far, near)
+    }
+    assert cost["fifo", far] > 1.4
+    assert max(cost["elevator", near], cost["fifo", near]) < 1.2
+    assert cost["elevator", near] < cost["elevator", far] < cost["fifo", far]
+
+
+def _elapsed_s(files: int, order: str, size: str) -> float:
+    """A run of article B on its disks, 256 times smaller; `size` is what comes before the volumes of the data."""
+    text = (Path(__file__).parent.parent / "experiments" / "random-inserts.toml").read_text()
+    for old, new in (
+        ("scale = 64", "scale = 256"),
+        ("repetitions = 5", "repetitions = 1"),
+        ('order = "fifo"', f'order = "{order}"'),
+        ('SATA RAID-10", "layout.data"', f'SATA RAID-10", "{size}"'),
+        ("[1, 2, 4, 8, 16]", f"[{files}]"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    plan = expand(parse(text, "lab/disks.toml"))
+    content = world_of(plan.cells[0].config).scenario(plan.blocks[0], Path("lab"))
+    outcome = json.loads(_sim.Block(json.dumps(content)).run_next())
+    return outcome["elapsed_ns"] / 1e9

@@ -232,8 +232,10 @@ class AllocationLatches(_Doubt):
 
 
 class FilesOnDisks(_Doubt):
-    """Simulated: numbers of data files are compared on disks, with up to `data_files` of them on fewer `volumes`. What that costs
-    rests on one article, and on the `order` in which the disks serve their queues."""
+    """Simulated: numbers of data files are compared on disks, up to `data_files` of them on fewer `volumes`.
+
+    What that costs rests on one article, and on the `order` in which the disks serve their queues.
+    """
 
     kind: Literal["files-on-disks"] = "files-on-disks"
     volumes: Names

@@ -50,11 +50,11 @@ pub struct CacheChoice {
     #[serde(default = "mirror_bytes_per_s")]
     pub mirror_bytes_per_s: u64,
     /// Further time of the controllers per write, one write after another. Fitted within 5 to 50 us on D2: 30,000
-    /// sequential writes of 8 KB a second, which only the cache can limit. An array behind iSCSI may take far longer:
-    /// see the specs of articles B and C.
+    /// sequential writes of 8 KB a second, which only the cache can limit.
     #[serde(default = "mirror_request_ns")]
     pub mirror_request_ns: Ns,
-    /// Further delay of a write that does not delay others; an assumption.
+    /// Further delay of a write that does not delay others; an assumption. An array behind iSCSI may take far longer: see the
+    /// specs of articles B and C.
     #[serde(default = "mirror_latency_ns")]
     pub mirror_latency_ns: Ns,
     /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or gets
