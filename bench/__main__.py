@@ -14,7 +14,19 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench import faults, fuzz, known_answers, loads, many_runs, mariadb_load, page, races, raw_io, simulator, statistics
+from bench import (
+    faults,
+    fuzz,
+    known_answers,
+    loads,
+    many_runs,
+    mariadb_load,
+    page,
+    races,
+    raw_io,
+    simulator,
+    statistics,
+)
 from bench.figures import Figure, paired_ratios, ratio_figure, rounds, show
 from storagelab.model.measurement import Measurement
 
