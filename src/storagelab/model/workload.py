@@ -153,6 +153,20 @@ class Pgbench(GeneratedLoad):
     )
 
 
+class Sysbench(GeneratedLoad):
+    """sysbench: its OLTP transactions, or a Lua script of your own, on PostgreSQL or MariaDB."""
+
+    kind: Literal["sysbench"] = "sysbench"
+    script: str = Field(
+        "oltp_read_write",
+        min_length=1,
+        description="What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, "
+        "`oltp_insert` or another of sysbench's own, or a Lua file. A relative file starts at the spec's folder.",
+    )
+    tables: int = Field(1, ge=1, le=1024, description="Number of tables.")
+    table_size: int = Field(10_000, ge=1, le=10**10, description="Rows of each table.")
+
+
 class RawIo(Frozen):
     """Requests of one size to one volume, without a database."""
 
@@ -175,7 +189,7 @@ class RawIo(Frozen):
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
 
 
-_Member = RandomInsert | SequentialInsert | Mixed | Pgbench | RawIo
+_Member = RandomInsert | SequentialInsert | Mixed | Pgbench | Sysbench | RawIo
 KINDS: dict[str, type[_Member]] = {member.model_fields["kind"].default: member for member in get_args(_Member)}
 """Each kind of workload, by its name in a spec."""
 
