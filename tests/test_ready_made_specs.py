@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -23,7 +24,7 @@ SPECS = sorted((ROOT / "experiments").glob("*.toml"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
-GENERATED = ("pgbench",)
+GENERATED = ("pgbench", "sysbench")
 
 
 def tiny(spec: dict[str, Any]) -> dict[str, Any]:
@@ -49,10 +50,16 @@ def asked(monkeypatch, *words: object) -> None:
         cli.main()
 
 
+def needs(file: Path) -> list[pytest.MarkDecorator]:
+    """What must be on this machine besides PostgreSQL."""
+    sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
+    return [*([needs_mariadb] if "engines" in file.stem else []), *([sysbench] if "sysbench" in file.stem else [])]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(file, id=file.stem, marks=needs_mariadb if "engines" in file.stem else ()) for file in SPECS],
+    [pytest.param(file, id=file.stem, marks=needs(file)) for file in SPECS],
 )
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
     monkeypatch.chdir(scratch)

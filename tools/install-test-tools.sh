@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, and MariaDB's server with its client. They come from Debian's own packages, where this may install them. Where
+# measure, MariaDB's server with its client, and sysbench. They come from Debian's own packages, where this may install them. Where
 # it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
 
@@ -26,6 +26,7 @@ browser_is_here || wanted="chromium"
 postgres_is_here || wanted="${wanted:+$wanted }postgresql"
 # Of MariaDB the -core packages: they bring the programs alone, no account and nothing that starts.
 mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
+command -v sysbench >/dev/null || wanted="${wanted:+$wanted }sysbench"
 [ -n "$wanted" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

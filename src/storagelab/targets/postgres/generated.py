@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from storagelab.errors import RunFailed
+from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.workload import Pgbench, Sysbench
-from storagelab.spec.loads import script_of
+from storagelab.model.workload import Pgbench, Sql, Sysbench
+from storagelab.spec.loads import Script, script_of
 from storagelab.targets import Site
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench, sysbench
@@ -76,6 +76,9 @@ class GeneratedLayout(Layout):
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
         self._numbers: dict[str, int] = {}
+        load = config.workload
+        # A dump names its schemas itself.
+        self.home = "public" if isinstance(load, Sql) else prefix
 
     def _extra(self, what: str) -> str:
         return f"{self.prefix}_{what}"
@@ -99,7 +102,7 @@ class GeneratedLayout(Layout):
     @property
     def session_options(self) -> dict[str, str]:
         """Settings of the sessions that make and use the tables."""
-        options = {"search_path": self.prefix}
+        options = {"search_path": self.home}
         if self.on_volumes:
             options["default_tablespace"] = self.tablespace(1)
             if "temp" in self.config.extra_volumes:
@@ -126,7 +129,7 @@ class GeneratedLayout(Layout):
     def spread_out(self, connection: Connection) -> None:
         """Make hash partitions of each table to be spread that has none yet. Raises RunFailed for one that can't be."""
         for table in self.spread if self.partitions else ():
-            row = connection.execute(_PRIMARY_KEY, [self.prefix, table]).fetchone()
+            row = connection.execute(_PRIMARY_KEY, [self.home, table]).fetchone()
             if row is None:
                 raise RunFailed(f"there is no table {table} to be spread over data files (layout.spread)")
             kind, columns = row
@@ -137,7 +140,7 @@ class GeneratedLayout(Layout):
             self._partition_by(connection, table, columns)
 
     def _partition_by(self, connection: Connection, table: str, columns: Sequence[str]) -> None:
-        name, whole = sql.Identifier(self.prefix, table), sql.Identifier(self.prefix, f"{table}__whole")
+        name, whole = sql.Identifier(self.home, table), sql.Identifier(self.home, f"{table}__whole")
         with connection.transaction():
             connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(name, sql.Identifier(f"{table}__whole")))
             connection.execute(
@@ -148,14 +151,14 @@ class GeneratedLayout(Layout):
             for number in range(self.partitions):
                 connection.execute(
                     sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
-                        sql.Identifier(self.prefix, f"{table}_p{number + 1}"), name,
+                        sql.Identifier(self.home, f"{table}_p{number + 1}"), name,
                         sql.Literal(self.partitions), sql.Literal(number),
                     )
                 )  # fmt: skip
-            for column, sequence in connection.execute(_SEQUENCES, [f'"{self.prefix}"."{table}__whole"']).fetchall():
+            for column, sequence in connection.execute(_SEQUENCES, [f'"{self.home}"."{table}__whole"']).fetchall():
                 connection.execute(
                     sql.SQL("ALTER SEQUENCE {} OWNED BY {}").format(
-                        sql.SQL(sequence), sql.Identifier(self.prefix, table, column)
+                        sql.SQL(sequence), sql.Identifier(self.home, table, column)
                     )
                 )
         self.place(connection)  # while they are empty
@@ -172,12 +175,12 @@ class GeneratedLayout(Layout):
                 what = "TABLE" if one.kind == "r" else "INDEX"
                 connection.execute(
                     sql.SQL(f"ALTER {what} {{}}.{{}} SET TABLESPACE {{}}").format(
-                        self.schema, sql.Identifier(one.name), sql.Identifier(wanted)
+                        sql.Identifier(self.home), sql.Identifier(one.name), sql.Identifier(wanted)
                     )
                 )
 
     def _relations(self, connection: Connection) -> list[Relation]:
-        found = [Relation(*row) for row in connection.execute(_RELATIONS, [self.prefix]).fetchall()]
+        found = [Relation(*row) for row in connection.execute(_RELATIONS, [self.home]).fetchall()]
         partitions = [(one.spread, one.name) for one in found if one.kind == "r" and one.spread]
         of_table: dict[str, list[str]] = {}
         for parent, name in partitions:
@@ -270,6 +273,42 @@ def fill(
     layout.place(connection)
 
 
+def fill_own(
+    layout: GeneratedLayout, connection: Connection, run: Run, steps: Sequence[tuple[str, Sequence[str]]]
+) -> None:
+    """Have a database of the user's own made by `steps`: what each is, and its command. Raises RunFailed with its words."""
+    for what, command in steps:
+        said = run(command)
+        if said.returncode != 0:
+            words = next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
+            raise RunFailed(f"{what} failed: {words}")
+    layout.spread_out(connection)
+    layout.place(connection)
+    connection.execute("VACUUM ANALYZE")
+
+
+def own_steps(load: Sql, site: Site, psql: str, pg_restore: str) -> list[tuple[str, list[str]]]:
+    """The commands that make a database of the user's own. Raises PreflightError for a file that can't be used."""
+    steps = list[tuple[str, list[str]]]()
+    if load.restore is not None:
+        path = site.place(load.restore, "workload.restore")
+        if not path.exists():
+            raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
+        if path.suffix == ".sql":
+            steps.append((f"restoring {load.restore}", [*_psql(psql), str(path)]))
+        else:
+            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", "--dbname=postgres"]
+            steps.append((f"restoring {load.restore}", [pg_restore, *options, str(path)]))
+    for number, name in enumerate(load.setup, 1):
+        content_of(name, f"workload.setup[{number}]", site)
+        steps.append((f"setup by {name}", [*_psql(psql), str(site.place(name, f"workload.setup[{number}]"))]))
+    return steps
+
+
+def _psql(program: str) -> list[str]:
+    return [program, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
+
+
 def _run_step(run: Run, command: Sequence[str]) -> None:
     said = run(command)
     if said.returncode != 0:
@@ -281,6 +320,11 @@ def sources(config: Config, site: Site) -> tuple[Source, ...]:
     load = config.workload
     if isinstance(load, Sysbench):
         return own_script(load, site)
+    if isinstance(load, Sql):
+        return tuple(
+            Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
+            for number, one in enumerate(load.transactions, 1)
+        )
     assert isinstance(load, Pgbench)
     return tuple(_source(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1))
 

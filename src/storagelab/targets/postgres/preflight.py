@@ -9,7 +9,7 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Pgbench, Sysbench
+from storagelab.model.workload import Pgbench, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
 from storagelab.targets.generators import sysbench
@@ -122,6 +122,8 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
+    if isinstance(config.workload, Sql):
+        return _generated_bytes_on(config, 0, volume)  # what a setup makes is not known before
     if isinstance(config.workload, Pgbench | Sysbench):
         return _generated_bytes_on(config, _data_bytes(config.workload), volume)
     sequential = config.workload.kind == "sequential-insert"
@@ -162,12 +164,14 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
     for config in configs:
         if config.generated:
             generated.sources(config, site)
+            if isinstance(config.workload, Sql):
+                generated.own_steps(config.workload, site, "psql", "pg_restore")
             found.append(_generator_text(config, site))
     return found
 
 
 def _is_generated(config: Config) -> bool:
-    return config.generated
+    return isinstance(config.workload, Pgbench | Sysbench)
 
 
 def _memory_note(config: Config) -> str:

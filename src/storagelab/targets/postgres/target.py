@@ -18,7 +18,7 @@ from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.model.workload import Pgbench, Sysbench
+from storagelab.model.workload import Pgbench, Sql, Sysbench
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.folders import Folders
@@ -132,7 +132,7 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _generator(self, seed: int) -> Generator[Connection]:
         load, scripts = self.config.workload, generated.sources(self.config, self.site)
-        if isinstance(load, Pgbench):
+        if isinstance(load, Pgbench | Sql):
             program = Program(
                 title="pgbench", command=partial(pgbench.command, self._client("pgbench"), load, scripts, seed=seed),
                 read=pgbench.read_log, words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM,
@@ -178,8 +178,11 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _fill(self, connection: Connection) -> None:
         assert isinstance(self.layout, GeneratedLayout)
-        scripts = generated.sources(self.config, self.site)
-        is_pgbench = isinstance(self.config.workload, Pgbench)
+        scripts, load = generated.sources(self.config, self.site), self.config.workload
+        if isinstance(load, Sql):
+            self._fill_own(connection, load)
+            return
+        is_pgbench = isinstance(load, Pgbench)
         with script_folder({} if is_pgbench else sysbench_inputs(scripts), self._client_owner) as folder:
             run_client = partial(
                 run, in_child=self._client_child(folder), environment=self._client_environment(), folder=folder
@@ -187,6 +190,13 @@ class PostgresTarget(LoadingTarget[Connection]):
             program = self._client("pgbench") if is_pgbench else ""
             server = generated.sysbench_server(self._client_environment())
             generated.fill(self.layout, connection, run_client, program, server, own=bool(scripts))
+
+    def _fill_own(self, connection: Connection, load: Sql) -> None:
+        assert isinstance(self.layout, GeneratedLayout)
+        steps = generated.own_steps(load, self.site, self._client("psql"), self._client("pg_restore"))
+        folders = [Path(command[-1]).parent for _, command in steps]
+        run_client = partial(run, in_child=self._client_child(*folders), environment=self._client_environment())
+        generated.fill_own(self.layout, connection, run_client, steps)
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         return Sampler(
