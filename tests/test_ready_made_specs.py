@@ -24,7 +24,7 @@ SPECS = sorted((ROOT / "experiments").glob("*.toml"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
-GENERATED = ("pgbench", "sysbench")
+GENERATED = ("pgbench", "sql", "sysbench")
 
 
 def tiny(spec: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +68,8 @@ def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, m
     for volume in spec["volumes"].values():
         if "path" in volume:
             (scratch / volume["path"]).mkdir(parents=True, exist_ok=True)
+    if (files := file.with_suffix("")).is_dir():
+        shutil.copytree(files, scratch / files.name)
     here = scratch / file.name
     here.write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in spec.items()), "utf-8")
     asked(monkeypatch, "run", here, "--jobs", 1)
