@@ -32,7 +32,8 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
     target, work = dict(spec.get("target", {})), dict(spec["workload"])
     if work.get("kind") in GENERATED:
-        work |= {"duration": "1s", "warm_up": "0s"}
+        work |= {"duration": "1s", "warm_up": "0s", **({"table_size": 500} if "table_size" in work else {})}
+        factors |= {name: levels[:1] for name, levels in factors.items() if name.startswith("workload.")}
     elif "scale" not in target:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
     elif "duration" in work:
