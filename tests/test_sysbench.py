@@ -128,7 +128,7 @@ def test_a_script_of_ones_own_is_run_and_its_mistake_told(scratch):
 @pytest.mark.slow
 @needs_sysbench
 @needs_mariadb
-def test_a_password_reaches_sysbench_in_a_file_and_nothing_of_the_load_stays(scratch, monkeypatch):
+def test_a_password_reaches_sysbench_by_its_environment_and_nothing_of_the_load_stays(scratch, monkeypatch):
     seen = list[list[str]]()
     made = sysbench.command
     monkeypatch.setattr(sysbench, "command", lambda *given, **more: seen.append(made(*given, **more)) or seen[-1])

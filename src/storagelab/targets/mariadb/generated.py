@@ -7,7 +7,6 @@ partition too, since only a partition's place can be chosen after its table is m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from subprocess import CompletedProcess
 
 from storagelab.errors import RunFailed
@@ -76,16 +75,15 @@ class GeneratedLayout(Layout):
         return checks
 
 
-def options(address: Address, prefix: str, password_file: Path | None) -> list[str]:
-    """The options by which sysbench reaches a server; a password is in a file that only this user may read."""
+def options(address: Address, prefix: str) -> list[str]:
+    """The options by which sysbench reaches a server; it finds a password in the environment."""
     place = (
         [f"--mysql-socket={address.unix_socket}"]
         if address.unix_socket
         else [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
     )
-    secret = [f"--config-file={password_file}"] if password_file is not None else []
     tls = ["--mysql-ssl=on"] if address.ssl else []
-    return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={prefix}", *tls, *secret]
+    return ["--db-driver=mysql", *place, f"--mysql-user={address.user}", f"--mysql-db={prefix}", *tls]
 
 
 def fill(

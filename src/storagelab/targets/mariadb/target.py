@@ -13,7 +13,7 @@ from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.workload import Sysbench
-from storagelab.targets import Site, remote, temporary
+from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.generators.programs import script_folder, sysbench_inputs, sysbench_program
 from storagelab.targets.generators.running import Generator
@@ -61,7 +61,6 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
         self.layout = (GeneratedLayout if config.generated else Layout)(config, site.prefix, self.folders)
-        self._secrets: Path | None = None
 
     # --- the server --------------------------------------------------------------------------------------------------
 
@@ -125,7 +124,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
         load = self.config.workload
         assert isinstance(load, Sysbench)
         program = sysbench_program(
-            self._client_options(), load, own_script(load, self.site), seed, environment(*VARIABLES),
+            self._client_options(), load, own_script(load, self.site), seed, self._client_environment(),
             self._client_owner, self._client_child,
         )  # fmt: skip
         return Generator(program, load, self._connect_worker, self._close, self._generator_sessions)
@@ -138,13 +137,12 @@ class MariaDBTarget(LoadingTarget[Connection]):
         return self.server.address if self.server is not None else address_of(self.config.target)
 
     def _client_options(self) -> list[str]:
-        address = self._address()
-        if address.password and self._secrets is None:
-            self._secrets = temporary.short_path("secret")
-            temporary.prepare(self._secrets)
-            self._secrets.touch(mode=0o600)
-            self._secrets.write_text(f"mysql-password={address.password}\n", encoding="utf-8")
-        return generated.options(address, self.site.prefix, self._secrets)
+        return generated.options(self._address(), self.site.prefix)
+
+    def _client_environment(self) -> dict[str, str]:
+        """The environment of client programs: it alone holds a password, and only this user may read it."""
+        password = self._address().password
+        return environment(*VARIABLES) | ({"MYSQL_PWD": password} if password else {})
 
     @property
     def _client_owner(self) -> tuple[int, int] | None:
@@ -163,18 +161,9 @@ class MariaDBTarget(LoadingTarget[Connection]):
         scripts = own_script(load, self.site)
         with script_folder(sysbench_inputs(scripts), self._client_owner) as folder:
             run_client = partial(
-                run, in_child=self._client_child(folder), environment=environment(*VARIABLES), folder=folder
+                run, in_child=self._client_child(folder), environment=self._client_environment(), folder=folder
             )
             generated.fill(self.layout, connection, run_client, self._client_options(), own=bool(scripts))
-
-    def _tear_down(self) -> None:
-        try:
-            super()._tear_down()
-        finally:
-            secrets, self._secrets = self._secrets, None
-            if secrets is not None:
-                secrets.unlink(missing_ok=True)
-                temporary.remove(secrets)
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         paths = {str(path): number for number, path in self._files().items()}
