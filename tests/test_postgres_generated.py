@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,59 @@ def test_an_attached_server_keeps_nothing_of_the_load(scratch):
         assert measured.transactions > 10
         with connect(server) as connection:
             assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
+
+
+# --- A database of the user's own ------------------------------------------------------------------------------------
+
+SCHEMA = """CREATE TABLE orders (id bigserial PRIMARY KEY, who int NOT NULL);
+CREATE INDEX ON orders (who);
+INSERT INTO orders (who) SELECT g % 100 FROM generate_series(1, 500) g;
+"""
+
+
+def own(scratch: Path, layout: dict | None = None, **load) -> Config:
+    """A cell with a second of the user's own transactions."""
+    (scratch / "order.sql").write_text("\\set who random(1, 100)\nINSERT INTO orders (who) VALUES (:who);\n")
+    if not (scratch / "schema.sql").exists():
+        (scratch / "schema.sql").write_text(SCHEMA)
+    more = {"kind": "sql", "setup": ["schema.sql"], "transactions": [{"file": "order.sql"}], **load}
+    return cell(scratch, layout, **more)
+
+
+def test_the_users_own_tables_are_spread_with_their_rows_and_keys(scratch):
+    measured = measure(own(scratch, {"data_files": 2, "spread": ["orders"], "indexes": "c"}), site_at(scratch))
+    found = got(measured)
+    assert found["partitions of orders"] == ("2", True)
+    assert found["place of the indexes"][0].endswith("/indexes")
+    assert all(ok for _, ok in found.values()), found
+    assert measured.transactions > 10
+    assert left_behind(scratch) == []
+
+
+def test_a_dump_is_restored_by_its_own_tool(scratch, postgres_bin_dirs):
+    bin_dir = postgres_bin_dirs[0]
+    with running(scratch / "before", str(bin_dir)) as server, connect(server) as connection:
+        connection.execute(SCHEMA)
+        dump = [bin_dir / "pg_dump", "--format=custom", f"--file={scratch / 'before.dump'}", server.conninfo]
+        subprocess.run(list(map(str, dump)), check=True)
+    (scratch / "before.dump").chmod(0o644)
+    assert measure(own(scratch, setup=[], restore="before.dump"), site_at(scratch)).transactions > 10
+
+
+def test_a_dump_that_is_none_is_told_in_the_words_of_its_tool(scratch):
+    (scratch / "before.dump").write_text("PGDMP of tomorrow")
+    said = failure(own(scratch, setup=[], restore="before.dump"), scratch)
+    assert said.startswith("restoring before.dump failed: pg_restore: error: unsupported version")
+
+
+def test_a_setup_that_fails_is_told_by_file_and_line(scratch):
+    (scratch / "schema.sql").write_text("CREATE TABLE orders (id int);\nSELECT nope;\n")
+    said = failure(own(scratch), scratch)
+    assert "setup by schema.sql failed" in said
+    assert 'schema.sql:2: ERROR:  column "nope" does not exist' in said
+
+
+def test_a_table_without_a_primary_key_cannot_be_spread(scratch):
+    (scratch / "schema.sql").write_text("CREATE TABLE orders (who int);\n")
+    said = failure(own(scratch, {"data_files": 2, "spread": ["orders"]}), scratch)
+    assert "the table orders has no primary key" in said

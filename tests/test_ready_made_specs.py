@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -23,7 +24,7 @@ SPECS = sorted((ROOT / "experiments").glob("*.toml"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
-GENERATED = ("pgbench",)
+GENERATED = ("pgbench", "sql", "sysbench")
 
 
 def tiny(spec: dict[str, Any]) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
     target, work = dict(spec.get("target", {})), dict(spec["workload"])
     if work.get("kind") in GENERATED:
-        work |= {"duration": "1s", "warm_up": "0s"}
+        work |= {"duration": "1s", "warm_up": "0s", **({"table_size": 500} if "table_size" in work else {})}
+        factors |= {name: levels[:1] for name, levels in factors.items() if name.startswith("workload.")}
     elif "scale" not in target:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
     elif "duration" in work:
@@ -49,10 +51,16 @@ def asked(monkeypatch, *words: object) -> None:
         cli.main()
 
 
+def needs(file: Path) -> list[pytest.MarkDecorator]:
+    """What must be on this machine besides PostgreSQL."""
+    sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
+    return [*([needs_mariadb] if "engines" in file.stem else []), *([sysbench] if "sysbench" in file.stem else [])]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(file, id=file.stem, marks=needs_mariadb if "engines" in file.stem else ()) for file in SPECS],
+    [pytest.param(file, id=file.stem, marks=needs(file)) for file in SPECS],
 )
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
     monkeypatch.chdir(scratch)
@@ -61,6 +69,8 @@ def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, m
     for volume in spec["volumes"].values():
         if "path" in volume:
             (scratch / volume["path"]).mkdir(parents=True, exist_ok=True)
+    if (files := file.with_suffix("")).is_dir():
+        shutil.copytree(files, scratch / files.name)
     here = scratch / file.name
     here.write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in spec.items()), "utf-8")
     asked(monkeypatch, "run", here, "--jobs", 1)

@@ -39,6 +39,7 @@ PRIVATE_ROOMS = {
 }
 """The rooms of an engine whose servers storagelab starts itself."""
 OWN_ROOMS = {
+    "mariadb": {"generated": "the tables of a generator's load, spread over the layout"},
     "postgres": {
         "clients": "PostgreSQL's own client programs, which a generator is one of",
         "generated": "the tables of a generator's load, spread over the layout",

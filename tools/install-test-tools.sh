@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the tests need beyond Python packages: a browser for the report, the system's PostgreSQL as a third server to
-# measure, MariaDB's server with its client, and fio for raw I/O. They come from Debian's own packages, where this may install them. Where
-# it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
+# measure, MariaDB's server with its client, fio for raw I/O, and sysbench. They come from Debian's own packages, where this may
+# install them. Where it may not, the tests that need them are skipped and say so: nothing here ever fails a build.
 set -u
 
 postgres_is_here() {
@@ -27,6 +27,7 @@ postgres_is_here || wanted="${wanted:+$wanted }postgresql"
 # Of MariaDB the -core packages: they bring the programs alone, no account and nothing that starts.
 command -v fio >/dev/null || wanted="${wanted:+$wanted }fio"
 mariadb_is_here || wanted="${wanted:+$wanted }mariadb-server-core mariadb-client-core"
+command -v sysbench >/dev/null || wanted="${wanted:+$wanted }sysbench"
 [ -n "$wanted" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -153,6 +153,58 @@ class Pgbench(GeneratedLoad):
     )
 
 
+class WeightedFile(Frozen):
+    """A file with one kind of transaction, and how often it is picked against the others."""
+
+    file: str = Field(
+        min_length=1, description="A file of SQL, as pgbench runs it; a relative path starts at the spec's folder."
+    )
+    weight: int = Field(1, ge=1, le=10**9, description="How often it is picked against the others.")
+
+
+class Sql(GeneratedLoad):
+    """Your own database and your own transactions on a private PostgreSQL, run by pgbench."""
+
+    kind: Literal["sql"] = "sql"
+    setup: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
+        (),
+        description="Files of SQL that make and fill the tables, run by psql in this order.",
+        examples=[["schema.sql"]],
+    )
+    restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(
+        None,
+        min_length=1,
+        description="A dump to restore before `setup`: of pg_dump in its custom, directory or tar format, or as SQL.",
+    )
+    transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
+        description="What transactions do: files of SQL, as pgbench runs them, with weights.",
+        examples=[[{"file": "order.sql", "weight": 9}]],
+    )
+    protocol: Literal["simple", "extended", "prepared"] = Field(
+        "simple", description="How queries reach the server, as pgbench's option of that name."
+    )
+    latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(
+        None,
+        gt=0,
+        lt=1e6,
+        description="With a rate: transactions that would begin later than this after their moment are skipped, and counted.",
+    )
+
+
+class Sysbench(GeneratedLoad):
+    """sysbench: its OLTP transactions, or a Lua script of your own, on PostgreSQL or MariaDB."""
+
+    kind: Literal["sysbench"] = "sysbench"
+    script: str = Field(
+        "oltp_read_write",
+        min_length=1,
+        description="What transactions do: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`, "
+        "`oltp_insert` or another of sysbench's own, or a Lua file. A relative file starts at the spec's folder.",
+    )
+    tables: int = Field(1, ge=1, le=1024, description="Number of tables.")
+    table_size: int = Field(10_000, ge=1, le=10**10, description="Rows of each table.")
+
+
 class RawIo(Frozen):
     """Requests of one size to one volume, without a database."""
 
@@ -180,7 +232,7 @@ class RawIo(Frozen):
         return Work(amount=max(1, round(self.duration_s * 1000)), unit="ms")
 
 
-_Member = RandomInsert | SequentialInsert | Mixed | Pgbench | RawIo
+_Member = RandomInsert | SequentialInsert | Mixed | Pgbench | Sysbench | Sql | RawIo
 KINDS: dict[str, type[_Member]] = {member.model_fields["kind"].default: member for member in get_args(_Member)}
 """Each kind of workload, by its name in a spec."""
 

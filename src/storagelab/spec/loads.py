@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from storagelab.errors import SpecError
 from storagelab.model.config import Config
-from storagelab.model.workload import GeneratedLoad, Pgbench
+from storagelab.model.workload import GeneratedLoad, Pgbench, Sql, Sysbench
 from storagelab.spec.keys import choices, shown
 
-ENGINES_OF = {"pgbench": ("postgres",)}
+ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sql": ("postgres",)}
 """The engines that a kind of load is for; one that is not listed is for all."""
 
 BUILT_IN = ("tpcb-like", "simple-update", "select-only")
@@ -58,6 +58,14 @@ def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
         )
     if isinstance(load, Pgbench):
         yield from _pgbench_conflicts(config, load)
+    if isinstance(load, Sql):
+        yield from _sql_conflicts(config, load)
+    if isinstance(load, Sysbench):
+        yield from _sysbench_conflicts(load)
+    if config.target.engine == "mariadb":
+        for what in config.extra_volumes:
+            hint = "Leave it out: InnoDB keeps indexes in the table's own files, which go to the data files."
+            yield SpecError("is for PostgreSQL, and target.engine is mariadb", key=f"layout.{what}", hint=hint)
     for what, volume in config.extra_volumes.items():
         if volume in config.volumes and config.volumes[volume].remote:
             hint = "Name a volume of this machine, or leave it out."
@@ -88,6 +96,30 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
             f"{load.partitions} partitions can't be spread over {config.layout.data_files} data files",
             key="workload.partitions", hint=hint,
         )  # fmt: skip
+
+
+def _sysbench_conflicts(load: Sysbench) -> Iterator[SpecError]:
+    """sysbench counts its time in whole seconds."""
+    for name, seconds in (("duration_s", load.duration_s), ("warm_up_s", load.warm_up_s)):
+        if seconds != int(seconds) or (name == "duration_s" and seconds < 1):
+            hint = 'Write whole seconds: duration = "60s".'
+            yield SpecError(
+                f"{seconds:g} s is no whole number of seconds, as sysbench needs", key=f"workload.{name}", hint=hint
+            )
+
+
+def _sql_conflicts(config: Config, load: Sql) -> Iterator[SpecError]:
+    """A database of the user's own."""
+    if not load.setup and load.restore is None:
+        yield SpecError(
+            "is missing: nothing makes the tables", key="workload.setup", hint='setup = ["schema.sql"], or restore.'
+        )
+    if config.target.attached:
+        hint = "Leave the DSN out: storagelab then starts a private server."
+        yield SpecError("sql loads make a database of their own, on a private server", key="workload.kind", hint=hint)
+    if config.layout.data_files > 1 and not config.layout.spread:
+        hint = 'Name the big tables: spread = ["orders"] in [layout].'
+        yield SpecError("is missing: there are several data files", key="layout.spread", hint=hint)
 
 
 def only_for_generators(config: Config) -> Iterator[SpecError]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storagelab.model.workload import Pgbench
+from storagelab.model.workload import Pgbench, Sql
 from storagelab.spec.loads import Script
 from storagelab.targets.generators.transactions import Transactions, joined
 
@@ -44,7 +44,7 @@ def _name(number: int) -> str:
 
 
 def command(
-    program: str, load: Pgbench, sources: Sequence[Source], folder: Path, longest_s: float, *, seed: int
+    program: str, load: Pgbench | Sql, sources: Sequence[Source], folder: Path, longest_s: float, *, seed: int
 ) -> list[str]:
     """The command of a run. A run of set time is stopped from outside, at `longest_s` at the latest."""
     length = (
@@ -69,7 +69,7 @@ def command(
         program, "--no-vacuum", "--log", "--log-prefix", str(folder / LOG_PREFIX), "--client", str(load.connections),
         "--jobs", str(min(load.threads, load.connections)), "--protocol", load.protocol, "--random-seed", str(seed),
         *length, *scripts, *(word for name, value in limits.items() if value is not None for word in (name, f"{value:.10g}")),
-        *(["--scale", str(load.scale)] if all(source.content is not None for source in sources) else []),
+        *(["--scale", str(load.scale)] if isinstance(load, Pgbench) and all(one.content for one in sources) else []),
     ]  # fmt: skip
 
 

@@ -21,13 +21,15 @@ from storagelab.model.measurement import Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
-from storagelab.targets.generators.transactions import Transactions
+from storagelab.targets.generators.transactions import Counted
 from storagelab.targets.loops import GATE_TIMEOUT_S, POLL_S, Loop
 from storagelab.targets.steps import Counters, Done
 
 C = TypeVar("C")
 STOP_TIMEOUT_S = 30.0
 _SESSIONS_POLL_S = 0.02
+BEFORE_ITS_END_S = 0.2
+"""Sessions are looked at for the last time this long before a generator that keeps the time itself ends."""
 RATE_TOLERANCE = 0.05
 """A run that does fewer transactions than its rate by more than this share has fallen behind it."""
 
@@ -37,16 +39,18 @@ class Program:
     """What is known of one generator: its `title`; its `command` for a folder and the longest time in seconds that it may
     run; how its log in that folder is `read`; the `words` for what it said; the signal that ends it after its current
     transactions.
-    `inputs` are the files that it finds in the folder, by name; `owner` (uid, gid) gets all of them, `in_child` prepares its
-    process."""
+    With `says_it_counts` it keeps the warm-up and the set time itself: it says these words when the warm-up is over,
+    and has ended soon after the set time. `inputs` are the files that it finds in the folder, by name; `owner` (uid,
+    gid) gets all of them, `in_child` prepares its process."""
 
     title: str
     command: Callable[[Path, float], Sequence[str]]
-    read: Callable[[Path], Transactions]
+    read: Callable[[Path], Counted]
     words: Callable[[str], str]
     stop: signal.Signals
     environment: Mapping[str, str]
     inputs: Mapping[str, bytes]
+    says_it_counts: bytes = b""
     owner: tuple[int, int] | None = None
     in_child: Callable[[Path], Callable[[], None] | None] = lambda _: None
 
@@ -68,7 +72,7 @@ class Generator(Generic[C]):
         self._first: C | None = None
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._to_epoch_s = self._start_s = self._end_s = 0.0
+        self._to_epoch_s = self._start_s = self._end_s = self._counts_since_s = 0.0
         self.ids: list[int] = []
 
     @property
@@ -99,6 +103,12 @@ class Generator(Generic[C]):
                 )
             time.sleep(_SESSIONS_POLL_S)
         self.ids = ids
+        if self.program.says_it_counts:
+            while self.program.says_it_counts not in (self._own_folder / "said").read_bytes():
+                self._refuse_if_ended()
+                time.sleep(_SESSIONS_POLL_S)
+            self._counts_since_s = self._now_s()
+            return
         warm_s = time.monotonic() + self.load.warm_up_s
         while (left_s := warm_s - time.monotonic()) > 0:
             self._refuse_if_ended()
@@ -132,9 +142,13 @@ class Generator(Generic[C]):
         if self._process.poll() is not None:
             raise RunFailed(f"{self.program.title} ended early: {self._said()}")
 
-    def _said(self) -> str:
+    @property
+    def _own_folder(self) -> Path:
         assert self._folder is not None
-        return self.program.words((self._folder / "said").read_text(encoding="utf-8", errors="replace"))
+        return self._folder
+
+    def _said(self) -> str:
+        return self.program.words((self._own_folder / "said").read_text(encoding="utf-8", errors="replace"))
 
     def release(self) -> None:
         """From now on, transactions count."""
@@ -150,7 +164,9 @@ class Generator(Generic[C]):
                     self._process.wait(POLL_S)
                 on_poll()
         else:
-            while (left_s := self._start_s + self.load.duration_s - self._now_s()) > 0:
+            itself = bool(self.program.says_it_counts)
+            ends_s = self.load.duration_s + (self._counts_since_s - BEFORE_ITS_END_S if itself else self._start_s)
+            while (left_s := ends_s - self._now_s()) > 0 and not (itself and self._process.poll() == 0):
                 self._refuse_if_ended()
                 on_poll()
                 time.sleep(min(POLL_S, left_s))
@@ -163,13 +179,13 @@ class Generator(Generic[C]):
     def done(self, series: TimeSeries) -> Done:
         """Stop the program and read its log; `series` is what was watched meanwhile. Raises RunFailed with its words."""
         assert self._process is not None
-        assert self._folder is not None
-        ended_early = self._process.poll() is not None and self.load.transactions_per_connection is None
-        self._stop()
+        ends_itself = bool(self.program.says_it_counts) or self.load.transactions_per_connection is not None
+        ended_early = self._process.poll() is not None and not ends_itself
+        self._stop(patiently=ends_itself)
         if self._process.returncode != 0 or ended_early:
             raise RunFailed(f"{self.program.title} failed: {self._said()}")
-        logged = self.program.read(self._folder)
-        if self.load.transactions_per_connection is None:
+        logged = self.program.read(self._own_folder)
+        if not ends_itself:
             counted = logged.within(self._start_s, self._end_s)
             start_s, end_s = self._start_s, self._end_s
         else:
@@ -178,7 +194,7 @@ class Generator(Generic[C]):
         if not counted.number:
             raise RunFailed(
                 f"{self.program.title} did no transaction in {end_s - start_s:.1f} s"
-                + (f"; {len(counted.failed_s)} were refused" if len(counted.failed_s) else "")
+                + (f"; {counted.failed} were refused" if counted.failed else "")
             )
         edges_s = [self._start_s, *(self._start_s + at_s for at_s in series.at_s)]
         return Done(
@@ -189,22 +205,22 @@ class Generator(Generic[C]):
             if series.at_s else series,
         )  # fmt: skip
 
-    def _stop(self) -> None:
+    def _stop(self, *, patiently: bool) -> None:
         assert self._process is not None
-        if self._process.poll() is None:
+        if self._process.poll() is None and not patiently:
             self._process.send_signal(self.program.stop)
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s") from None
 
-    def _counters(self, counted: Transactions) -> Counters:
-        found = {"skipped": float(len(counted.skipped_s)), "failed": float(len(counted.failed_s))}
-        if self.load.rate is not None:
-            found |= {"lag_mean_s": float(counted.lag_us.mean()) / 1e6, "lag_max_s": float(counted.lag_us.max()) / 1e6}
+    def _counters(self, counted: Counted) -> Counters:
+        found = {"skipped": float(counted.skipped), "failed": float(counted.failed)}
+        if self.load.rate is not None and counted.lag_s is not None:
+            found |= dict(zip(("lag_mean_s", "lag_max_s"), counted.lag_s, strict=True))
         return {"generator": {name: value for name, value in found.items() if value}}
 
-    def _checks(self, counted: Transactions, elapsed_s: float) -> list[Check]:
+    def _checks(self, counted: Counted, elapsed_s: float) -> list[Check]:
         """A check that fails if the run fell behind its rate."""
         rate = self.load.rate
         if rate is None:
@@ -214,9 +230,9 @@ class Generator(Generic[C]):
         room = rate * RATE_TOLERANCE + 3 * (rate / elapsed_s) ** 0.5
         if reached >= rate - room:
             return []
-        lag_s = float(counted.lag_us.max()) / 1e6
-        got = f"{reached:.6g} transactions/s, begun up to {lag_s:.3g} s late"
-        got += f", {len(counted.skipped_s)} skipped" if len(counted.skipped_s) else ""
+        got = f"{reached:.6g} transactions/s"
+        got += f", begun up to {counted.lag_s[1]:.3g} s late" if counted.lag_s is not None else ""
+        got += f", {counted.skipped} skipped" if counted.skipped else ""
         return [Check(name="rate", asked=f"{rate:g} transactions/s", got=got, ok=False, read_from=self.program.title)]
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ Moments are in seconds since the epoch by this machine's clock, latencies in mic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,24 @@ Numbers = NDArray[np.float64]
 _US, _NS_PER_US = 1e-6, 1000
 P99_LEAST = 100
 """With fewer transactions in a second, its 99th percentile would be its longest latency."""
+
+
+class Counted(Protocol):
+    """What a generator tells of a run: the transactions that it committed, skipped, and was refused, over `span_s`."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def skipped(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def lag_s(self) -> tuple[float, float] | None: ...
+    @property
+    def span_s(self) -> tuple[float, float]: ...
+    def within(self, start_s: float, end_s: float) -> Self: ...
+    def latency(self) -> Latency | None: ...
+    def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]: ...
 
 
 class Transactions(NamedTuple):
@@ -42,6 +60,19 @@ class Transactions(NamedTuple):
     @property
     def number(self) -> int:
         return len(self.ended_s)
+
+    @property
+    def skipped(self) -> int:
+        return len(self.skipped_s)
+
+    @property
+    def failed(self) -> int:
+        return len(self.failed_s)
+
+    @property
+    def lag_s(self) -> tuple[float, float] | None:
+        """The mean and the longest time by which they began late."""
+        return (float(self.lag_us.mean()) * _US, float(self.lag_us.max()) * _US) if self.number else None
 
     @property
     def span_s(self) -> tuple[float, float]:

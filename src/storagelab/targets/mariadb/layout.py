@@ -17,6 +17,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.targets.attaching import OWNERSHIP
 from storagelab.targets.folders import Folders
+from storagelab.targets.generators.sysbench import TABLE as GENERATED_TABLE
 from storagelab.targets.mariadb.connecting import Connection, ask, identifier
 from storagelab.targets.mariadb.procedures import TABLE, procedure
 from storagelab.targets.places import Places
@@ -51,6 +52,7 @@ class Layout(Places):
         super().__init__(config, folders)
         self.prefix = prefix
         self.schema = identifier(prefix)
+        self.name = TABLE
         self.table = f"{self.schema}.{TABLE}"
 
     def partition(self, number: int) -> str:
@@ -60,16 +62,19 @@ class Layout(Places):
 
     def create(self, connection: Connection) -> None:
         """Make the database, its mark, the gate, the table with its partitions, and the loading procedure."""
-        page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
         mark = f"CREATE TABLE {self.schema}.{_MARK} (x INT) COMMENT '{OWNERSHIP}'"
+        for statement in (f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4", mark):
+            execute(connection, statement)
+        self._create_tables(connection)
+
+    def _create_tables(self, connection: Connection) -> None:
+        page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
         for statement in (
-            f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4",
-            mark,
             f"CREATE TABLE {self.schema}.gate (x INT) ENGINE=InnoDB COMMENT '{OWNERSHIP}'",
             self._create_table(page_bytes),
             procedure(self.config.insert_load, self.schema, OWNERSHIP),
         ):
-            _run(connection, statement)
+            execute(connection, statement)
 
     def _create_table(self, page_bytes: int) -> str:
         sequential = self.config.workload.kind == "sequential-insert"
@@ -88,7 +93,7 @@ class Layout(Places):
         boundary = (number << _KEY_BITS) // len(self.data_files)
         values = "MAXVALUE" if last else f"X'{boundary:032x}'" if by_range else ""
         less = f" VALUES LESS THAN ({values})" if by_range else ""
-        place = f" DATA DIRECTORY = {_text(str(self.folder_of(number)))}" if self.on_volumes else ""
+        place = f" DATA DIRECTORY = {quoted(str(self.folder_of(number)))}" if self.on_volumes else ""
         return f"PARTITION {self.partition(number)}{less}{place}"
 
     # --- removed -----------------------------------------------------------------------------------------------------
@@ -100,8 +105,8 @@ class Layout(Places):
         """
         if not self._made_before(connection):
             return []
-        _run(connection, "SET lock_wait_timeout = 30")
-        _run(connection, f"DROP DATABASE {self.schema}")
+        execute(connection, "SET lock_wait_timeout = 30")
+        execute(connection, f"DROP DATABASE {self.schema}")
         return [f"database {self.prefix}"]
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
@@ -117,7 +122,13 @@ class Layout(Places):
             "SELECT table_name, table_comment FROM information_schema.tables WHERE table_schema = %s",
             [self.prefix],
         )
-        foreign = [name for name, comment in tables if comment != OWNERSHIP]
+        # A generator that was stopped while it made its tables left them without the mark.
+        marked = (_MARK, OWNERSHIP) in {(name, comment) for name, comment in tables}
+        foreign = [
+            name
+            for name, comment in tables
+            if comment != OWNERSHIP and not (marked and GENERATED_TABLE.fullmatch(name))
+        ]
         if not tables or foreign:
             what = f"the table {foreign[0]} in the database {self.prefix}" if foreign else f"the database {self.prefix}"
             raise PreflightError(
@@ -131,8 +142,8 @@ class Layout(Places):
 
     def write_out(self, connection: Connection) -> None:
         """Make the server write out every page of the table that is only in memory so far, as a checkpoint would."""
-        _run(connection, f"FLUSH TABLES {self.table} FOR EXPORT")
-        _run(connection, "UNLOCK TABLES")
+        execute(connection, f"FLUSH TABLES {self.table} FOR EXPORT")
+        execute(connection, "UNLOCK TABLES")
 
     def log_folder(self, connection: Connection) -> Path:
         return Path(ask(connection, "SELECT @@innodb_log_group_home_dir")[0][0])
@@ -146,7 +157,7 @@ class Layout(Places):
         """The data file of each partition, `{number: path}`, by the server's own catalogue."""
         mysql = "MariaDB" not in connection.get_server_info()
         # MySQL writes partition names in small letters.
-        wanted = {f"{self.prefix}/{TABLE}#P#{self.partition(number)}".lower(): number for number in self.data_files}
+        wanted = {f"{self.prefix}/{self.name}#P#{self.partition(number)}".lower(): number for number in self.data_files}
         statement = (
             "SELECT t.name, d.path FROM information_schema.innodb_tablespaces t "
             "JOIN information_schema.innodb_datafiles d USING (space) WHERE t.name LIKE %s"
@@ -174,12 +185,12 @@ class Layout(Places):
         return str(file.parent.parent) if file.is_absolute() else "default"
 
 
-def _text(value: str) -> str:
+def quoted(value: str) -> str:
     """Text, quoted for SQL, where a backslash has a meaning."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _run(connection: Connection, statement: str) -> None:
+def execute(connection: Connection, statement: str) -> None:
     """Run a statement without values, so that PyMySQL leaves percent signs alone."""
     with connection.cursor() as cursor:
         cursor.execute(statement)

@@ -8,8 +8,11 @@ from pathlib import Path
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
+from storagelab.model.workload import Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
+from storagelab.targets.generators import sysbench
+from storagelab.targets.generators.scripts import own_script
 from storagelab.targets.mariadb import attached, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.durability import DECIDING, judge
@@ -27,6 +30,7 @@ from storagelab.targets.volumes import (
 # What a row takes on disk, measured on 10.11 and rounded up: half-full pages included.
 _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
+_SYSBENCH_ROW_BYTES = 500
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _DEFAULT_LOG_BYTES = 96 * 2**20
@@ -51,6 +55,10 @@ def check(plan: Plan, site: Site) -> Preflight:
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site)]
+    for config in configs:
+        if isinstance(config.workload, Sysbench):
+            own_script(config.workload, site)
+            found.append(sysbench.version())
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     if any(map(remote.remote_paths, configs)):
@@ -98,14 +106,18 @@ def _check_on_server(connection: Connection, facts: attached.ServerFacts, config
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    rows, total = config.insert_load.rows, 0
+    if isinstance(config.workload, Sysbench):
+        rows, row_bytes_known = config.workload.tables * config.workload.table_size, _SYSBENCH_ROW_BYTES
+    else:
+        rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
+    total = 0
     volumes = config.data_volumes
     private = not config.target.attached
     if volumes:
         files = config.layout.data_files
         files_here = sum(config.volume_of_data_file(i) == volume for i in range(files))
         sequential = config.workload.kind == "sequential-insert"
-        row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else _RANDOM_ROW_BYTES
+        row_bytes = _size(config, "innodb_page_size", _DEFAULT_PAGE_BYTES) * 1.1 if sequential else row_bytes_known
         total += round(rows * row_bytes * files_here / files) + files_here * _EMPTY_DATA_FILE_BYTES
         total += _SERVER_BYTES if volume == volumes[0] and private else 0
     if config.log_volume == volume and private:

@@ -86,7 +86,8 @@ class Sampler:
     In order: `prepare`, `baseline` while all workers wait at the gate, `start` as it is opened, `stop` when the last
     worker is done but all are still connected. `probe` reads cumulative counters, units last in their names; it is called
     once a second from the sampler's thread. `server_pid` is None where the kernel can't be asked, `paths` names data files
-    by their path. Errors while watching are not raised: they are in `Seen.error`.
+    by their path. With `of_generator` the sessions report no rows. Errors while watching are not raised: they are in
+    `Seen.error`.
     """
 
     def __init__(
@@ -99,9 +100,10 @@ class Sampler:
         paths: Mapping[str, int],
         probe: Callable[[], Mapping[str, float]],
         budget: float = BUDGET,
+        of_generator: bool = False,
     ) -> None:
         self._connect, self._ids, self._sample_waits, self._server_pid = connect, ids, measure.waits, server_pid
-        self._paths, self._probe = paths, probe
+        self._paths, self._probe, self._of_generator = paths, probe, of_generator
         self._accounts = Accounts("" if server_pid is not None else "the server's threads can't be seen from here")
         hz = measure.sample_hz if measure.waits else 1 / PROGRESS_INTERVAL_S
         pace = Pace(hz, budget, at_random=measure.waits)
@@ -186,14 +188,16 @@ class Sampler:
 
     def _read_progress(self) -> None:
         assert self._connection is not None, "the sampler is not prepared"
-        if not self._rows_done:
+        if not self._rows_done or self._of_generator:
             return
         statement = _ROWS_DONE.format(progress=PROGRESS, threads=self._threads)
         for thread, rows_done in ask(self._connection, statement):
             self._rows_done[thread] = int(rows_done or 0)
 
     def _columns(self) -> dict[str, float]:
-        return ({"rows": float(self.progress())} if self._rows_done else {}) | dict(self._probe())
+        return ({"rows": float(self.progress())} if self._rows_done and not self._of_generator else {}) | dict(
+            self._probe()
+        )
 
     # -- after it -----------------------------------------------------------------------------------------------------
 

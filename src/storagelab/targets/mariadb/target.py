@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pymysql
@@ -11,20 +12,36 @@ import pymysql
 from storagelab.machine.devices import DeviceCounters
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
+from storagelab.model.workload import Sysbench
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
+from storagelab.targets.generators.programs import script_folder, sysbench_inputs, sysbench_program
+from storagelab.targets.generators.running import Generator
+from storagelab.targets.generators.scripts import own_script
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
-from storagelab.targets.mariadb import attached, read_back
-from storagelab.targets.mariadb.connecting import Connection, address_of, ask, close, connect, connect_to, words_of
+from storagelab.targets.mariadb import attached, generated, read_back
+from storagelab.targets.mariadb.connecting import (
+    Address,
+    Connection,
+    address_of,
+    ask,
+    close,
+    connect,
+    connect_to,
+    words_of,
+)
 from storagelab.targets.mariadb.counters import read_counters, read_file_counters
+from storagelab.targets.mariadb.generated import GeneratedLayout
 from storagelab.targets.mariadb.layout import Layout
 from storagelab.targets.mariadb.sampler import Sampler
 from storagelab.targets.mariadb.server import STARTER, Server
-from storagelab.targets.mariadb.settings import private_settings, settings_text
+from storagelab.targets.mariadb.settings import VARIABLES, private_settings, settings_text
 from storagelab.targets.mariadb.workload import Workers
 from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
+from storagelab.targets.programs import environment, run
 from storagelab.targets.steps import Counters, counting
+from storagelab.targets.unprivileged import as_server, die_with_parent, unprivileged
 
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
@@ -43,7 +60,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
 
     def __init__(self, config: Config, site: Site) -> None:
         super().__init__(config, site)
-        self.layout = Layout(config, site.prefix, self.folders)
+        self.layout = (GeneratedLayout if config.generated else Layout)(config, site.prefix, self.folders)
 
     # --- the server --------------------------------------------------------------------------------------------------
 
@@ -103,6 +120,51 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _workers(self, seed: int) -> Workers:
         return Workers(self._connect_worker, self.config.insert_load, self.layout.schema, self._own, seed)
 
+    def _generator(self, seed: int) -> Generator[Connection]:
+        load = self.config.workload
+        assert isinstance(load, Sysbench)
+        program = sysbench_program(
+            self._client_options(), load, own_script(load, self.site), seed, self._client_environment(),
+            self._client_owner, self._client_child,
+        )  # fmt: skip
+        return Generator(program, load, self._connect_worker, self._close, self._generator_sessions)
+
+    def _generator_sessions(self) -> list[int]:
+        statement = "SELECT id FROM information_schema.processlist WHERE db = %s AND id <> connection_id()"
+        return [number for (number,) in ask(self._own, statement, [self.site.prefix])]
+
+    def _address(self) -> Address:
+        return self.server.address if self.server is not None else address_of(self.config.target)
+
+    def _client_options(self) -> list[str]:
+        return generated.options(self._address(), self.site.prefix)
+
+    def _client_environment(self) -> dict[str, str]:
+        """The environment of client programs: it alone holds a password, and only this user may read it."""
+        password = self._address().password
+        return environment(*VARIABLES) | ({"MYSQL_PWD": password} if password else {})
+
+    @property
+    def _client_owner(self) -> tuple[int, int] | None:
+        return unprivileged().owner if self.server is not None else None
+
+    def _client_child(self, *reach: Path) -> Callable[[], None] | None:
+        """A private server's client programs run as it does: a script may make either of them run programs."""
+        if self.server is None:
+            return die_with_parent
+        return as_server(Path(self.server.address.unix_socket or "").parent, *reach)
+
+    def _fill(self, connection: Connection) -> None:
+        load = self.config.workload
+        assert isinstance(self.layout, GeneratedLayout)
+        assert isinstance(load, Sysbench)
+        scripts = own_script(load, self.site)
+        with script_folder(sysbench_inputs(scripts), self._client_owner) as folder:
+            run_client = partial(
+                run, in_child=self._client_child(folder), environment=self._client_environment(), folder=folder
+            )
+            generated.fill(self.layout, connection, run_client, self._client_options(), own=bool(scripts))
+
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         paths = {str(path): number for number, path in self._files().items()}
         return Sampler(
@@ -112,6 +174,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
             server_pid=self._server_process(),
             paths=paths,
             probe=devices.read,
+            of_generator=self.config.generated,
         )
 
     def _files(self) -> dict[int, Path]:

@@ -6,9 +6,9 @@ the first data file or on a volume of its own, and an index beside its table or 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import NamedTuple
 
 from psycopg import sql
@@ -16,23 +16,20 @@ from psycopg import sql
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
-from storagelab.model.workload import Pgbench
-from storagelab.spec.loads import script_of
+from storagelab.model.workload import Pgbench, Sql, Sysbench
+from storagelab.spec.loads import Script, script_of
 from storagelab.targets import Site
 from storagelab.targets.folders import Folders
-from storagelab.targets.generators import pgbench
+from storagelab.targets.generators import pgbench, sysbench
 from storagelab.targets.generators.pgbench import Source
+from storagelab.targets.generators.scripts import content_of, own_script
 from storagelab.targets.postgres.connecting import Connection
 from storagelab.targets.postgres.layout import Layout
-from storagelab.targets.programs import run
 from storagelab.targets.steps import check_same
 from storagelab.targets.unprivileged import make_folder
 
 SPREAD = {"pgbench": ("pgbench_accounts",)}
 """The big tables of a generator's own load."""
-_LONGEST_SCRIPT_BYTES = 2**20
-_PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
-"""A password in SQL (`PASSWORD 'x'`) or in a connection string."""
 
 _RELATIONS = """
 SELECT c.oid::bigint, c.relname, c.relkind::text, coalesce(owner.relname, c.relname),
@@ -46,6 +43,18 @@ LEFT JOIN pg_class parent ON parent.oid = h.inhparent
 LEFT JOIN pg_tablespace space ON space.oid = c.reltablespace
 WHERE c.relkind IN ('r', 'i') AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)
 ORDER BY coalesce(owner.oid, c.oid), c.oid"""
+
+
+_PRIMARY_KEY = """
+SELECT c.relkind::text, coalesce(array_agg(a.attname ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
+FROM pg_class c
+LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
+WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND c.relname = %s AND c.relkind IN ('r', 'p')
+GROUP BY c.oid, c.relkind"""
+_SEQUENCES = """
+SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
 class Relation(NamedTuple):
@@ -67,6 +76,9 @@ class GeneratedLayout(Layout):
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
         self._numbers: dict[str, int] = {}
+        load = config.workload
+        # A dump names its schemas itself.
+        self.home = "public" if isinstance(load, Sql) else prefix
 
     def _extra(self, what: str) -> str:
         return f"{self.prefix}_{what}"
@@ -90,7 +102,7 @@ class GeneratedLayout(Layout):
     @property
     def session_options(self) -> dict[str, str]:
         """Settings of the sessions that make and use the tables."""
-        options = {"search_path": self.prefix}
+        options = {"search_path": self.home}
         if self.on_volumes:
             options["default_tablespace"] = self.tablespace(1)
             if "temp" in self.config.extra_volumes:
@@ -107,8 +119,51 @@ class GeneratedLayout(Layout):
 
     @property
     def spread(self) -> tuple[str, ...]:
-        said = self.config.layout.spread
-        return SPREAD.get(self.config.workload.kind, ()) if said is None else said
+        said, load = self.config.layout.spread, self.config.workload
+        if said is not None:
+            return said
+        if isinstance(load, Sysbench):
+            return tuple(f"sbtest{number}" for number in range(1, load.tables + 1))
+        return SPREAD.get(load.kind, ())
+
+    def spread_out(self, connection: Connection) -> None:
+        """Make hash partitions of each table to be spread that has none yet. Raises RunFailed for one that can't be."""
+        for table in self.spread if self.partitions else ():
+            row = connection.execute(_PRIMARY_KEY, [self.home, table]).fetchone()
+            if row is None:
+                raise RunFailed(f"there is no table {table} to be spread over data files (layout.spread)")
+            kind, columns = row
+            if kind == "p":
+                continue
+            if not columns:
+                raise RunFailed(f"the table {table} has no primary key, by which it could be spread (layout.spread)")
+            self._partition_by(connection, table, columns)
+
+    def _partition_by(self, connection: Connection, table: str, columns: Sequence[str]) -> None:
+        name, whole = sql.Identifier(self.home, table), sql.Identifier(self.home, f"{table}__whole")
+        with connection.transaction():
+            connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(name, sql.Identifier(f"{table}__whole")))
+            connection.execute(
+                sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL) PARTITION BY HASH ({})").format(
+                    name, whole, sql.SQL(", ").join(map(sql.Identifier, columns))
+                )
+            )
+            for number in range(self.partitions):
+                connection.execute(
+                    sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
+                        sql.Identifier(self.home, f"{table}_p{number + 1}"), name,
+                        sql.Literal(self.partitions), sql.Literal(number),
+                    )
+                )  # fmt: skip
+            for column, sequence in connection.execute(_SEQUENCES, [f'"{self.home}"."{table}__whole"']).fetchall():
+                connection.execute(
+                    sql.SQL("ALTER SEQUENCE {} OWNED BY {}").format(
+                        sql.SQL(sequence), sql.Identifier(self.home, table, column)
+                    )
+                )
+        self.place(connection)  # while they are empty
+        connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
+        connection.execute(sql.SQL("DROP TABLE {}").format(whole))
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -120,12 +175,12 @@ class GeneratedLayout(Layout):
                 what = "TABLE" if one.kind == "r" else "INDEX"
                 connection.execute(
                     sql.SQL(f"ALTER {what} {{}}.{{}} SET TABLESPACE {{}}").format(
-                        self.schema, sql.Identifier(one.name), sql.Identifier(wanted)
+                        sql.Identifier(self.home), sql.Identifier(one.name), sql.Identifier(wanted)
                     )
                 )
 
     def _relations(self, connection: Connection) -> list[Relation]:
-        found = [Relation(*row) for row in connection.execute(_RELATIONS, [self.prefix]).fetchall()]
+        found = [Relation(*row) for row in connection.execute(_RELATIONS, [self.home]).fetchall()]
         partitions = [(one.spread, one.name) for one in found if one.kind == "r" and one.spread]
         of_table: dict[str, list[str]] = {}
         for parent, name in partitions:
@@ -188,52 +243,92 @@ class GeneratedLayout(Layout):
         yield check_same("place of temporary files", str(self._extra_folder("temp")), got, "pg_tablespace_location")
 
 
+def sysbench_server(environment: Mapping[str, str]) -> list[str]:
+    """The options by which sysbench leaves the server to the client library, whose variables hold it; but for the port."""
+    nothing = ("--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db=")
+    return ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]
+
+
+Run = Callable[[Sequence[str]], "CompletedProcess[str]"]
+"""Runs a client program that reaches the server."""
+
+
 def fill(
-    layout: GeneratedLayout,
-    connection: Connection,
-    program: Path,
-    environment: Mapping[str, str],
-    in_child: Callable[[], None] | None,
+    layout: GeneratedLayout, connection: Connection, run: Run, program: str, server: Sequence[str], *, own: bool
 ) -> None:
-    """Have the tables made and filled by a program with this environment. Raises RunFailed with the program's words."""
+    """Have the tables made and filled: by pgbench's `program`, or by sysbench with the options `server`; `own` = it runs a
+    script of the user's. Raises RunFailed with the generator's words."""
     load = layout.config.workload
-    assert isinstance(load, Pgbench)
-
-    def steps(which: str) -> None:
-        command = pgbench.initialise(str(program), load, which, layout.partitions)
-        said = run(command, in_child, environment=environment)
+    if isinstance(load, Pgbench):
+        _run_step(run, pgbench.initialise(program, load, "dt", layout.partitions))
+        layout.place(connection)  # while they are empty
+        _run_step(run, pgbench.initialise(program, load, "gvp", layout.partitions))
+    else:
+        assert isinstance(load, Sysbench)
+        said = run(sysbench.initialise(server, load, own=own))
         if said.returncode != 0:
-            raise RunFailed(f"pgbench can't make its tables: {pgbench.words(said.stderr, ())}")
+            raise RunFailed(f"sysbench can't make its tables: {sysbench.words(said.stdout + said.stderr, load.script)}")
+        layout.spread_out(connection)
+        connection.execute("VACUUM ANALYZE")
+    layout.place(connection)
 
-    steps("dt")
-    layout.place(connection)  # while they are empty
-    steps("gvp")
-    layout.place(connection)  # the indexes
+
+def fill_own(
+    layout: GeneratedLayout, connection: Connection, run: Run, steps: Sequence[tuple[str, Sequence[str]]]
+) -> None:
+    """Have a database of the user's own made by `steps`: what each is, and its command. Raises RunFailed with its words."""
+    for what, command in steps:
+        said = run(command)
+        if said.returncode != 0:
+            words = next((line for line in said.stderr.splitlines() if "error" in line.lower()), said.stderr.strip())
+            raise RunFailed(f"{what} failed: {words}")
+    layout.spread_out(connection)
+    layout.place(connection)
+    connection.execute("VACUUM ANALYZE")
+
+
+def own_steps(load: Sql, site: Site, psql: str, pg_restore: str) -> list[tuple[str, list[str]]]:
+    """The commands that make a database of the user's own. Raises PreflightError for a file that can't be used."""
+    steps = list[tuple[str, list[str]]]()
+    if load.restore is not None:
+        path = site.place(load.restore, "workload.restore")
+        if not path.exists():
+            raise PreflightError(f"{path} does not exist", key="workload.restore", hint="name a dump of pg_dump")
+        if path.suffix == ".sql":
+            steps.append((f"restoring {load.restore}", [*_psql(psql), str(path)]))
+        else:
+            options = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", "--dbname=postgres"]
+            steps.append((f"restoring {load.restore}", [pg_restore, *options, str(path)]))
+    for number, name in enumerate(load.setup, 1):
+        content_of(name, f"workload.setup[{number}]", site)
+        steps.append((f"setup by {name}", [*_psql(psql), str(site.place(name, f"workload.setup[{number}]"))]))
+    return steps
+
+
+def _psql(program: str) -> list[str]:
+    return [program, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
+
+
+def _run_step(run: Run, command: Sequence[str]) -> None:
+    said = run(command)
+    if said.returncode != 0:
+        raise RunFailed(f"pgbench can't make its tables: {pgbench.words(said.stderr, ())}")
 
 
 def sources(config: Config, site: Site) -> tuple[Source, ...]:
     """The scripts of a cell with the content of their files. Raises PreflightError for one that can't be used."""
     load = config.workload
+    if isinstance(load, Sysbench):
+        return own_script(load, site)
+    if isinstance(load, Sql):
+        return tuple(
+            Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
+            for number, one in enumerate(load.transactions, 1)
+        )
     assert isinstance(load, Pgbench)
     return tuple(_source(text, f"workload.scripts[{number}]", site) for number, text in enumerate(load.scripts, 1))
 
 
 def _source(text: str, key: str, site: Site) -> Source:
     script = script_of(text)
-    if script.built_in:
-        return Source(script, None)
-    path = site.place(script.name, key)
-    try:
-        if path.stat().st_size > _LONGEST_SCRIPT_BYTES:
-            raise PreflightError(f"{path} is too long for a script", key=key, hint="a script holds one transaction")
-        content = path.read_bytes()
-    except OSError as error:
-        raise PreflightError(f"{path} can't be read: {error.strerror}", key=key, hint="check its name") from error
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
-        if _PASSWORD.search(line):
-            raise PreflightError(
-                f"{script.name} holds a password in line {number}",
-                key=key,
-                hint="let the server know the login without one in a script: ~/.pgpass, PGPASSWORD, or pg_hba.conf",
-            )
-    return Source(script, content)
+    return Source(script, None if script.built_in else content_of(script.name, key, site))

@@ -9,9 +9,10 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Pgbench
+from storagelab.model.workload import Pgbench, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
+from storagelab.targets.generators import sysbench
 from storagelab.targets.postgres import attached, clients, connecting, generated
 from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
@@ -25,6 +26,7 @@ _RANDOM_ROW_BYTES = 270
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
 _RANDOM_LOG_BYTES = 500
 _SEQUENTIAL_LOG_BYTES = 8400
+_SYSBENCH_ROW_BYTES = 300
 _SCALE_BYTES = 17 * 2**20
 """pgbench's tables and indexes of one unit of scale."""
 _SERVER_BYTES = 64 * 2**20
@@ -48,7 +50,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    notes += list(dict.fromkeys(map(_memory_note, filter(_has_pgbench, private))))
+    notes += list(dict.fromkeys(map(_memory_note, filter(_is_generated, private))))
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
@@ -120,8 +122,10 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, Pgbench):
-        return _pgbench_bytes_on(config, config.workload, volume)
+    if isinstance(config.workload, Sql):
+        return _generated_bytes_on(config, 0, volume)  # what a setup makes is not known before
+    if isinstance(config.workload, Pgbench | Sysbench):
+        return _generated_bytes_on(config, _data_bytes(config.workload), volume)
     sequential = config.workload.kind == "sequential-insert"
     rows = config.insert_load.rows
     total = 0
@@ -137,10 +141,17 @@ def _bytes_on(config: Config, volume: str) -> int:
     return total
 
 
-def _pgbench_bytes_on(config: Config, load: Pgbench, volume: str) -> int:
-    """The same for pgbench's tables, wherever on the layout's volumes they lie."""
+def _data_bytes(load: Pgbench | Sysbench) -> int:
+    """What a generator's tables and indexes take."""
+    if isinstance(load, Sysbench):
+        return load.tables * load.table_size * _SYSBENCH_ROW_BYTES
+    return round(load.scale * _SCALE_BYTES * 100 / load.fillfactor)
+
+
+def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
+    """The same for a generator's tables, wherever on the layout's volumes they lie; twice, while they are spread out."""
     private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
-    total = load.scale * round(_SCALE_BYTES * 100 / load.fillfactor) if volume in places else 0
+    total = 2 * data_bytes if volume in places else 0
     total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
     if config.log_volume == volume and private:
         total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
@@ -152,23 +163,29 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
     found = []
     for config in configs:
         if config.generated:
-            folder = None if config.target.attached else STARTER.programs(config, site).folder
-            program = clients.find("pgbench", folder)
             generated.sources(config, site)
-            found.append(f"pgbench {clients.version_of(program)}")
+            if isinstance(config.workload, Sql):
+                generated.own_steps(config.workload, site, "psql", "pg_restore")
+            found.append(_generator_text(config, site))
     return found
 
 
-def _has_pgbench(config: Config) -> bool:
-    return isinstance(config.workload, Pgbench)
+def _is_generated(config: Config) -> bool:
+    return isinstance(config.workload, Pgbench | Sysbench)
 
 
 def _memory_note(config: Config) -> str:
     """How a cell's data compares with the memory that holds it."""
-    assert isinstance(config.workload, Pgbench)
-    data = config.workload.scale * _SCALE_BYTES * 100 / config.workload.fillfactor
+    load = config.workload
+    assert isinstance(load, Pgbench | Sysbench)
+    data = _data_bytes(load)
     buffers, memory = _shared_buffers_bytes(config), host.describe_host().get("memory_bytes")
-    said = f"the data of pgbench at scale {config.workload.scale} takes about {data / 2**30:.2g} GiB, {data / buffers:.2g} of"
+    size = (
+        f"at scale {load.scale}"
+        if isinstance(load, Pgbench)
+        else f"in {load.tables} tables of {load.table_size:,} rows"
+    )
+    said = f"the data of {load.kind} {size} takes about {data / 2**30:.2g} GiB, {data / buffers:.2g} of"
     said += " shared_buffers" + (
         f" and {data / memory:.2g} of this machine's memory" if isinstance(memory, int) else ""
     )
@@ -185,6 +202,13 @@ def _shared_buffers_bytes(config: Config) -> int:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * _PAGE_BYTES
     except ValueError:
         return 128 * 2**20  # as above
+
+
+def _generator_text(config: Config, site: Site) -> str:
+    if isinstance(config.workload, Sysbench):
+        return sysbench.version()
+    folder = None if config.target.attached else STARTER.programs(config, site).folder
+    return f"pgbench {clients.version_of(clients.find('pgbench', folder))}"
 
 
 def _max_wal_bytes(config: Config) -> int:

@@ -18,11 +18,12 @@ from storagelab.machine.procfs import TaskView
 from storagelab.model.config import Config
 from storagelab.model.measurement import Check
 from storagelab.model.values import Scalar
-from storagelab.model.workload import Pgbench
+from storagelab.model.workload import Pgbench, Sql, Sysbench
 from storagelab.targets import Site, remote
 from storagelab.targets.attaching import dropping_leftovers
 from storagelab.targets.folders import Folders
 from storagelab.targets.generators import pgbench
+from storagelab.targets.generators.programs import script_folder, sysbench_inputs, sysbench_program
 from storagelab.targets.generators.running import Generator, Program
 from storagelab.targets.loading import OUTSIDE_ERRORS, LoadingTarget
 from storagelab.targets.parts import Sampler as AnySampler
@@ -36,7 +37,7 @@ from storagelab.targets.postgres.sampler import Sampler
 from storagelab.targets.postgres.server import STARTER, Server
 from storagelab.targets.postgres.settings import private_settings, settings_text
 from storagelab.targets.postgres.workload import Workers
-from storagelab.targets.programs import installation
+from storagelab.targets.programs import installation, run
 from storagelab.targets.steps import Counters, check_same, counting
 from storagelab.targets.unprivileged import as_server, end_with_parent, unprivileged
 
@@ -131,18 +132,25 @@ class PostgresTarget(LoadingTarget[Connection]):
 
     def _generator(self, seed: int) -> Generator[Connection]:
         load, scripts = self.config.workload, generated.sources(self.config, self.site)
-        assert isinstance(load, Pgbench)
-        program = str(self._client("pgbench"))
-        private = self.server is not None
-        return Generator(
-            Program(
-                title="pgbench", command=partial(pgbench.command, program, load, scripts, seed=seed),
+        if isinstance(load, Pgbench | Sql):
+            program = Program(
+                title="pgbench", command=partial(pgbench.command, self._client("pgbench"), load, scripts, seed=seed),
                 read=pgbench.read_log, words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM,
-                environment=self._client_environment(), inputs=pgbench.inputs(scripts),
-                owner=unprivileged().owner if private else None, in_child=self._client_child,
-            ),
-            load, self._connect_worker, self._close, self._generator_sessions,
-        )  # fmt: skip
+                environment=self._client_environment(), inputs=pgbench.inputs(scripts), owner=self._client_owner,
+                in_child=self._client_child,
+            )  # fmt: skip
+        else:
+            assert isinstance(load, Sysbench)
+            environment = self._client_environment()
+            program = sysbench_program(
+                generated.sysbench_server(environment), load, scripts, seed, environment, self._client_owner,
+                self._client_child,
+            )  # fmt: skip
+        return Generator(program, load, self._connect_worker, self._close, self._generator_sessions)
+
+    @property
+    def _client_owner(self) -> tuple[int, int] | None:
+        return unprivileged().owner if self.server is not None else None
 
     def _generator_sessions(self) -> list[int]:
         rows = self._own.execute(
@@ -151,8 +159,8 @@ class PostgresTarget(LoadingTarget[Connection]):
         ).fetchall()  # fmt: skip
         return [pid for (pid,) in rows]
 
-    def _client(self, name: str) -> Path:
-        return clients.find(name, self.server.programs.folder if self.server is not None else None)
+    def _client(self, name: str) -> str:
+        return str(clients.find(name, self.server.programs.folder if self.server is not None else None))
 
     def _client_environment(self) -> dict[str, str]:
         """The environment in which client programs reach the server, and their sessions the load's tables."""
@@ -166,12 +174,29 @@ class PostgresTarget(LoadingTarget[Connection]):
         if self.server is None:
             return end_with_parent
         socket = Path(str(psycopg.conninfo.conninfo_to_dict(self.server.conninfo)["host"]))
-        return as_server(*installation(self._client("pgbench")), socket, *reach)
+        return as_server(*installation(self.server.programs.folder / "postgres"), socket, *reach)
 
     def _fill(self, connection: Connection) -> None:
         assert isinstance(self.layout, GeneratedLayout)
-        program = self._client("pgbench")
-        generated.fill(self.layout, connection, program, self._client_environment(), self._client_child())
+        scripts, load = generated.sources(self.config, self.site), self.config.workload
+        if isinstance(load, Sql):
+            self._fill_own(connection, load)
+            return
+        is_pgbench = isinstance(load, Pgbench)
+        with script_folder({} if is_pgbench else sysbench_inputs(scripts), self._client_owner) as folder:
+            run_client = partial(
+                run, in_child=self._client_child(folder), environment=self._client_environment(), folder=folder
+            )
+            program = self._client("pgbench") if is_pgbench else ""
+            server = generated.sysbench_server(self._client_environment())
+            generated.fill(self.layout, connection, run_client, program, server, own=bool(scripts))
+
+    def _fill_own(self, connection: Connection, load: Sql) -> None:
+        assert isinstance(self.layout, GeneratedLayout)
+        steps = generated.own_steps(load, self.site, self._client("psql"), self._client("pg_restore"))
+        folders = [Path(command[-1]).parent for _, command in steps]
+        run_client = partial(run, in_child=self._client_child(*folders), environment=self._client_environment())
+        generated.fill_own(self.layout, connection, run_client, steps)
 
     def _sampler(self, workers: AnyWorkers[Connection], devices: DeviceCounters) -> AnySampler:
         return Sampler(

@@ -1,0 +1,84 @@
+"""The same pgbench through storagelab and by hand, in pairs on the same tables: throughput and p99 should agree.
+
+    python -m bench.pgbench_by_hand [PAIRS]
+
+In each pair one layout is set up, and both ways run on it, in turns the one first and the other. By hand, nothing watches.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from storagelab.model.config import Config
+from storagelab.model.plan import Cell
+from storagelab.targets import Site
+from storagelab.targets.generators import pgbench
+from storagelab.targets.postgres import generated
+from storagelab.targets.postgres.target import PostgresTarget
+
+SECONDS, WARM_UP = 6.0, 1.0
+
+
+def through(target: PostgresTarget) -> tuple[float, float, float]:
+    """Transactions a second, p99 in s, and the share of a core that watching took."""
+    measured = target.run(Cell(cell_id="c01", levels={}, config=target.config), 1, 1, lambda _: None)
+    assert measured.latency is not None
+    assert measured.observer is not None
+    cost = (measured.observer.sampler_cpu_s + (measured.observer.session_cpu_s or 0.0)) / measured.elapsed_s
+    return (measured.work_per_s or 0.0), measured.latency.percentile_s(99), cost
+
+
+def by_hand(target: PostgresTarget) -> tuple[float, float]:
+    """The same by the program alone, its log read afterwards."""
+    target._write_out()  # noqa: SLF001 - the same steps as the run's own
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program, environment = target._client("pgbench"), target._client_environment()  # noqa: SLF001 - as above
+        command = pgbench.command(
+            program, target.config.workload, generated.sources(target.config, target.site), folder,
+            WARM_UP + SECONDS, seed=1,
+        )  # fmt: skip
+        begun = time.time()
+        subprocess.run(command, env=environment, check=True, capture_output=True, cwd=folder)
+        found = pgbench.read_log(folder).within(begun + WARM_UP, begun + WARM_UP + SECONDS)
+    return found.number / SECONDS, float(np.percentile(found.latency_us, 99)) / 1e6
+
+
+def main() -> None:
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    rates, tails, costs = list[float](), list[float](), list[float]()
+    with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        tables = {
+            "target": {"engine": "postgres"}, "volumes": {"a": {"path": name}}, "layout": {"data_files": 2},
+            "workload": {"kind": "pgbench", "connections": 4, "scale": 5, "duration_s": SECONDS, "warm_up_s": WARM_UP},
+        }  # fmt: skip
+        config = Config.model_validate(tables)
+        for number in range(pairs):
+            with PostgresTarget(
+                config, Site(experiment="by-hand", identity="0badcafe", spec_folder=Path(name))
+            ) as target:
+                hand = by_hand(target) if number % 2 else None
+                rate, tail, cost = through(target)
+                hand = hand or by_hand(target)
+            rates.append(np.log(rate / hand[0]))
+            tails.append(np.log(tail / hand[1]))
+            costs.append(cost)
+            print(
+                f"{number + 1}: {rate:.0f} / {hand[0]:.0f} transactions/s, p99 {tail * 1e3:.2f} / {hand[1] * 1e3:.2f} ms"
+            )
+    for what, logs in (("throughput", rates), ("p99", tails)):
+        error = np.std(logs, ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else float("nan")
+        print(f"{what}: {np.exp(np.mean(logs)):.3f} of that by hand, standard error {error:.3f}")
+    print(f"watching: {100 * np.mean(costs):.1f} % of a core")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""sysbench: its command, its report, and its words when something fails.
+
+sysbench counts from a checkpoint of its report on, at the end of the warm-up. Its histogram has bins 1.8 % wide, and names
+the geometric middle of each, so a percentile is within 0.9 % of that of the latencies themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from storagelab.errors import PreflightError
+from storagelab.model.latency import Latency, latency_of
+from storagelab.model.workload import Sysbench
+from storagelab.targets.programs import version_said
+
+OWN_SCRIPT = "script.lua"
+TABLE = re.compile(r"sbtest\d+")
+"""The names of its tables."""
+_COUNTS, _WARM = b"Threads started!", b"Checkpoint report:"
+_NS_PER_MS = 1_000_000
+_SECOND = re.compile(r"^\[ (\d+)s \] thds: \d+ tps: ([\d.]+) .*lat \(ms,99%\): ([\d.]+)", re.MULTILINE)
+_BIN = re.compile(r"^\s*([\d.]+) \|.*?(\d+)\s*$", re.MULTILINE)
+_WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$", re.MULTILINE | re.IGNORECASE)
+
+
+class Reported(NamedTuple):
+    """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from its
+    start, to its transactions and its p99 in ms; `warm_up_s` of them did not count."""
+
+    number: int
+    failed: int
+    elapsed_s: float
+    histogram: tuple[tuple[int, int], ...]
+    exact_ns: tuple[int, int, int]
+    seconds: Mapping[int, tuple[float, float]]
+    warm_up_s: int
+
+    @property
+    def skipped(self) -> int:
+        return 0
+
+    @property
+    def lag_s(self) -> tuple[float, float] | None:
+        """It does not tell."""
+        return None
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        return 0.0, self.elapsed_s
+
+    def within(self, start_s: float, end_s: float) -> Self:  # noqa: ARG002 - it keeps the time itself
+        return self
+
+    def latency(self) -> Latency | None:
+        return latency_of(self.histogram, self.exact_ns)
+
+    def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
+        """Its own seconds, each beside the interval that ends with it."""
+        ends = [self.warm_up_s + round(edge_s - edges_s[0]) for edge_s in edges_s[1:]]
+        found = [self.seconds.get(end) for end in ends]
+        return {
+            "transactions_per_s": tuple(None if one is None else one[0] for one in found),
+            "latency_p99_s": tuple(None if one is None else one[1] / 1e3 for one in found),
+        }
+
+
+@cache
+def find() -> str:
+    """Raises PreflightError that names the package."""
+    program = shutil.which("sysbench")
+    if program is None:
+        raise PreflightError(
+            "sysbench is not on this machine", key="workload.kind", hint="install the package sysbench (of Debian)"
+        )
+    said = version_said(Path(program))
+    found = re.search(r"sysbench (\d+)\.(\d+)", said)
+    if found is None or int(found[1]) < 1:
+        raise PreflightError(f"{said.strip()} is too old", key="workload.kind", hint="install sysbench 1.0 or later")
+    return program
+
+
+def version() -> str:
+    return version_said(Path(find())).split("(")[0].strip()
+
+
+def counts(load: Sysbench) -> bytes:
+    """What sysbench says when the warm-up is over."""
+    return _WARM if load.warm_up_s and load.transactions_per_connection is None else _COUNTS
+
+
+def command(server: Sequence[str], load: Sysbench, *, own: bool, seed: int) -> list[str]:
+    """The command of a run; `server` are the options that lead to it, `own` a script of the user's in the folder."""
+    if load.transactions_per_connection is None:
+        length = [f"--time={int(load.warm_up_s + load.duration_s)}", "--events=0"]
+        length += [f"--report-checkpoints={int(load.warm_up_s)}"] if load.warm_up_s else []
+    else:
+        length = ["--time=0", f"--events={load.transactions_per_connection * load.connections}"]
+    rate = [f"--rate={max(1, round(load.rate))}"] if load.rate is not None else []
+    return [
+        *_tables(server, load, own=own), f"--threads={load.connections}", "--report-interval=1", "--histogram=on",
+        "--percentile=99", f"--rand-seed={seed % 2**31}", *length, *rate, "run",
+    ]  # fmt: skip
+
+
+def initialise(server: Sequence[str], load: Sysbench, *, own: bool) -> list[str]:
+    """The command that makes its tables."""
+    return [*_tables(server, load, own=own), f"--threads={min(load.tables, 4)}", "prepare"]
+
+
+def _tables(server: Sequence[str], load: Sysbench, *, own: bool) -> list[str]:
+    script = f"./{OWN_SCRIPT}" if own else load.script
+    return [find(), script, *server, f"--tables={load.tables}", f"--table-size={load.table_size}"]
+
+
+def read_report(said: str, warm_up_s: float) -> Reported:
+    """The figures of the last part of sysbench's report."""
+    last = said[said.rfind("SQL statistics:") :]
+    before = said[: said.rfind("SQL statistics:")]
+    began = re.findall(r"total time:\s*([\d.]+)s", before)
+    number, failed = (_figure(last, name) for name in ("transactions", "ignored errors"))
+    least, longest, total = (round(_figure(last, name) * _NS_PER_MS) for name in ("min", "max", "sum"))
+    bins = before[before.rfind("Latency histogram") :]
+    return Reported(
+        number=round(number), failed=round(failed),
+        elapsed_s=_figure(last, "total time") - (float(began[-1]) if began else 0.0),
+        histogram=tuple((round(float(value) * _NS_PER_MS), int(count)) for value, count in _BIN.findall(bins)),
+        exact_ns=(total, least, longest), warm_up_s=int(warm_up_s),
+        seconds={int(at): (float(tps), float(p99)) for at, tps, p99 in _SECOND.findall(said)},
+    )  # fmt: skip
+
+
+def _figure(report: str, name: str) -> float:
+    found = re.search(rf"^\s*{name}:\s*([\d.]+)", report, re.MULTILINE)
+    return float(found[1]) if found else math.nan
+
+
+def words(said: str, script: str) -> str:
+    """What sysbench says of a failure, in one line."""
+    found = [one or other for one, other in _WORDS.findall(said)]
+    told = next(
+        (one for one in found if "query" not in one.lower() or "failed" in one.lower()), found[0] if found else ""
+    )
+    lines = [line for line in said.splitlines() if line.strip()]
+    told = told or (lines[-1] if lines else "it says nothing")
+    return re.sub(r"\S*" + re.escape(OWN_SCRIPT), script, told)

@@ -1,0 +1,144 @@
+"""sysbench: its command, its report, its words; and runs of it on PostgreSQL and MariaDB."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from real_mariadb import needs_mariadb, running
+from real_servers import got, left_behind, measure, site_at
+
+from storagelab.errors import PreflightError, RunFailed
+from storagelab.model.config import Config
+from storagelab.model.workload import Sysbench
+from storagelab.targets.generators import sysbench
+
+needs_sysbench = pytest.mark.skipif(
+    shutil.which("sysbench") is None, reason="no sysbench (Debian: apt-get install sysbench)"
+)
+REPORT = """Threads started!
+
+[ 1s ] thds: 2 tps: 93.64 qps: 1892.78 (r/w/o: 1324.95/375.57/192.27) lat (ms,99%): 80.03 err/s: 0.00 reconn/s: 0.00
+[ 1s ] Checkpoint report:
+SQL statistics:
+    transactions:                        95     (94.60 per sec.)
+General statistics:
+    total time:                          1.0039s
+[ 2s ] thds: 2 tps: 41.00 qps: 842.00 (r/w/o: 589.00/164.00/89.00) lat (ms,99%): 1032.01 err/s: 2.00 reconn/s: 0.00
+Latency histogram (values are in milliseconds)
+       value  ------------- distribution ------------- count
+       1.227 |*************                            1
+      10.090 |****************************************  3
+
+SQL statistics:
+    transactions:                        4      (3.98 per sec.)
+    ignored errors:                      2      (1.97 per sec.)
+General statistics:
+    total time:                          2.0079s
+Latency (ms):
+         min:                                    1.22
+         avg:                                    8.05
+         max:                                   10.21
+         sum:                                   32.20
+"""
+
+
+def test_a_report_counts_from_its_last_checkpoint_on():
+    found = sysbench.read_report(REPORT, warm_up_s=1.0)
+    assert (found.number, found.failed) == (4, 2)
+    assert found.elapsed_s == pytest.approx(1.004)
+    latency = found.latency()
+    assert latency.operations == 4
+    assert latency.percentile_s(99) == pytest.approx(0.01009, rel=0.004)
+    assert (latency.least_ns, latency.longest_ns, latency.total_ns) == (1_220_000, 10_210_000, 32_200_000)
+
+
+def test_its_seconds_stand_beside_the_intervals_that_end_with_them():
+    series = sysbench.read_report(REPORT, warm_up_s=1.0).series([100.0, 101.02, 102.0])
+    assert series == {"transactions_per_s": (41.0, None), "latency_p99_s": (1.03201, None)}
+
+
+def test_the_warm_up_ends_with_a_checkpoint_of_its_report():
+    assert sysbench.counts(Sysbench(warm_up_s=2)) == b"Checkpoint report:"
+    assert sysbench.counts(Sysbench()) == b"Threads started!"
+
+
+def test_a_failure_is_told_in_sysbenchs_words_with_the_users_file():
+    said = "Threads started!\nFATAL: `thread_run' function failed: ./script.lua:3: SQL error, errno = 0\n"
+    assert sysbench.words(said, "mine.lua") == "`thread_run' function failed: mine.lua:3: SQL error, errno = 0"
+
+
+def test_a_missing_sysbench_is_named_with_its_package(monkeypatch):
+    sysbench.find.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(PreflightError, match="not on this machine") as caught:
+        sysbench.find()
+    assert "package sysbench" in caught.value.hint
+
+
+def cell(scratch: Path, engine: str, layout: dict | None = None, dsn: str | None = None, **load) -> Config:
+    volumes = {} if dsn else {name: {"path": str(scratch / name)} for name in "ab"}
+    for name in volumes:
+        (scratch / name).mkdir(exist_ok=True)
+    return Config.model_validate({
+        "target": {"engine": engine, **({"dsn": dsn} if dsn else {})}, "volumes": volumes, "layout": layout or {},
+        "workload": {"kind": "sysbench", "connections": 2, "duration_s": 2.0, "table_size": 300, **load},
+    })  # fmt: skip
+
+
+@pytest.mark.slow
+@needs_sysbench
+@pytest.mark.parametrize("engine", ["postgres", pytest.param("mariadb", marks=needs_mariadb)])
+def test_its_tables_are_spread_over_the_data_files_and_its_transactions_counted(scratch, engine):
+    measured = measure(cell(scratch, engine, {"data_files": 2}, tables=2, warm_up_s=1.0), site_at(scratch))
+    found = got(measured)
+    assert all(ok for _, ok in found.values()), found
+    assert {name for name in found if name.startswith("data files of")} == {
+        "data files of sbtest1",
+        "data files of sbtest2",
+    }
+    assert 1.9 < measured.elapsed_s < 6  # it waits for its last transactions
+    # Of the transactions that end at a checkpoint of its report, some count on one side and are timed on the other.
+    assert measured.latency.operations == pytest.approx(measured.transactions, abs=2)
+    assert measured.latency.mean_s * measured.transactions == pytest.approx(2 * measured.elapsed_s, rel=0.3)
+    assert left_behind(scratch) == []
+
+
+@pytest.mark.slow
+@needs_sysbench
+def test_a_table_that_is_not_there_cannot_be_spread(scratch):
+    with pytest.raises(RunFailed, match="there is no table orders to be spread"):
+        measure(cell(scratch, "postgres", {"data_files": 2, "spread": ["orders"]}), site_at(scratch))
+    assert left_behind(scratch) == []
+
+
+@pytest.mark.slow
+@needs_sysbench
+def test_a_script_of_ones_own_is_run_and_its_mistake_told(scratch):
+    (scratch / "mine.lua").write_text(
+        "require('oltp_common')\nfunction prepare_statements() end\nfunction event()\n  con:query('SELECT nope')\nend\n"
+    )
+    with pytest.raises(RunFailed, match="nope") as caught:
+        measure(cell(scratch, "postgres", script="mine.lua"), site_at(scratch))
+    assert "sysbench ended early" in str(caught.value)
+    assert left_behind(scratch) == []
+
+
+@pytest.mark.slow
+@needs_sysbench
+@needs_mariadb
+def test_a_password_reaches_sysbench_by_its_environment_and_nothing_of_the_load_stays(scratch, monkeypatch):
+    seen = list[list[str]]()
+    made = sysbench.command
+    monkeypatch.setattr(sysbench, "command", lambda *given, **more: seen.append(made(*given, **more)) or seen[-1])
+    with running(scratch / "elsewhere") as server:
+        server.said("CREATE USER me@'127.0.0.1' IDENTIFIED BY 's3cret word'", "GRANT ALL ON *.* TO me@'127.0.0.1'")
+        config = cell(scratch, "mariadb", {"data_files": 2}, dsn=server.dsn("me", "s3cret word"))
+        measured = measure(config, site_at(scratch))
+        assert measured.transactions > 0
+        assert server.said("SHOW DATABASES LIKE 'storagelab%'") == []
+    assert seen
+    assert "s3cret" not in " ".join(seen[0])
+    assert "s3cret" not in measured.model_dump_json()
+    assert left_behind(scratch) == []
