@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from storagelab import _sim
@@ -19,7 +18,7 @@ class World(NamedTuple):
     """A kind of world: `scenario` writes a block for the core, with its runs as a list called `runs`; `core` makes them, and
     `measurement` reads one."""
 
-    scenario: Callable[[PlannedBlock, Path], dict[str, object]]
+    scenario: Callable[[PlannedBlock, Shelf], dict[str, object]]
     core: type[_sim.Block] | type[_sim.RawBlock]
     measurement: Callable[[Mapping[str, Any], Cell, Mapping[str, object]], Measurement]
     runs: str
