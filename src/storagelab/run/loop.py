@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from storagelab.errors import RunFailed, StoreError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.dealing import Dealer, Slice, pending
-from storagelab.run.estimate import estimate
+from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
 from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
 from storagelab.run.store import Store
@@ -31,6 +31,7 @@ STATE_FOLDER = "state"
 _BUDGET_S = 5.0
 """How long a slice takes elsewhere: short enough that little is lost with a machine, long enough that sending it (20 ms)
 costs next to nothing."""
+_TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
 """Work that takes at least this long gets its own process even if there is only one: it starts in a second, and its large
 pages save a tenth of the time."""
@@ -78,6 +79,15 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
     return min(jobs, fit, len({planned.block for planned in todo}))
 
 
+def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
+    """How long a slice may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times as long as the
+    longest run is estimated to take: machines differ, and a run that hangs costs little more than this time."""
+    if run_s is None:
+        seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
+        run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * max(map(seconds_of, of_cell.values()), default=0.0))
+    return _BUDGET_S + run_s
+
+
 class Rounds(Protocol):
     """Decides on further runs when all others are made."""
 
@@ -106,6 +116,8 @@ def run_all(
     """
     todo = slices(plan, store.attempts(), site, store.folder, again=again)
     at_once = min(jobs, len(todo)) if portable(plan) else 1
+    if not todo and rounds is None:
+        elsewhere = None  # no need to wait for a worker
     executor: Executor[Slice, News] = elsewhere or Here(make_slice)
     if portable(plan):
         _make_state_folder(store.folder)

@@ -20,6 +20,7 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting
+from storagelab.verbs.elsewhere import Elsewhere, check
 from storagelab.verbs.planning import look_at, site_of
 
 if TYPE_CHECKING:
@@ -36,13 +37,16 @@ def run(
     allow_commands: bool,
     race: Race | None = None,
     budget_s: float | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> bool:
-    """Whether no run has failed. `race` is None for all repetitions of all cells."""
+    """Whether no run has failed. `race` is None for all repetitions of all cells, `elsewhere` for this machine alone."""
     experiment = reading.load(spec_file).model_copy(update={"race": race})
     racing = None if race is None else partial(_racing, experiment, budget_s=budget_s)
     if racing is not None:
         racing(())  # refused before anything is touched
     expanded = matrix.expand(experiment)
+    if elsewhere is not None:
+        check(expanded)
     folder = results / experiment.name
     site = site_of(experiment, folder)
     found = look_at(experiment, expanded, site, allow_commands)
@@ -53,7 +57,7 @@ def run(
                 folder / FILE_NAME, expanded, store.runs()
             )  # a damaged store is refused before runs are made
             rounds = None if racing is None else racing(before)
-            _run_pending(expanded, rounds, store, site, found, again, jobs or host.usable_cpus())
+            _run_pending(expanded, rounds, store, site, found, again, jobs or host.usable_cpus(), elsewhere)
             runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
@@ -86,7 +90,14 @@ def _try_starting(experiment: Experiment, expanded: Plan, site: Site, folder: Pa
 
 
 def _run_pending(
-    expanded: Plan, rounds: Racing | None, store: Store, site: Site, found: Preflight, again: bool, jobs: int
+    expanded: Plan,
+    rounds: Racing | None,
+    store: Store,
+    site: Site,
+    found: Preflight,
+    again: bool,
+    jobs: int,
+    elsewhere: Elsewhere | None,
 ) -> int:
     """Make the runs that are left, of a race as many `rounds` as it takes; how many failed."""
     plan = expanded if rounds is None else rounds.course.plan
@@ -117,10 +128,11 @@ def _run_pending(
         progress.say(f"{most}{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
         if rounds is not None:
             rounds.tell = partial(_tell_of_round, progress)
+        cluster = elsewhere and elsewhere.executor(plan, at_once, store.durations(), progress.say)
         if at_once < loop.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
-            loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds)
+            loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds, elsewhere=cluster)
         except BaseException as error:
             # Whatever goes wrong once it was asked to stop comes of stopping amid something.
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
