@@ -277,7 +277,7 @@ class Cluster(Generic[Task, News]):
     # --- what takes too long -----------------------------------------------------------------------------------------
 
     def _look_at_clock(self, jobs: Jobs[Task, News]) -> None:
-        if self._clock.tick():
+        if self._clock.falls_silent():
             self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
         for sent in self._sent.values():
             if not sent.given_up and self._clock.now_s - sent.since_s > self._limit_s:
@@ -292,21 +292,21 @@ class _Clock:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self._at = self._heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
         self._silent = False
 
     def heard(self) -> None:
-        self._heard_at, self._silent = time.monotonic(), False
-
-    def tick(self) -> bool:
-        """Whether the scheduler has just fallen silent."""
         now = time.monotonic()
-        passed_s, self._at = min(now - self._at, _SILENT_S), now
         if now - self._heard_at < _SILENT_S:
-            self.now_s += passed_s
+            self.now_s += now - self._heard_at
+        self._heard_at, self._silent = now, False
+
+    def falls_silent(self) -> bool:
+        """Whether the scheduler has just fallen silent."""
+        if self._silent or time.monotonic() - self._heard_at < _SILENT_S:
             return False
-        fell_silent, self._silent = not self._silent, True
-        return fell_silent
+        self._silent = True
+        return True
 
 
 def _look(client: Client, events: queue.SimpleQueue[tuple[str, Any, Any]], done: threading.Event) -> None:
