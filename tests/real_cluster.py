@@ -75,7 +75,9 @@ class Machines:
 
 
 @contextlib.contextmanager
-def machines(folder: Path, workers: int = 1, *options: str, scheme: str = "tcp", **environment: str) -> Iterator[Machines]:
+def machines(
+    folder: Path, workers: int = 1, *options: str, scheme: str = "tcp", **environment: str
+) -> Iterator[Machines]:
     made = Machines(folder, *options, scheme=scheme, **environment)
     try:
         for _ in range(workers):

@@ -171,7 +171,7 @@ def test_a_scheduler_that_is_restarted_loses_no_run(tmp_path, straight, monkeypa
 
 def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers(doomed):
     jobs = Noting(*(f"{name} 0.5" for name in NAMES))
-    executor, said = on(doomed, limit_s=3.0)
+    executor, said = on(doomed, limit_s=4.0)
     stopped: list[int] = []
 
     def stop(pid: int) -> None:  # the first to have done its task is given the next one at once
@@ -180,21 +180,21 @@ def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers
 
     def lost(task: str, why: str) -> None:
         jobs.lost_for.append(why)
-        jobs.tasks += [task, "late 3"]  # long enough to hear from the other one meanwhile
+        jobs.tasks += [task, "late 2"]  # long enough to hear from the other one meanwhile
         os.kill(stopped[0], signal.SIGCONT)
 
     jobs.then["a"], jobs.lost = stop, lost
     executor.execute(jobs)
     assert sorted(jobs.told_of) == [*NAMES, "late"]
     assert len(jobs.lost_for) == 1
-    assert jobs.lost_for[0].endswith(" did not answer within 3 s, the time limit of a slice")
-    assert any("hangs: no answer in 3 s; its slice is dealt again" in line for line in said)
+    assert jobs.lost_for[0].endswith(" did not answer within 4 s, the time limit of a slice")
+    assert any("hangs: no answer in 4 s; its slice is dealt again" in line for line in said)
     assert any("answers again" in line for line in said)
 
 
 def test_a_scheduler_that_is_silent_for_longer_than_the_time_limit_makes_no_worker_late(doomed, monkeypatch):
     jobs = Noting(*(f"{name} 0.3" for name in NAMES))
-    executor, said = on(doomed, limit_s=4.0)
+    executor, said = on(doomed, limit_s=6.0)
 
     def pause(_: int) -> None:
         doomed.scheduler.send_signal(signal.SIGSTOP)
@@ -235,7 +235,9 @@ def test_a_worker_with_another_storagelab_is_refused_by_name(tmp_path):
     with machines(tmp_path / "cluster", workers=0) as cluster:
         cluster.add_worker(PYTHONPATH=os.pathsep.join([str(other.parent), cluster.environment["PYTHONPATH"]]))
         executor, said = on(cluster)
-        with pytest.raises(PreflightError, match=r"no worker can be used:\n  tcp://127.0.0.1:\d+: its storagelab is 0.0.9 "):
+        with pytest.raises(
+            PreflightError, match=r"no worker can be used:\n  tcp://127.0.0.1:\d+: its storagelab is 0.0.9 "
+        ):
             executor.execute(Noting("a"))
         assert any("is refused: its storagelab is 0.0.9" in line and "here 0.1.0" in line for line in said)
 

@@ -44,6 +44,8 @@ class Noting:
 
     def ended(self, task: str) -> None:
         self.ended_tasks.append(task)
+        if task.partition(" ")[0] not in self.told_of:
+            self.tasks.append(task)  # it was not begun
 
     def lost(self, task: str, why: str) -> None:
         self.lost_for.append(why)

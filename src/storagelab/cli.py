@@ -120,7 +120,13 @@ def run_(
     cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget)
     if not run.run(
-        spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s,
+        spec_file,
+        results,
+        again=again,
+        jobs=jobs,
+        allow_commands=allow_commands,
+        race=raced,
+        budget_s=budget_s,
         elsewhere=cluster,
     ):
         raise typer.Exit(1)

@@ -105,7 +105,9 @@ class Cluster(Generic[Task, News]):
                     return
             except _Lost as lost:
                 away_since = time.monotonic()
-                self._say(f"{lost}: waiting for it, up to {_PATIENCE_S / 60:.0f} min; what was sent to workers is sent again")
+                self._say(
+                    f"{lost}: waiting for it, up to {_PATIENCE_S / 60:.0f} min; what was sent to workers is sent again"
+                )
             except PreflightError:
                 if away_since is None or time.monotonic() - away_since > _PATIENCE_S:
                     raise
@@ -211,6 +213,7 @@ class Cluster(Generic[Task, News]):
         elif not isinstance(answer, CancelledError):  # the connection: `_look` finds out, and nobody is to blame
             why = answer.machine if isinstance(answer, Answer) else f"{type(answer).__name__}: {answer}"
             self._refuse(sent.worker, f"it failed: {why}")
+            self._check_for_workers()
         jobs.ended(sent.task)
 
     def _see(self, jobs: Jobs[Task, News], threads: Mapping[str, int]) -> None:
@@ -221,13 +224,15 @@ class Cluster(Generic[Task, News]):
                 sent = self._sent.pop(key)
                 if not sent.given_up:
                     jobs.lost(sent.task, f"its worker {address} is gone")
+        for address in self._refused.keys() - threads.keys():
+            del self._refused[address]
         for address in threads.keys() - self._workers.keys() - self._refused.keys():
             self._greet(address, threads[address])
         self._check_for_workers()
 
     def _check_for_workers(self) -> None:
         """Say once that there is nobody to work; raise an error if all that are there were refused."""
-        if self._workers:
+        if self._workers.keys() - self._refused.keys():
             self._waiting_said = False
         elif self._refused:
             reasons = "\n  ".join(f"{address}: {why}" for address, why in self._refused.items())
@@ -283,7 +288,9 @@ class Cluster(Generic[Task, News]):
             if not sent.given_up and self._clock.now_s - sent.since_s > self._limit_s:
                 sent.given_up = True
                 why = f"its worker {sent.worker.address} did not answer within {self._limit_s:.0f} s, the time limit of a slice"
-                self._say(f"worker {sent.worker.address} hangs: no answer in {self._limit_s:.0f} s; its slice is dealt again")
+                self._say(
+                    f"worker {sent.worker.address} hangs: no answer in {self._limit_s:.0f} s; its slice is dealt again"
+                )
                 jobs.lost(sent.task, why)
 
 

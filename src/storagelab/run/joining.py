@@ -161,5 +161,7 @@ def _sources() -> str:
 def refusal(told: Identity) -> str:
     """Why a worker of this identity is refused; "" if it is not."""
     ours = identity()
-    differing = [f"its {name} is {told.get(name, 'unknown')}, here {own}" for name, own in ours.items() if told.get(name) != own]
+    differing = [
+        f"its {name} is {told.get(name, 'unknown')}, here {own}" for name, own in ours.items() if told.get(name) != own
+    ]
     return "; ".join(differing)
