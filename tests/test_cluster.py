@@ -248,7 +248,7 @@ def test_a_worker_without_storagelab_is_refused_too(tmp_path):
         with pytest.raises(PreflightError, match=r"it can't load this storagelab \(ModuleNotFoundError: .*storagelab"):
             on(cluster)[0].execute(Noting("a"))
         cluster.add_worker()
-        executor, said = on(cluster)
+        executor, _ = on(cluster)
         jobs = Noting("a 1", "b 1")
         until(cluster.all_are_there, timeout_s=90)
         executor.execute(jobs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -22,7 +22,7 @@ from storagelab.spec.keys import choices, dotted
 
 Label = Literal["derived", "published", "fitted"]
 P = TypeVar("P", bound="_Profile")
-Shelf = Path | Mapping[str, str]
+Shelf = Path | dict[str, str]
 """Where the user's own profiles are: in the folder to which their names are relative, or, by these names, here."""
 
 

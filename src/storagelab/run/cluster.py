@@ -11,7 +11,7 @@ import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -261,10 +261,8 @@ class Cluster(Generic[Task, News]):
         worker = self._workers.get(address)
         if worker is None or isinstance(told, CancelledError):
             return
-        if isinstance(told, dict):
-            why = refusal(told)
-        else:
-            why = f"it can't load this storagelab ({type(told).__name__}: {told})"
+        unknown = f"it can't load this storagelab ({type(told).__name__}: {told})"
+        why = refusal(told) if isinstance(told, dict) else unknown
         if why:
             self._refuse(worker, why)
             self._check_for_workers()
@@ -287,11 +285,9 @@ class Cluster(Generic[Task, News]):
         for sent in self._sent.values():
             if not sent.given_up and self._clock.now_s - sent.since_s > self._limit_s:
                 sent.given_up = True
-                why = f"its worker {sent.worker.address} did not answer within {self._limit_s:.0f} s, the time limit of a slice"
-                self._say(
-                    f"worker {sent.worker.address} hangs: no answer in {self._limit_s:.0f} s; its slice is dealt again"
-                )
-                jobs.lost(sent.task, why)
+                address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
+                self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
+                jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
 
 
 class _Clock:

@@ -41,17 +41,17 @@ logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is s
 
 
 class Reach(NamedTuple):
-    """Where the cluster is. Without an `address`, `count` processes of this machine are one."""
+    """Where the cluster is. Without an `address`, `processes` of this machine are one."""
 
     address: str | None
-    count: int
+    processes: int
     insecure: bool = False
 
 
-def asked(address: str | None, count: int, *, insecure: bool) -> Reach:
+def asked(address: str | None, processes: int, *, insecure: bool) -> Reach:
     """The cluster that the user means: by the option, by Dask's own setting, or none. Raises PreflightError."""
     said = address or dask.config.get("scheduler-address", None)
-    return Reach(None if said is None else _checked(str(said), insecure), count, insecure)
+    return Reach(None if said is None else _checked(str(said), insecure), processes, insecure)
 
 
 def _checked(said: str, insecure: bool) -> str:
@@ -104,7 +104,7 @@ def joined(reach: Reach) -> Iterator[Client]:
     """A client of the cluster; the local one ends with it. Raises PreflightError if no scheduler answers."""
     with dask.config.set(_QUIET), contextlib.ExitStack() as stack:
         if reach.address is None:
-            cluster = stack.enter_context(contextlib.closing(_started(reach.count)))
+            cluster = stack.enter_context(contextlib.closing(_started(reach.processes)))
             address, security = cluster.scheduler_address, _OPEN
         else:
             address, security = reach.address, Security()
@@ -123,10 +123,10 @@ def joined(reach: Reach) -> Iterator[Client]:
                 client.close(timeout=1)
 
 
-def _started(count: int) -> LocalCluster:
+def _started(processes: int) -> LocalCluster:
     """Processes of this machine, which no other can reach."""
     return LocalCluster(
-        n_workers=count, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_OPEN,
+        n_workers=processes, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_OPEN,
         dashboard_address=f"{_LOCAL}:0", worker_dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
         env={**tunables(), "DASK_LOGGING__DISTRIBUTED": "critical"},
     )  # fmt: skip

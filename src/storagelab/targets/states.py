@@ -22,7 +22,7 @@ class InFile(NamedTuple):
             return b""
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """Writes beside the file and then replaces it, so that a kill leaves either the old or the new state. Raises OSError."""
+        """Writes beside the file and then replaces it, so that a kill leaves the old or the new state. Raises OSError."""
         beside = self.path.with_suffix(f".{os.getpid()}.part")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:

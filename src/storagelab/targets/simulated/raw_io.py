@@ -15,6 +15,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.waits import NS
+from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
 from storagelab.targets.simulated.measurement import device_counters
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, ServerConfig
 from storagelab.model.plan import PlannedBlock, PlannedRun
 from storagelab.model.workload import DatabaseLoad
+from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
 
 _POINTS_WHILE_COMPUTING = 150
