@@ -80,8 +80,8 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
 
 
 def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
-    """How long a slice may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times the estimate of
-    the longest run: machines differ, and a run that hangs costs little more than this time."""
+    """How long a slice may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times the estimate
+    of the longest run: machines differ, and a run that hangs costs little more than this time."""
     if run_s is None:
         seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
         run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * max(map(seconds_of, of_cell.values()), default=0.0))

@@ -9,6 +9,7 @@ from storagelab import _sim
 from storagelab.model.config import Config
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock
+from storagelab.profiles import Shelf
 from storagelab.targets.simulated.measurement import measurement
 from storagelab.targets.simulated.raw_io import raw_measurement, raw_scenario
 from storagelab.targets.simulated.scenario import scenario
