@@ -129,6 +129,8 @@ def _run_pending(
         if rounds is not None:
             rounds.tell = partial(_tell_of_round, progress)
         cluster = elsewhere and elsewhere.executor(plan, at_once, store.durations(), progress.say)
+        if cluster is not None:
+            progress.workers = lambda: cluster.at_once
         if at_once < loop.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
