@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -17,3 +18,11 @@ def tell_who(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
 
 def refuse(task: str, tell: object) -> None:
     raise LookupError(f"there is no {task}")
+
+
+def fill_the_disk(task: str, tell: Callable[[tuple[str, int]], None]) -> None:
+    """Writes a megabyte beside other temporary files."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for _ in range(16):
+            file.write(bytes(2**16))
+    tell_who(task, tell)

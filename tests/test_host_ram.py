@@ -12,6 +12,7 @@ from storagelab import profiles
 from storagelab.errors import PreflightError
 from storagelab.spec.matrix import expand
 from storagelab.targets import preflight
+from storagelab.targets.states import InFile
 
 ONE_BLOCK = ('"drives.ssd.format" = ["basic", "maximum-write"]\n', "")
 
@@ -57,7 +58,7 @@ def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_p
     for ram_bytes, fails in ((800_000, True), (1_300_000, False)):
         plan = planned(ONE_BLOCK, often, ("sector_bytes = 512", f"sector_bytes = 512\nhost_ram_bytes = {ram_bytes}"))
         first = plan.blocks[0]._replace(runs=plan.runs[:1])
-        block = SimulatedBlock(first, site_at(Path("lab")), tmp_path / str(ram_bytes))
+        block = SimulatedBlock(first, site_at(Path("lab")), InFile(tmp_path / str(ram_bytes)))
         assert list(block.needed([0])) == [0]
         assert bool(block.make(lambda _: None)["failure"]) is fails
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 
 import pytest
 from builders import make_experiment, make_measurement, make_plan, make_run
@@ -46,6 +47,16 @@ def test_piped_progress_is_one_plain_line_a_run(tmp_path):
     assert lines[-1].startswith("[4/4] ")
     assert not lines[-1].endswith(" left")
     assert progress.done == 4
+
+
+def test_of_a_cluster_workers_and_rate_are_shown_with_the_time_left(tmp_path):
+    text = io.StringIO()
+    console = Console(file=text, width=100, highlight=False)
+    with RunProgress(PLAN, PLAN.runs, [], console, tmp_path) as progress:
+        progress.workers = lambda: 64
+        for planned in PLAN.runs[:2]:
+            progress.stored(ended(planned))
+    assert re.search(r"; 64 workers, [\d,.]+ runs/s, .+ left\n", text.getvalue())
 
 
 def test_on_a_terminal_a_bar_is_shown_beside_the_lines(tmp_path):

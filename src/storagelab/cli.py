@@ -97,17 +97,39 @@ def run_(
             help="Simulations: first judge most layouts in worlds this many times smaller than life-size.",
         ),
     ] = None,
+    executor: Annotated[
+        Literal["processes", "dask"],
+        typer.Option("--executor", help="Who makes simulated runs: processes of this machine, or a cluster of Dask's."),
+    ] = "processes",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="tls://HOST:8786",
+            help="The cluster's scheduler; default: Dask's setting (DASK_SCHEDULER_ADDRESS), or local processes.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow a cluster beyond this machine without encryption.")
+    ] = False,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."
+        ),
+    ] = None,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
     The findings go to the terminal, the HTML report into the folder of results.
     """
-    from storagelab.verbs import race, run
+    from storagelab.verbs import elsewhere, race, run
 
+    cluster = elsewhere.asked(executor, scheduler, insecure=insecure, time_limit=time_limit)
     raced, budget_s = race.asked(find_best=find_best, within=within, budget=budget, small_worlds=small_worlds)
     if not run.run(
         spec_file, results, again=again, jobs=jobs, allow_commands=allow_commands, race=raced, budget_s=budget_s,
-        small_worlds=small_worlds,
+        small_worlds=small_worlds, elsewhere=cluster,
     ):  # fmt: skip
         raise typer.Exit(1)
 

@@ -22,6 +22,8 @@ from storagelab.spec.keys import choices, dotted
 
 Label = Literal["derived", "published", "fitted"]
 P = TypeVar("P", bound="_Profile")
+Shelf = Path | dict[str, str]
+"""Where the user's own profiles are: in the folder to which their names are relative, or, by these names, here."""
 
 
 class Figure(Frozen):
@@ -205,8 +207,8 @@ def ready_made() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
 
 
-def load(name: str, folder: Path, key: str | None = None) -> Profile:
-    """The profile called `name`, or in the file `name`, relative to `folder`. Raises PreflightError naming `key`."""
+def load(name: str, folder: Shelf, key: str | None = None) -> Profile:
+    """The profile called `name`, or in the file `name`, from `folder`. Raises PreflightError naming `key`."""
     try:
         return _checked_drive(tomllib.loads(text_of(name, folder, key)))
     except ValueError as error:
@@ -220,14 +222,20 @@ def server() -> ServerProfile:
     return _checked(tomllib.loads(text), ServerProfile)
 
 
-def text_of(name: str, folder: Path, key: str | None = None) -> str:
+def is_file(name: str) -> bool:
+    """Whether this names a file of the user's, and no ready-made profile."""
+    return name.endswith(".toml") or "/" in name
+
+
+def text_of(name: str, folder: Shelf, key: str | None = None) -> str:
     """The file of the profile, unchecked. Raises PreflightError naming `key` if there is none."""
-    is_file = name.endswith(".toml") or "/" in name
-    if not is_file and name not in ready_made():
+    if not is_file(name) and name not in ready_made():
         hint = choices(name, ready_made(), "There are") + " Name a file of your own with its ending: drives/my.toml"
         raise PreflightError(f"no profile is named {name!r}", key=key, hint=hint)
     try:
-        if is_file:
+        if is_file(name):
+            if not isinstance(folder, Path):
+                return folder[name]
             return small_files.text_of(folder / Path(name).expanduser())
         return resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     except (OSError, RuntimeError, ValueError) as error:

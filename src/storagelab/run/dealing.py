@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
-from storagelab.targets import Site
+from storagelab.targets import Site, State
 
 _SLICES = 8
 """A process gets this part of its share of the remaining runs: small enough that all processes end at about the same time,
@@ -34,8 +34,10 @@ class Slice(NamedTuple):
     wanted: dict[int, int]
     """Position in the block -> attempt."""
     site: Site
-    state: Path
-    """The file in which the block may save the state of its drives."""
+    state: State
+    """Where the block may keep the state of its drives."""
+    budget_s: float = math.inf
+    """No further run is begun after this time. At least one run is made."""
 
     @property
     def number(self) -> int:
@@ -69,7 +71,7 @@ class Dealer:
     def deal(self) -> Slice | None:
         """A slice to begin now; None if no process or no block is free."""
         waiting = [task for block, task in self._left.items() if block not in self._in_work]
-        if not waiting or len(self._in_work) == self.processes:
+        if not waiting or len(self._in_work) >= self.processes:
             return None
         chosen = max(waiting, key=lambda task: len(task.wanted)) if self.processes > 1 else waiting[0]
         dealt, rest = chosen.split(self._runs())
@@ -91,16 +93,27 @@ class Dealer:
         if left.wanted:
             self._in_work[run.block] = left
 
-    def lost(self, dealt: Slice) -> Slice | None:
-        """The process of this slice is gone; its unreported runs are dealt again. If that happened too often at one run, that
-        run and all later ones of its block are given up: they count as in work, and must be reported."""
+    def freed(self, dealt: Slice) -> None:
+        """The process of this slice is free again. Its unreported runs, if any, are dealt again: they were not begun."""
+        if (slice_ := self._taken_back(dealt)) is not None:
+            self._left[slice_.number] = slice_
+
+    def _taken_back(self, dealt: Slice) -> Slice | None:
+        """All runs left of the block, if some of this slice are unreported; they are out of work from now on."""
         block = dealt.number
         slice_ = self._in_work.get(block)
         if slice_ is None or not slice_.wanted.keys() <= dealt.wanted.keys():
             return None  # it had reported all its runs; what is in work there is another process's
         del self._in_work[block]
         rest = self._left.pop(block, None)
-        whole = slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))
+        return slice_._replace(wanted=slice_.wanted | (rest.wanted if rest else {}))
+
+    def lost(self, dealt: Slice) -> Slice | None:
+        """The process of this slice is gone; its unreported runs are dealt again. If that happened too often at one run, that
+        run and all later ones of its block are given up: they count as in work, and must be reported."""
+        block, whole = dealt.number, self._taken_back(dealt)
+        if whole is None:
+            return None
         at = block, min(whole.wanted)
         self._losses[at] = self._losses.get(at, 0) + 1
         if self._losses[at] < _ATTEMPTS:

@@ -47,12 +47,21 @@ class Jobs(Protocol[Task, Heard]):
 
     def told(self, news: Heard) -> None: ...
 
+    def ended(self, task: Task) -> None:
+        """The work on this task is over. What it has not reported, it has not begun."""
+        ...
+
     def lost(self, task: Task, why: str) -> None:
         """The process that did this task is gone. Its unreported part may be dealt again."""
         ...
 
 
 class Executor(Protocol[Task, Told]):
+    @property
+    def at_once(self) -> int:
+        """How many tasks it can do side by side at present."""
+        ...
+
     def execute(self, jobs: Jobs[Task, Told]) -> None:
         """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised here."""
         ...
@@ -64,9 +73,14 @@ class Here(Generic[Task, News]):
     def __init__(self, work: Work[Task, News]) -> None:
         self._work = work
 
+    @property
+    def at_once(self) -> int:
+        return 1
+
     def execute(self, jobs: Jobs[Task, News]) -> None:
         while (task := jobs.deal()) is not None:
             self._work(task, jobs.told)
+            jobs.ended(task)
 
 
 class Processes(Generic[Task, News]):
@@ -76,6 +90,10 @@ class Processes(Generic[Task, News]):
     def __init__(self, work: Work[Task, News], count: int) -> None:
         self._work, self._count = work, count
         self._workers: list[_Worker[Task]] = []
+
+    @property
+    def at_once(self) -> int:
+        return self._count
 
     def execute(self, jobs: Jobs[Task, News]) -> None:
         """Any error here, or Ctrl-C, ends all processes at once: they hold nothing that could be lost."""
@@ -112,8 +130,9 @@ class Processes(Generic[Task, News]):
             jobs.told(what)
         elif kind == "broke":
             raise what
-        else:
-            worker.task = None
+        elif worker.task is not None:
+            ended, worker.task = worker.task, None
+            jobs.ended(ended)
 
     def _deal(self, jobs: Jobs[Task, News]) -> None:
         """Start all processes before the first one gets its task; a process takes its task only when it is up."""
@@ -186,7 +205,7 @@ def _killed_for_memory() -> int | None:
 def large_pages() -> Iterator[None]:
     """Processes started in this context get their memory in large pages if the C library can do that."""
     before = os.environ.get(_TUNABLES)
-    os.environ[_TUNABLES] = _tunables(before or "")
+    os.environ.update(tunables())
     try:
         yield
     finally:
@@ -196,10 +215,12 @@ def large_pages() -> Iterator[None]:
             os.environ[_TUNABLES] = before
 
 
-def _tunables(before: str) -> str:
-    """GLIBC_TUNABLES for a process that simulates: memory in large pages. Maps of drives and leaves gain from them because
+def tunables() -> dict[str, str]:
+    """The environment for a process that simulates: memory in large pages. Maps of drives and leaves gain from them because
     each access goes to another place. They save a tenth of the time; other and older C libraries ignore the variable."""
-    return before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
+    before = os.environ.get(_TUNABLES, "")
+    value = before if _LARGE_PAGES in before else ":".join(filter(None, (before, f"{_LARGE_PAGES}=1")))
+    return {_TUNABLES: value}
 
 
 # --- in the other process --------------------------------------------------------------------------------------------
@@ -217,7 +238,7 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
         try:
             work(task, partial(_tell, pipe))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the parent
-            pipe.send(("broke", _sendable(error)))
+            pipe.send(("broke", sendable(error)))
         else:
             pipe.send(("done", None))
 
@@ -231,7 +252,7 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     os._exit(1)
 
 
-def _sendable(error: BaseException) -> BaseException:
+def sendable(error: BaseException) -> BaseException:
     """The error with its traceback as a note, or only its text if it can't be sent."""
     error.add_note(traceback.format_exc())
     try:

@@ -7,24 +7,31 @@ store. A run gives the same result wherever it is made, because the state of its
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from storagelab import profiles
 from storagelab.errors import RunFailed, StoreError
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.run.dealing import Dealer, Slice, pending
-from storagelab.run.estimate import estimate
+from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
 from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
 from storagelab.run.store import Store
-from storagelab.targets import Preflight, Site, open_block
+from storagelab.targets import Preflight, Site, State, open_block
 from storagelab.targets.blocks import drives_lost
+from storagelab.targets.states import Carried, InFile
 
 STATE_FOLDER = "state"
+_BUDGET_S = 5.0
+"""How long a slice takes elsewhere: short enough that little is lost with a machine, long enough that sending it (20 ms)
+costs next to nothing."""
+_TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
 """Work that takes at least this long gets its own process even if there is only one: it starts in a second, and its large
 pages save a tenth of the time."""
@@ -51,16 +58,34 @@ class Done(NamedTuple):
     amount: int
 
 
-News = Began | Done | Run
+class Made(NamedTuple):
+    """The runs of a slice that was made elsewhere, all at once, and the drives' state after them."""
+
+    runs: tuple[Run, ...]
+    number: int
+    """Of the block."""
+    state: State
+
+
+News = Began | Done | Run | Made
 Tell = Callable[[News], None]
 
 
 def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
     """How many of `jobs` processes have work and, where memory was checked, enough of it."""
-    if not (todo and _portable(plan)):
+    if not (todo and portable(plan)):
         return 1
     fit = found.blocks_at_once if found and found.blocks_at_once else jobs
     return min(jobs, fit, len({planned.block for planned in todo}))
+
+
+def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
+    """How long a slice may take elsewhere until it counts as hung. Its last run may take `run_s`, or many times the estimate
+    of the longest run: machines differ, and a run that hangs costs little more than this time."""
+    if run_s is None:
+        seconds_of, of_cell = learned(plan, finished), {planned.cell_id: planned for planned in plan.runs}
+        run_s = max(_LEAST_LIMIT_S, _TIMES_ESTIMATED * max(map(seconds_of, of_cell.values()), default=0.0))
+    return _BUDGET_S + run_s
 
 
 class Rounds(Protocol):
@@ -82,25 +107,30 @@ def run_all(
     again: bool = False,
     jobs: int = 1,
     rounds: Rounds | None = None,
+    elsewhere: Executor[Slice, News] | None = None,
 ) -> None:
-    """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others.
+    """Make every pending run and append each as it ends, in up to `jobs` processes where blocks can go to others, or
+    `elsewhere`, by `make_elsewhere`.
 
     Then make those that `rounds` adds, until it adds none.
     """
     todo = slices(plan, store.attempts(), site, store.folder, again=again)
-    at_once = min(jobs, len(todo)) if _portable(plan) else 1
-    executor: Executor[Slice, News] = Here(make_slice)
-    if _portable(plan):
+    at_once = min(jobs, len(todo)) if portable(plan) else 1
+    if not todo and rounds is None:
+        elsewhere = None  # no need to wait for a worker
+    executor: Executor[Slice, News] = elsewhere or Here(make_slice)
+    if portable(plan):
         _make_state_folder(store.folder)
         runs = [slice_.block.runs[position] for slice_ in todo for position in slice_.wanted]
-        if at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S:
+        if elsewhere is None and (at_once > 1 or estimate(plan, runs, store.durations()).seconds >= _WORTH_A_PROCESS_S):
             executor = Processes(make_slice, at_once)
-    _remove_states(store.folder, but={slice_.state for slice_ in todo})
-    executor.execute(_Campaign(plan, todo, at_once, store, site, listener, rounds))
+    _remove_states(store.folder, but={_state_file(store.folder, slice_.number) for slice_ in todo})
+    campaign = _Campaign(plan, todo, executor, store, site, listener, rounds, carried=elsewhere is not None)
+    executor.execute(campaign)
     _remove_states(store.folder)  # their runs are all stored
 
 
-def _portable(plan: Plan) -> bool:
+def portable(plan: Plan) -> bool:
     return all(cell.config.kind.portable for cell in plan.cells)
 
 
@@ -117,7 +147,7 @@ def slices(
             if planned.sequence in wanted
         }
         if attempts:
-            found.append(Slice(block, attempts, site, results / STATE_FOLDER / f"block-{number}.bin"))
+            found.append(Slice(block, attempts, site, InFile(_state_file(results, number))))
     return found
 
 
@@ -128,23 +158,34 @@ class _Campaign:
         self,
         plan: Plan,
         todo: Sequence[Slice],
-        at_once: int,
+        executor: Executor[Slice, News],
         store: Store,
         site: Site,
         listener: Listener,
         rounds: Rounds | None,
+        *,
+        carried: bool,
     ) -> None:
-        self._dealer, self._at_once = Dealer(todo, at_once), at_once
+        """`carried`: the drives' state goes with each slice and comes back with its runs."""
+        self._dealer, self._executor = Dealer(todo, executor.at_once), executor
+        self._carried, self._texts = carried, _profiles_of(plan, site) if carried else None
         self._cells = {cell.cell_id: cell for cell in plan.cells}
         self._store, self._site, self._listener, self._rounds = store, site, listener, rounds
 
     def deal(self) -> Slice | None:
         if self._dealer.ended and self._rounds is not None:
             todo = slices(self._rounds.further(), self._store.attempts(), self._site, self._store.folder)
-            self._dealer = Dealer(todo, self._at_once)
+            self._dealer = Dealer(todo, self._executor.at_once)
             if not todo:
                 self._rounds = None
-        return self._dealer.deal()
+        self._dealer.processes = self._executor.at_once
+        dealt = self._dealer.deal()
+        return dealt if dealt is None or not self._carried else self._packed(dealt)
+
+    def _packed(self, dealt: Slice) -> Slice:
+        """The slice with all that a machine needs which has none of our files."""
+        site = dealt.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
+        return dealt._replace(site=site, state=Carried(dealt.state.read()), budget_s=_BUDGET_S)
 
     def told(self, news: News) -> None:
         match news:
@@ -153,11 +194,23 @@ class _Campaign:
             case Done(planned, amount):
                 self._listener.work_done(planned, amount)
             case Run():
-                self._store.append(news)
-                self._listener.stored(news)
-                self._dealer.told_of(news)
-                if self._rounds is not None:
-                    self._rounds.told_of(news)
+                self._made((news,))
+            case Made(runs, number, state):
+                self._made(runs)
+                # After the runs: drives that are ahead of the store are of no use.
+                with suppress(OSError):  # a state that is lost is made again
+                    InFile(_state_file(self._store.folder, number)).write([state.read()])
+
+    def _made(self, runs: Sequence[Run]) -> None:
+        self._store.append(*runs)
+        for run in runs:
+            self._listener.stored(run)
+            self._dealer.told_of(run)
+            if self._rounds is not None:
+                self._rounds.told_of(run)
+
+    def ended(self, task: Slice) -> None:
+        self._dealer.freed(task)
 
     def lost(self, task: Slice, why: str) -> None:
         """Its runs are made again. If one can't be, it and all later runs of its block fail, since they need its drives."""
@@ -174,8 +227,11 @@ class _Campaign:
 
 def make_slice(work: Slice, tell: Tell) -> None:
     """Make the wanted runs of a block, and earlier ones if the drives' state after them is lost."""
+    began = time.monotonic()
     with open_block(work.block, work.site, work.state) as block:
-        for position in block.needed(work.wanted):
+        for made, position in enumerate(block.needed(work.wanted)):
+            if made and time.monotonic() - began > work.budget_s:
+                return
             planned = work.block.runs[position]
             cell, progress = work.block.cell_of(planned), partial(_tell_done, tell, planned)
             if position not in work.wanted:
@@ -190,11 +246,30 @@ def make_slice(work: Slice, tell: Tell) -> None:
                 raise
 
 
+def make_elsewhere(work: Slice, tell: Tell) -> None:
+    """As `make_slice`, on another machine: nothing is told before the end, and then all at once."""
+    told: list[News] = []
+    make_slice(work, told.append)
+    runs = tuple(news for news in told if isinstance(news, Run))
+    at_end = any(run.sequence == work.block.runs[-1].sequence for run in runs)
+    tell(Made(runs, work.number, Carried() if at_end else work.state))
+
+
 def _tell_done(tell: Tell, planned: PlannedRun, amount: int) -> None:
     tell(Done(planned, amount))
 
 
+def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
+    """The texts of the user's own drive profiles."""
+    names = {drive.profile for cell in plan.cells for drive in cell.config.drives.values()}
+    return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_file(name)}
+
+
 # --- what blocks keep of their drives between two slices -------------------------------------------------------------
+
+
+def _state_file(results: Path, number: int) -> Path:
+    return results / STATE_FOLDER / f"block-{number}.bin"
 
 
 def _make_state_folder(results: Path) -> None:

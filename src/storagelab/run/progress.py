@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,11 +19,14 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Cell, Plan, PlannedRun
 from storagelab.model.values import JsonValue
 from storagelab.report.words.names import level_text, repetition_text
-from storagelab.report.words.numbers import duration, rate, seconds
+from storagelab.report.words.numbers import duration, rate, seconds, significant
 from storagelab.run.estimate import learned
 from storagelab.spec.characters import escaped
 
 LOG_FILE = "run.log"
+_RATE_OF = 500
+"""The rate is that of so many runs stored last."""
+_QUICKLY_S, _RARELY = 0.005, 20
 
 
 class RunProgress:
@@ -45,7 +50,12 @@ class RunProgress:
         `check` is called at every event; it may raise KeyboardInterrupt to stop the runs.
         """
         self._check = check
-        self.plan, self._left, self._finished = plan, list(pending), list(finished)
+        self.plan, self._finished = plan, list(finished)
+        self._left = _by_name(pending)
+        self.workers: Callable[[], int] | None = None
+        """How many workers a cluster has at present; None without one."""
+        self._stored_at: deque[float] = deque(maxlen=_RATE_OF)
+        self._eta, self._eta_until_s = "", 0.0
         self.total, self.at_once = len(pending), at_once
         self._most = "at most " if at_most else ""
         self._amounts = {cell.cell_id: cell.config.workload.work.amount for cell in plan.cells}
@@ -104,7 +114,8 @@ class RunProgress:
 
     def stored(self, run: Run) -> None:
         made = run.cell_id, run.repetition
-        self._left = [planned for planned in self._left if (planned.cell_id, planned.repetition) != made]
+        self._left.pop(made, None)
+        self._stored_at.append(time.monotonic())
         self._shares.pop(made, None)
         if run.status == "failed":
             self.failed += 1
@@ -119,7 +130,7 @@ class RunProgress:
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
         """Some of the runs that were left are not needed after all: `runs` are what there is to make at most."""
         done = self.done
-        self._left = list(runs)
+        self._left, self._eta_until_s = _by_name(runs), 0.0
         self.total = done + len(runs)
         if self._task is not None:
             self._bar.update(self._task, total=float(self.total))
@@ -147,13 +158,31 @@ class RunProgress:
         )
 
     def _eta_text(self) -> str:
+        """The time left; of a cluster, also its workers and its rate. Where it takes long to reckon, it is kept a while."""
+        began = time.monotonic()
+        if began >= self._eta_until_s:
+            self._eta = self._time_left()
+            took_s = time.monotonic() - began
+            self._eta_until_s = began + (_RARELY * took_s if took_s > _QUICKLY_S else 0.0)
+        if self.workers is None:
+            return self._eta
+        passed_s = began - self._stored_at[0] if self._stored_at else 0.0
+        speed = f", {significant(len(self._stored_at) / passed_s, 2)} runs/s" if passed_s > 0 else ""
+        return f"{self.workers()} workers{speed}, {self._eta}"
+
+    def _time_left(self) -> str:
         """Runs of a block are made one after the other, however many processes there are."""
+        at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
         left_s: dict[int, float] = {}
-        for planned in self._left:
+        for planned in self._left.values():
             share = self._shares.get((planned.cell_id, planned.repetition), 0.0)
             left_s[planned.block] = left_s.get(planned.block, 0.0) + (1.0 - share) * seconds_of(planned)
-        return duration(max(sum(left_s.values()) / self.at_once, *left_s.values(), 0.0))
+        return duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))
+
+
+def _by_name(runs: Sequence[PlannedRun]) -> dict[tuple[str, int], PlannedRun]:
+    return {(planned.cell_id, planned.repetition): planned for planned in runs}
 
 
 def _run_text(levels: Mapping[str, JsonValue], cell_id: str, repetition: int) -> str:

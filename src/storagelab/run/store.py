@@ -102,8 +102,13 @@ class Store:
         """The experiment as it was first run."""
         return _experiment(self._connection, self.folder / FILE_NAME)
 
-    def append(self, run: Run) -> None:
-        """Write one run, in one transaction. Raises StoreError if that fails or the run is already stored."""
+    def append(self, *runs: Run) -> None:
+        """Write runs, all in one transaction. Raises StoreError if that fails or one of them is already stored."""
+        with _told_plainly(self.folder / FILE_NAME), self._connection:
+            for run in runs:
+                self._insert(run)
+
+    def _insert(self, run: Run) -> None:
         measurement = run.measurement
         values = {
             **run.model_dump(include=set(_RUN_COLUMNS) - {"levels", "config", "measurement"}),
@@ -115,8 +120,7 @@ class Store:
         }
         names = ", ".join(values)
         marks = ", ".join(f":{name}" for name in values)
-        with _told_plainly(self.folder / FILE_NAME), self._connection:
-            self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
+        self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
 
     def runs(self) -> tuple[Run, ...]:
         """Every stored run, every attempt, in the order they were stored. Raises StoreError if one can't be read."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 from storagelab.machine.doctor import Ability
@@ -96,12 +95,20 @@ def try_starting(plan: Plan, site: Site) -> None:
     try_kinds(kinds(plan, site))
 
 
-def open_block(block: PlannedBlock, site: Site, state: Path) -> AbstractContextManager[Block]:
-    """Prepare drives or servers for a block's runs; leaving removes everything.
+class State(Protocol):
+    """Where a block may keep what its drives remember, so that it can be resumed later, here or elsewhere."""
 
-    In the file `state` a block may keep what its drives remember, so that it can be resumed later, here or in another
-    process. The caller removes the file.
-    """
+    def read(self) -> bytes:
+        """What was written last; nothing if that is lost."""
+        ...
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        """Raises OSError."""
+        ...
+
+
+def open_block(block: PlannedBlock, site: Site, state: State) -> AbstractContextManager[Block]:
+    """Prepare drives or servers for a block's runs; leaving removes everything."""
     from storagelab.targets.engines import engine_of
 
     return engine_of(block.first_cell.config).open_block(block, site, state)
@@ -134,6 +141,6 @@ def server_abilities() -> tuple[Ability, ...]:
 
 
 __all__ = [
-    "Block", "Preflight", "Progress", "Site", "Target", "VolumeNeed", "open_block", "open_target",
+    "Block", "Preflight", "Progress", "Site", "State", "Target", "VolumeNeed", "open_block", "open_target",
     "preflight", "server_abilities", "sweep", "try_starting",
 ]  # fmt: skip

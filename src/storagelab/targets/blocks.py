@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 from storagelab.model.plan import PlannedBlock, PlannedRun
-from storagelab.targets import Block, Site, Target, open_target
+from storagelab.targets import Block, Site, State, Target, open_target
 
 
 class Independent:
@@ -24,7 +23,7 @@ class Independent:
 
 
 @contextmanager
-def independent(block: PlannedBlock, site: Site, _state: Path) -> Iterator[Block]:
+def independent(block: PlannedBlock, site: Site, _state: State) -> Iterator[Block]:
     """Opens a block that prepares nothing and keeps nothing."""
     yield Independent(block, site)
 

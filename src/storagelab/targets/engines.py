@@ -16,7 +16,7 @@ from storagelab.model.durability import Durability
 from storagelab.model.engines import KINDS_OF_ENGINE
 from storagelab.model.plan import Plan, PlannedBlock
 from storagelab.model.values import Scalar
-from storagelab.targets import Block, Preflight, Site, Target, VolumeNeed
+from storagelab.targets import Block, Preflight, Site, State, Target, VolumeNeed
 from storagelab.targets.blocks import independent
 from storagelab.targets.durability import compared
 from storagelab.targets.powers import powers, refuse
@@ -49,7 +49,7 @@ class Engine(NamedTuple):
 
     check: Callable[[Plan, Site], Preflight]
     open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
-    open_block: Callable[[PlannedBlock, Site, Path], AbstractContextManager[Block]] = independent
+    open_block: Callable[[PlannedBlock, Site, State], AbstractContextManager[Block]] = independent
     kinds: Callable[[Plan, Site], Iterable[Kind]] = _no_kinds
     """The private servers that a plan needs."""
     stop_orphan: Callable[[Path], bool] = _no_orphan

@@ -10,11 +10,15 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config
 from storagelab.model.values import Frozen
 from storagelab.spec.keys import shown
+
+if TYPE_CHECKING:
+    from storagelab.profiles import Shelf
 
 _MARKER = ".storagelab.json"
 _PATIENCE_S = 2.0
@@ -30,6 +34,12 @@ class Site(Frozen):
     experiment: str
     identity: str
     spec_folder: Path
+    texts: dict[str, str] | None = None
+    """The user's own profiles of drives by their names in the spec, on a machine that does not have the spec's folder."""
+
+    @property
+    def profiles(self) -> Shelf:
+        return self.spec_folder if self.texts is None else self.texts
 
     @property
     def prefix(self) -> str:

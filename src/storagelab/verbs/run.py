@@ -20,6 +20,7 @@ from storagelab.run.store import FILE_NAME, NothingStored, Store, StoreChanged
 from storagelab.spec import matrix, reading
 from storagelab.stopping import Interruptible
 from storagelab.targets import Preflight, Site, sweep, try_starting
+from storagelab.verbs.elsewhere import Elsewhere, check
 from storagelab.verbs.planning import look_at, site_of
 
 if TYPE_CHECKING:
@@ -37,15 +38,18 @@ def run(
     race: Race | None = None,
     budget_s: float | None = None,
     small_worlds: int | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> bool:
     """Whether no run has failed. `race` is None for all repetitions of all cells; `small_worlds` = the scale of those in
-    which it begins."""
+    which it begins; `elsewhere` is None for this machine alone."""
     experiment = reading.load(spec_file).model_copy(update={"race": race})
     if race is not None:
         _racing(experiment, (), budget_s)  # refused before anything is touched
     expanded = matrix.expand(experiment)
+    if elsewhere is not None:
+        check(expanded)
     folder = results / experiment.name
-    making = partial(_make, again=again, jobs=jobs or host.usable_cpus())
+    making = partial(_make, again=again, jobs=jobs or host.usable_cpus(), elsewhere=elsewhere)
     found = look_at(experiment, expanded, site_of(experiment, folder), allow_commands)
     none_failed = True
     if race is not None and small_worlds is not None:
@@ -89,6 +93,7 @@ def _make(
     *,
     again: bool,
     jobs: int,
+    elsewhere: Elsewhere | None,
 ) -> tuple[tuple[Run, ...], bool]:
     """All runs of the experiment, and whether none has failed."""
     site = site_of(experiment, folder)
@@ -99,7 +104,7 @@ def _make(
                 folder / FILE_NAME, expanded, store.runs()
             )  # a damaged store is refused before runs are made
             rounds = None if racing is None else racing(before)
-            _run_pending(expanded, rounds, store, site, found, again, jobs)
+            _run_pending(expanded, rounds, store, site, found, again, jobs, elsewhere)
             runs = stored.of_plan(folder / FILE_NAME, expanded, store.runs())
             failed = any(status == "failed" for _, status in store.attempts().values())
     except StoreChanged as error:
@@ -142,7 +147,14 @@ def _try_starting(
 
 
 def _run_pending(
-    expanded: Plan, rounds: Racing | None, store: Store, site: Site, found: Preflight, again: bool, jobs: int
+    expanded: Plan,
+    rounds: Racing | None,
+    store: Store,
+    site: Site,
+    found: Preflight,
+    again: bool,
+    jobs: int,
+    elsewhere: Elsewhere | None,
 ) -> int:
     """Make the runs that are left, of a race as many `rounds` as it takes; how many failed."""
     plan = expanded if rounds is None else rounds.course.plan
@@ -173,10 +185,13 @@ def _run_pending(
         progress.say(f"{most}{len(pending)} runs to make{already}; log: {store.folder / LOG_FILE}")
         if rounds is not None:
             rounds.tell = partial(_tell_of_round, progress)
+        cluster = elsewhere and elsewhere.executor(plan, at_once, store.durations(), progress.say)
+        if cluster is not None:
+            progress.workers = lambda: cluster.at_once
         if at_once < loop.processes(expanded, pending, None, jobs):
             progress.say(f"{at_once} at a time, not {jobs}: more would not fit into this machine's memory")
         try:
-            loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds)
+            loop.run_all(plan, store, site, progress, again=again, jobs=at_once, rounds=rounds, elsewhere=cluster)
         except BaseException as error:
             # Whatever goes wrong once it was asked to stop comes of stopping amid something.
             if not (stopping.asked or isinstance(error, KeyboardInterrupt)):

@@ -41,7 +41,7 @@ from storagelab.targets.parts import Sampler as AnySampler
 from storagelab.targets.parts import Workers as AnyWorkers
 from storagelab.targets.programs import environment, run
 from storagelab.targets.steps import Counters, counting
-from storagelab.targets.unprivileged import as_server, die_with_parent, unprivileged
+from storagelab.targets.unprivileged import as_server, end_with_parent, unprivileged
 
 _NOT_THERE = (2002, 2003, 2006, 2013)
 
@@ -151,7 +151,7 @@ class MariaDBTarget(LoadingTarget[Connection]):
     def _client_child(self, *reach: Path) -> Callable[[], None] | None:
         """A private server's client programs run as it does: a script may make either of them run programs."""
         if self.server is None:
-            return die_with_parent
+            return end_with_parent
         return as_server(Path(self.server.address.unix_socket or "").parent, *reach)
 
     def _fill(self, connection: Connection) -> None:

@@ -18,7 +18,7 @@ from storagelab.model.measurement import RAW_IO, RAW_IO_AT_DRIVE, Check, Measure
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.workload import RawIo
 from storagelab.stopping import uninterrupted
-from storagelab.targets import Progress, Site, Target
+from storagelab.targets import Progress, Site, State, Target
 from storagelab.targets.folders import Folders
 from storagelab.targets.machine_counters import MachineCounters
 from storagelab.targets.raw import fio
@@ -97,7 +97,7 @@ class RawBlock:
 
 
 @contextmanager
-def opened(block: PlannedBlock, site: Site, _state: Path) -> Iterator[RawBlock]:
+def opened(block: PlannedBlock, site: Site, _state: State) -> Iterator[RawBlock]:
     """Leaves no file behind, whatever happens."""
     raw = RawBlock(block, site)
     try:

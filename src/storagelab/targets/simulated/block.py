@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from storagelab import _sim
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.measurement import Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
-from storagelab.targets import Progress, Site, Target
+from storagelab.targets import Progress, Site, State, Target
 from storagelab.targets.blocks import drives_lost
 from storagelab.targets.simulated.environment import describe
 from storagelab.targets.simulated.worlds import world_of
@@ -28,14 +26,14 @@ from storagelab.version import __version__
 class SimulatedBlock:
     """All runs of one block, in the plan's order."""
 
-    def __init__(self, block: PlannedBlock, site: Site, state: Path) -> None:
-        """Makes the block's scenario; `state` is the file of the saved drives. Raises PreflightError if it is impossible."""
+    def __init__(self, block: PlannedBlock, site: Site, state: State) -> None:
+        """Makes the block's scenario; `state` holds the saved drives. Raises PreflightError if it is impossible."""
         self.planned = block
         self.world = world_of(block.first_cell.config)
         self.scale = block.first_cell.config.target.world_scale
-        self.content = self.world.scenario(block, site.spec_folder)
+        self.content = self.world.scenario(block, site.profiles)
         self._scenario = json.dumps(self.content, sort_keys=True)
-        self._file = state
+        self._state = state
         self._block: _sim.Block | _sim.RawBlock | None = None
         self._defect = ""
         self._position = 0
@@ -103,7 +101,6 @@ class SimulatedBlock:
     # --- saved drives ------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Writes beside the file and then replaces it, so that a kill leaves either the old or the new state."""
         assert self._block is not None
         drives = [] if self._defect else self._block.state()
         header = {
@@ -112,20 +109,15 @@ class SimulatedBlock:
             "bytes": [len(drive) for drive in drives],
             "defect": self._defect,
         }
-        beside = self._file.with_suffix(f".{os.getpid()}.part")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("wb") as file:
-                file.write(json.dumps(header).encode() + b"\n")
-                file.writelines(drives)
-            beside.replace(self._file)
+            self._state.write([json.dumps(header).encode() + b"\n", *drives])
         except OSError as error:
-            raise RunFailed(f"can't save the drives in {self._file}: {error.strerror}") from error
+            raise RunFailed(f"can't save the drives in {self._state}: {error.strerror}") from error
 
     def _saved(self) -> tuple[int, list[bytes], str] | None:
         """The runs done, the drives, and the defect that lost them, if any."""
         try:
-            head, _, rest = self._file.read_bytes().partition(b"\n")
+            head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
             lengths = [int(length) for length in header["bytes"]]
             if header["identity"] != self._identity(int(header["runs_done"])) or sum(lengths) != len(rest):
@@ -133,7 +125,7 @@ class SimulatedBlock:
             ends = [sum(lengths[:number]) for number in range(len(lengths) + 1)]
             drives = [rest[a:b] for a, b in itertools.pairwise(ends)]
             return int(header["runs_done"]), drives, str(header["defect"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return None
 
 
@@ -154,6 +146,6 @@ class _Next:
 
 
 @contextmanager
-def opened(block: PlannedBlock, site: Site, state: Path) -> Iterator[SimulatedBlock]:
+def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[SimulatedBlock]:
     """Saves what its drives remember in `state` after each run."""
     yield SimulatedBlock(block, site, state)

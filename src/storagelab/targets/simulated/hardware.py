@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from storagelab import profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import OPERATING_SYSTEM, Config, DriveConfig, VolumeConfig
-from storagelab.profiles import DiskProfile, FlashProfile, Profile
+from storagelab.profiles import DiskProfile, FlashProfile, Profile, Shelf
 
 T = TypeVar("T", str, int)
 
 Hardware = dict[str, Mapping[str, object]]
 
 
-def hardware(configs: Sequence[Config], folder: Path) -> Hardware:
+def hardware(configs: Sequence[Config], folder: Shelf) -> Hardware:
     """`{"drives": .., "volumes": ..}` of a block: the volumes that its cells use, and their drives.
 
     A spec may declare more over the same drives, such as all arrays under comparison; this leaves out what no cell of the
@@ -55,7 +54,7 @@ def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
     return said
 
 
-def _drive(name: str, drive: DriveConfig, folder: Path, raw_io: bool) -> dict[str, object]:
+def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[str, object]:
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
     if isinstance(profile, DiskProfile):

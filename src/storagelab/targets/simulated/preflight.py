@@ -38,7 +38,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     contents = []
     most_bytes = 0
     for block in plan.blocks.values():
-        content = world_of(block.first_cell.config).scenario(block, site.spec_folder)
+        content = world_of(block.first_cell.config).scenario(block, site.profiles)
         _check_block(content, block)
         check_host_ram(content, [block.cell_of(planned).config for planned in block.runs])
         contents.append(content)

@@ -8,7 +8,6 @@ the scaled world's, since they don't shrink with it. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from storagelab import _sim
@@ -16,11 +15,12 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement
 from storagelab.model.plan import Cell, PlannedBlock, PlannedRun
 from storagelab.model.waits import NS
+from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
 from storagelab.targets.simulated.measurement import device_counters
 
 
-def raw_scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
+def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
     config = block.first_cell.config
     content: dict[str, object] = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from storagelab import _sim, profiles
 from storagelab.errors import PreflightError
 from storagelab.model.config import Config, ServerConfig
 from storagelab.model.plan import PlannedBlock, PlannedRun
 from storagelab.model.workload import InsertLoad
+from storagelab.profiles import Shelf
 from storagelab.targets.simulated.hardware import hardware
 
 _POINTS_WHILE_COMPUTING = 150
@@ -16,7 +15,7 @@ _POINTS_WHILE_COMPUTING = 150
 _ROW_CPU_S = 60e-6
 
 
-def scenario(block: PlannedBlock, folder: Path) -> dict[str, object]:
+def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
     """The scenario of a block, all its runs in order; profiles are relative to `folder`. Raises PreflightError by key.
 
     Everything that belongs to the block is the same in all its cells (`matrix` makes blocks so), and comes from the first.

@@ -1,0 +1,360 @@
+"""Runs work on a cluster of Dask's. Only this module and `joining` know Dask.
+
+A task goes to one free thread of one worker. If that worker is lost, fails or hangs, the task is dealt again, to another;
+what the first one may still send is ignored. Nothing is kept in the cluster: a scheduler that is restarted loses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from distributed import Client, Future
+
+from storagelab.errors import PreflightError
+from storagelab.run.executors import Jobs, Work, sendable
+from storagelab.run.joining import QUESTION, Reach, is_local, joined, refusal
+
+_CALL = "__import__('storagelab.run.cluster', fromlist=['perform']).perform(payload)"
+"""Text, so that the scheduler needs no storagelab."""
+_LOOK_S = 1.0
+_PATIENCE_S = 600.0
+"""For how long a scheduler that is gone may stay away."""
+_SILENT_S = 5.0
+_FETCH_S = 60.0
+_FETCHERS = 4
+
+Task = TypeVar("Task")
+News = TypeVar("News")
+
+
+class Answer(NamedTuple):
+    """What a worker sends back: its news; or an error of the work, or, in words, of its machine."""
+
+    news: tuple[Any, ...] = ()
+    broke: BaseException | None = None
+    machine: str = ""
+
+
+class _Lost(Exception):
+    """The scheduler is gone, and with it all that it knew."""
+
+
+@dataclass
+class _Sent(Generic[Task]):
+    task: Task
+    worker: _Worker
+    future: Future
+    since_s: float
+    given_up: bool = False
+    """It took too long: whatever it still sends is ignored."""
+
+
+@dataclass
+class _Worker:
+    address: str
+    slots: int
+    asked: Future
+    """Which storagelab it has."""
+    welcome: bool = False
+    at_work: set[str] = field(default_factory=set)
+    """Keys of what was sent to it, what it hangs at included."""
+
+
+class Cluster(Generic[Task, News]):
+    """Works on all workers that the scheduler has at the time."""
+
+    def __init__(
+        self, work: Work[Task, News], reach: Reach, say: Callable[[str], None], *, limit_s: float, tick_s: float = 0.5
+    ) -> None:
+        """`work` must be a function that another process can find by name. A task that takes `limit_s` hangs."""
+        self._work, self._reach, self._say, self._limit_s, self._tick_s = work, reach, say, limit_s, tick_s
+        self._workers: dict[str, _Worker] = {}
+        self._refused: dict[str, str] = {}
+        self._sent: dict[str, _Sent[Task]] = {}
+        self._numbered = 0
+        self._clock = _Clock()
+
+    @property
+    def at_once(self) -> int:
+        return sum(worker.slots for worker in self._workers.values() if worker.welcome) - self._hanging
+
+    @property
+    def _hanging(self) -> int:
+        return sum(sent.given_up for sent in self._sent.values())
+
+    def execute(self, jobs: Jobs[Task, News]) -> None:
+        """Any error here, or Ctrl-C, leaves the cluster. What its workers are amid is forgotten, and they go on with others'
+        work; the processes of a local cluster end."""
+        away_since: float | None = None
+        while True:
+            try:
+                with joined(self._reach) as client:
+                    if away_since is not None:
+                        self._say(f"the scheduler at {self._reach.address} is back")
+                    away_since = None
+                    self._join(client)
+                    self._work_with(client, jobs)
+                    return
+            except _Lost as lost:
+                away_since = time.monotonic()
+                self._say(
+                    f"{lost}: waiting for it, up to {_PATIENCE_S / 60:.0f} min; what was sent to workers is sent again"
+                )
+            except PreflightError:
+                if away_since is None or time.monotonic() - away_since > _PATIENCE_S:
+                    raise
+                time.sleep(_LOOK_S)
+            finally:
+                self._forget(jobs)
+
+    def _join(self, client: Client) -> None:
+        self._events: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+        self._client, self._clock = client, _Clock()
+        self._waiting_said = False
+        if client.dashboard_link:
+            self._say(f"dashboard: {client.dashboard_link}")
+
+    def _forget(self, jobs: Jobs[Task, News]) -> None:
+        """All that was sent is to be made again."""
+        for sent in self._sent.values():
+            if not sent.given_up:
+                jobs.ended(sent.task)
+        self._sent, self._workers, self._refused = {}, {}, {}
+
+    def _work_with(self, client: Client, jobs: Jobs[Task, News]) -> None:
+        done = threading.Event()
+        self._fetchers = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="fetch")
+        looking = threading.Thread(target=_look, args=(client, self._events, done), daemon=True)
+        looking.start()
+        try:
+            while self._deal(jobs):
+                self._hear(jobs)
+                self._look_at_clock(jobs)
+        finally:
+            done.set()
+            self._fetchers.shutdown(wait=False, cancel_futures=True)
+
+    # --- dealing -----------------------------------------------------------------------------------------------------
+
+    def _deal(self, jobs: Jobs[Task, News]) -> bool:
+        """Send a task to each free thread. Whether there is anything to wait for."""
+        for worker in self._workers.values():
+            while worker.welcome and len(worker.at_work) < worker.slots:
+                task = jobs.deal()
+                if task is None:
+                    return len(self._sent) > self._hanging
+                self._send(worker, task)
+        return True
+
+    def _send(self, worker: _Worker, task: Task) -> None:
+        self._numbered += 1
+        key = f"storagelab-{id(self)}-{time.time_ns()}-{self._numbered}"
+        payload = pickle.dumps((self._work, task))
+        future = self._submit(worker.address, key, _CALL, {"payload": payload})
+        self._sent[key] = _Sent(task, worker, future, self._clock.now_s)
+        worker.at_work.add(key)
+        events, fetchers = self._events, self._fetchers
+
+        def fetch(ended: Future) -> None:
+            with contextlib.suppress(RuntimeError):  # it has been shut down
+                fetchers.submit(lambda: events.put(("answered", key, _fetched(ended))))
+
+        future.add_done_callback(fetch)
+
+    def _submit(self, address: str, key: str, *what: object) -> Future:
+        try:
+            return self._client.submit(eval, *what, key=key, workers=[address], pure=False, retries=0)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self._gone(error) from None
+
+    def _gone(self, why: object) -> _Lost:
+        reason = next(iter(str(why).splitlines()), "")
+        return _Lost(f"the scheduler at {self._reach.address or 'this machine'} is gone ({reason})")
+
+    # --- hearing -----------------------------------------------------------------------------------------------------
+
+    def _hear(self, jobs: Jobs[Task, News]) -> None:
+        try:
+            kind, which, what = self._events.get(timeout=self._tick_s)
+        except queue.Empty:
+            return
+        match kind:
+            case "answered":
+                self._answered(jobs, which, what)
+            case "workers":
+                self._clock.heard()
+                self._see(jobs, which)
+            case "identity":
+                self._meet(which, what)
+            case "gone":
+                raise self._gone(what)
+
+    def _answered(self, jobs: Jobs[Task, News], key: str, answer: Answer | BaseException) -> None:
+        sent = self._sent.pop(key, None)
+        if sent is None:
+            return  # its worker is gone, and it was dealt again
+        sent.worker.at_work.discard(key)
+        if sent.given_up:
+            self._say(f"worker {sent.worker.address} answers again: what it was late with was dealt to another")
+            return
+        if isinstance(answer, Answer) and not answer.machine:
+            if answer.broke is not None:
+                raise answer.broke
+            for news in answer.news:
+                jobs.told(news)
+        elif not isinstance(answer, CancelledError):  # the connection: `_look` finds out, and nobody is to blame
+            why = answer.machine if isinstance(answer, Answer) else f"{type(answer).__name__}: {answer}"
+            self._refuse(sent.worker, f"it failed: {why}")
+            self._check_for_workers()
+        jobs.ended(sent.task)
+
+    def _see(self, jobs: Jobs[Task, News], threads: Mapping[str, int]) -> None:
+        for address in self._workers.keys() - threads.keys():
+            worker = self._workers.pop(address)
+            self._say(f"worker {address} is gone{'; its slice is dealt again' if worker.at_work else ''}")
+            for key in worker.at_work:
+                sent = self._sent.pop(key)
+                if not sent.given_up:
+                    jobs.lost(sent.task, f"its worker {address} is gone")
+        for address in self._refused.keys() - threads.keys():
+            del self._refused[address]
+        for address in threads.keys() - self._workers.keys() - self._refused.keys():
+            self._greet(address, threads[address])
+        self._check_for_workers()
+
+    def _check_for_workers(self) -> None:
+        """Say once that there is nobody to work; raise an error if all that are there were refused."""
+        if self._workers.keys() - self._refused.keys():
+            self._waiting_said = False
+        elif self._refused:
+            reasons = "\n  ".join(f"{address}: {why}" for address, why in self._refused.items())
+            raise PreflightError(f"no worker can be used:\n  {reasons}", key="--scheduler")
+        elif not self._waiting_said:
+            self._waiting_said = True
+            self._say("no worker is there: waiting for one")
+
+    def _greet(self, address: str, slots: int) -> None:
+        """Ask a new worker who it is. It gets work when it has answered."""
+        if not (self._reach.insecure or address.startswith("tls://") or is_local(address)):
+            self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
+            self._say(f"worker {address} is refused: {self._refused[address]}")
+            return
+        asked = self._submit(address, f"storagelab-who-{time.time_ns()}-{address}", QUESTION)
+        self._workers[address] = _Worker(address, slots, asked)
+        events, fetchers = self._events, self._fetchers
+
+        def fetch(ended: Future) -> None:
+            with contextlib.suppress(RuntimeError):
+                fetchers.submit(lambda: events.put(("identity", address, _fetched_as_is(ended))))
+
+        asked.add_done_callback(fetch)
+
+    def _meet(self, address: str, told: object) -> None:
+        worker = self._workers.get(address)
+        if worker is None or isinstance(told, CancelledError):
+            return
+        unknown = f"it can't load this storagelab ({type(told).__name__}: {told})"
+        why = refusal(told) if isinstance(told, dict) else unknown
+        if why:
+            self._refuse(worker, why)
+            self._check_for_workers()
+        else:
+            worker.welcome = True
+
+    def _refuse(self, worker: _Worker, why: str) -> None:
+        """Give it no more work. What it is amid may still come."""
+        worker.welcome = False
+        self._refused[worker.address] = why
+        if not worker.at_work:
+            self._workers.pop(worker.address, None)
+        self._say(f"worker {worker.address} is refused: {why}")
+
+    # --- what takes too long -----------------------------------------------------------------------------------------
+
+    def _look_at_clock(self, jobs: Jobs[Task, News]) -> None:
+        if self._clock.falls_silent():
+            self._say(f"the scheduler has not answered for {_SILENT_S:.0f} s: waiting")
+        for sent in self._sent.values():
+            if not sent.given_up and self._clock.now_s - sent.since_s > self._limit_s:
+                sent.given_up = True
+                address, limit = sent.worker.address, f"{self._limit_s:.0f} s"
+                self._say(f"worker {address} hangs: no answer in {limit}; its slice is dealt again")
+                jobs.lost(sent.task, f"its worker {address} did not answer within {limit}, the time limit of a slice")
+
+
+class _Clock:
+    """The seconds in which the scheduler answered. A pause of the network, or of this machine, makes no worker late."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._heard_at = time.monotonic()
+        self._silent = False
+
+    def heard(self) -> None:
+        now = time.monotonic()
+        if now - self._heard_at < _SILENT_S:
+            self.now_s += now - self._heard_at
+        self._heard_at, self._silent = now, False
+
+    def falls_silent(self) -> bool:
+        """Whether the scheduler has just fallen silent."""
+        if self._silent or time.monotonic() - self._heard_at < _SILENT_S:
+            return False
+        self._silent = True
+        return True
+
+
+def _look(client: Client, events: queue.SimpleQueue[tuple[str, Any, Any]], done: threading.Event) -> None:
+    """In a thread of its own, as a scheduler may take long to answer: tell which workers there are."""
+    while not done.wait(_LOOK_S if client.status == "running" else 0.0):
+        try:
+            if client.status != "running":
+                raise OSError("the connection broke")
+            events.put(("workers", dict(client.nthreads()), None))
+        except Exception as error:  # noqa: BLE001 - whatever its libraries break with: the connection is lost
+            events.put(("gone", None, error))
+            return
+
+
+def _fetched(future: Future) -> Answer | BaseException:
+    told = _fetched_as_is(future)
+    if not isinstance(told, bytes):
+        return told if isinstance(told, BaseException) else CancelledError()
+    answer: Answer = pickle.loads(told)  # noqa: S301 - of a worker, which runs our code
+    return answer
+
+
+def _fetched_as_is(future: Future) -> object:
+    """The result, or the error. One that can't be had is as good as cancelled."""
+    try:
+        if future.status not in ("finished", "error"):
+            return CancelledError()
+        return future.result(timeout=_FETCH_S)
+    except (OSError, TimeoutError) as error:
+        return error if future.status == "error" else CancelledError()
+    except BaseException as error:  # noqa: BLE001 - the worker's own
+        return error
+
+
+# --- on the worker ---------------------------------------------------------------------------------------------------
+
+
+def perform(payload: bytes) -> bytes:
+    """Do the task in the payload; an Answer."""
+    news: list[Any] = []
+    try:
+        work, task = pickle.loads(payload)  # noqa: S301 - of a client, which may run anything here
+        work(task, news.append)
+    except (OSError, MemoryError) as error:
+        return pickle.dumps(Answer(machine=f"{type(error).__name__}: {error}"))
+    except BaseException as error:  # noqa: BLE001 - it is raised again by the client
+        return pickle.dumps(Answer(broke=sendable(error)))
+    return pickle.dumps(Answer(tuple(news)))

@@ -1,0 +1,73 @@
+"""The options of `storagelab run` for a cluster. Dask is loaded only if it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from storagelab.errors import PreflightError, SpecError
+from storagelab.model.plan import Plan
+from storagelab.run import loop
+from storagelab.run.dealing import Slice
+from storagelab.spec.units import parse_seconds
+
+if TYPE_CHECKING:
+    from storagelab.run.cluster import Cluster
+
+INSECURE = "--insecure: nothing is encrypted, and whoever reaches the scheduler's port can run programs on all workers"
+_INSTALL = 'pip install "storagelab[cluster]"'
+
+
+class Elsewhere(NamedTuple):
+    """What the user asked for. `scheduler` is None for what Dask's own settings say, or a cluster of local processes."""
+
+    scheduler: str | None
+    insecure: bool
+    time_limit_s: float | None
+
+    def executor(
+        self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
+    ) -> Cluster[Slice, loop.News]:
+        """The cluster, not yet joined. Raises PreflightError."""
+        try:
+            from storagelab.run import cluster, joining
+        except ModuleNotFoundError as missing:
+            if missing.name is None or missing.name.partition(".")[0] == "storagelab":
+                raise
+            raise PreflightError(
+                f"Dask is not installed (there is no {missing.name})", key="--executor", hint=_INSTALL
+            ) from None
+        reach = joining.asked(self.scheduler, jobs, insecure=self.insecure)
+        if self.insecure:
+            say(INSECURE)
+        limit_s = loop.time_limit_s(plan, durations, self.time_limit_s)
+        return cluster.Cluster(loop.make_elsewhere, reach, say, limit_s=limit_s)
+
+
+def asked(executor: str, scheduler: str | None, *, insecure: bool, time_limit: str | None) -> Elsewhere | None:
+    """None for processes of this machine. Raises SpecError."""
+    if executor == "dask":
+        return Elsewhere(scheduler, insecure, None if time_limit is None else _seconds(time_limit))
+    given = {"--scheduler": scheduler is not None, "--insecure": insecure, "--time-limit": time_limit is not None}
+    for name, is_given in given.items():
+        if is_given:
+            raise SpecError("is an option of a cluster", key=name, hint="Add --executor dask.")
+    return None
+
+
+def check(plan: Plan) -> None:
+    """Raises PreflightError if runs of the plan are measured: their servers are here."""
+    if not loop.portable(plan):
+        hint = "leave --executor out: measured runs are made on this machine, one after the other"
+        raise PreflightError("only simulated runs can be made on a cluster", key="--executor", hint=hint)
+
+
+def _seconds(text: str) -> float:
+    hint = "Such as 90s or 10min."
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise SpecError(str(error), key="--time-limit", hint=hint) from None
+    if seconds <= 0:
+        raise SpecError("must be above 0", key="--time-limit", hint=hint)
+    return seconds
