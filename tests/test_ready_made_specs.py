@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from raw_io_specs import needs_fio
 from real_mariadb import needs_mariadb
 from spec_texts import as_toml
 
@@ -23,6 +24,13 @@ SPECS = sorted((ROOT / "experiments").glob("*.toml"))
 LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 
 
+NEEDS = {"quickstart-engines": needs_mariadb, "raw-io-on-your-drives": needs_fio}
+
+
+def on_this_disk(spec: dict[str, Any]) -> bool:
+    return any("path" in volume for volume in spec["volumes"].values())
+
+
 def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     """The same experiment with two levels of each factor, one repetition, and as little work as its engine can do."""
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
@@ -30,10 +38,18 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     if "scale" not in target:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
     elif "duration" in work:
-        work |= {"duration": "10s", "warm_up": "1s"}
+        work |= {"duration": "2s" if on_this_disk(spec) else "10s", "warm_up": "1s"}
     target |= {"scale": SCALE} if "scale" in target else {}
     left_out = [one for one in spec.get("exclude", []) if all(one[name] in factors[name] for name in one)]
-    small = {"repetitions": 1, "target": target, "workload": work, "factors": factors, "exclude": left_out}
+    layout = spec.get("layout", {}) | ({"data_size": "64MiB"} if "duration" in work and on_this_disk(spec) else {})
+    small = {
+        "layout": layout,
+        "repetitions": 1,
+        "target": target,
+        "workload": work,
+        "factors": factors,
+        "exclude": left_out,
+    }
     return {key: value for key, value in (spec | small).items() if value}
 
 
@@ -47,7 +63,7 @@ def asked(monkeypatch, *words: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(file, id=file.stem, marks=needs_mariadb if "engines" in file.stem else ()) for file in SPECS],
+    [pytest.param(file, id=file.stem, marks=NEEDS.get(file.stem, ())) for file in SPECS],
 )
 def test_a_ready_made_spec_runs_and_its_export_keeps_the_schema(file, scratch, monkeypatch):
     monkeypatch.chdir(scratch)
