@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from raw_io_specs import needs_fio
 from real_mariadb import needs_mariadb
 from spec_texts import as_toml
 
@@ -27,6 +28,10 @@ LEVELS, SCALE, CONNECTIONS, ROWS, ROWS_PER_TRANSACTION = 2, 1000, 2, 200, 100
 GENERATED = ("pgbench", "sql", "sysbench")
 
 
+def on_this_disk(spec: dict[str, Any]) -> bool:
+    return any("path" in volume for volume in spec["volumes"].values())
+
+
 def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     """The same experiment with two levels of each factor, one repetition, and as little work as its engine can do."""
     factors = {name: levels[:LEVELS] for name, levels in spec["factors"].items()}
@@ -37,10 +42,19 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
     elif "scale" not in target:
         work |= {"connections": CONNECTIONS, "rows_per_connection": ROWS, "rows_per_transaction": ROWS_PER_TRANSACTION}
     elif "duration" in work:
-        work |= {"duration": "10s", "warm_up": "1s"}
+        work |= {"duration": "2s" if on_this_disk(spec) else "10s", "warm_up": "1s"}
     target |= {"scale": SCALE} if "scale" in target else {}
     left_out = [one for one in spec.get("exclude", []) if all(one[name] in factors[name] for name in one)]
-    small = {"repetitions": 1, "target": target, "workload": work, "factors": factors, "exclude": left_out}
+    raw_io = work.get("kind") == "raw-io"
+    layout = spec.get("layout", {}) | ({"data_size": "64MiB"} if raw_io and on_this_disk(spec) else {})
+    small = {
+        "layout": layout,
+        "repetitions": 1,
+        "target": target,
+        "workload": work,
+        "factors": factors,
+        "exclude": left_out,
+    }
     return {key: value for key, value in (spec | small).items() if value}
 
 
@@ -54,7 +68,8 @@ def asked(monkeypatch, *words: object) -> None:
 def needs(file: Path) -> list[pytest.MarkDecorator]:
     """What must be on this machine besides PostgreSQL."""
     sysbench = pytest.mark.skipif(shutil.which("sysbench") is None, reason="no sysbench")
-    return [*([needs_mariadb] if "engines" in file.stem else []), *([sysbench] if "sysbench" in file.stem else [])]
+    needed = {"engines": needs_mariadb, "sysbench": sysbench, "on-your-drives": needs_fio}
+    return [mark for part, mark in needed.items() if part in file.stem]
 
 
 @pytest.mark.slow

@@ -88,4 +88,4 @@ def test_a_room_answers_to_the_same_names_in_every_engines_folder(engine):
 
 def test_every_folder_beside_the_shared_modules_is_known():
     folders = {path.name for path in TARGETS.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders - {*MEASURED, "contract", "generators", "simulated"} == set()
+    assert folders - {*MEASURED, "contract", "generators", "raw", "simulated"} == set()
