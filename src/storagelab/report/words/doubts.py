@@ -151,11 +151,18 @@ def _few_repetitions(doubt: kinds.FewRepetitions, where: str, _findings: Finding
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def _length_key(findings: Findings) -> str:
+    """The key of a spec that makes runs longer."""
+    if findings.compared in ("elapsed", "time-per-row") and findings.unit == "rows":
+        return "workload.rows_per_connection"
+    return "workload.duration"
+
+
 @sentence.register
-def _short_runs(doubt: kinds.ShortRuns, where: str, _findings: Findings) -> str:
+def _short_runs(doubt: kinds.ShortRuns, where: str, findings: Findings) -> str:
     return (
         f"Runs{where} are as short as {seconds(doubt.shortest_s)}: starting and stopping are a large part of them, and the "
-        "drive may behave differently in the long run. Raise workload.rows_per_connection until a run takes "
+        f"drive may behave differently in the long run. Raise {_length_key(findings)} until a run takes "
         f"{duration(doubt.limit_s)} or more."
     )
 
@@ -290,10 +297,10 @@ def _no_split(doubt: kinds.NoSplit, where: str, _findings: Findings) -> str:
 
 
 @sentence.register
-def _few_wait_samples(doubt: kinds.FewWaitSamples, where: str, _findings: Findings) -> str:
+def _few_wait_samples(doubt: kinds.FewWaitSamples, where: str, findings: Findings) -> str:
     return (
         f"Wait shares{where} come from only {count(doubt.passes)} looks at the sessions per run: rare waits may be missing "
-        "and shares are rough. Make runs longer (workload.rows_per_connection) or raise measure.sample_hz until there are "
+        f"and shares are rough. Make runs longer ({_length_key(findings)}) or raise measure.sample_hz until there are "
         f"{count(doubt.limit)} or more."
     )
 
