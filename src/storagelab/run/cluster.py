@@ -29,7 +29,7 @@ _PATIENCE_S = 600.0
 """For how long a scheduler that is gone may stay away."""
 _SILENT_S = 5.0
 _FETCH_S = 60.0
-_FETCHERS = 4
+_FETCHERS = 16
 
 Task = TypeVar("Task")
 News = TypeVar("News")
