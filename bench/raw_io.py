@@ -20,6 +20,7 @@ from storagelab.model.plan import PlannedBlock
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets import Site, open_block
+from storagelab.targets.states import InFile
 
 KNOWN_IOPS = 500
 _SIZE = 256 * 2**20
@@ -51,7 +52,7 @@ def figures(folder: Path, pairs: int) -> Iterator[Figure]:
 def _against_fio(folder: Path, pairs: int) -> Figure:
     """Pairs on one file of storagelab's own, in one block: the same job, once through storagelab and once by fio alone."""
     block = _block(folder, _SPEC.format(path=folder, size=_SIZE, seconds=_SECONDS))
-    with open_block(block, _site(folder), folder / "state") as opened:
+    with open_block(block, _site(folder), InFile(folder / "state")) as opened:
 
         def ours() -> float:
             with opened.open(block.runs[0]) as target:
@@ -101,7 +102,10 @@ def _throttled(made: throttled.Throttled, folder: Path, text: str) -> Measuremen
         os.environ["PATH"] = f"{programs}:{before}"
         try:
             block = _block(folder, text)
-            with open_block(block, _site(folder), folder / "state") as opened, opened.open(block.runs[0]) as target:
+            with (
+                open_block(block, _site(folder), InFile(folder / "state")) as opened,
+                opened.open(block.runs[0]) as target,
+            ):
                 return target.run(block.first_cell, 1, 1, lambda _done: None)
         finally:
             os.environ["PATH"] = before

@@ -13,6 +13,7 @@ from storagelab.run.making import make_run
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.targets import Site, open_block
+from storagelab.targets.states import InFile
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: apt-get install fio")
 
@@ -46,7 +47,7 @@ def runs_of(folder: Path, text: str = SPEC) -> list[Run]:
     """All runs of a spec, block by block."""
     made = []
     for block in expand(parsed(folder, text)).blocks.values():
-        with open_block(block, site_at(folder), folder / "state") as opened:
+        with open_block(block, site_at(folder), InFile(folder / "state")) as opened:
             for position in opened.needed(range(len(block.runs))):
                 planned = block.runs[position]
                 made.append(

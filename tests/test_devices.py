@@ -14,6 +14,8 @@ from recorded_machine import RecordedMachine, stat
 from storagelab.machine.devices import DeviceCounters, difference, parse_stat
 
 MB = 2**20
+TICK_S = 0.02
+"""Of the sampler, at 50 Hz."""
 ROOT = "21 1 4000:1 / / rw,relatime - ext4 /dev/sda1 rw"
 
 
@@ -63,7 +65,7 @@ def test_reading_takes_far_less_than_a_tick(folder_on_a_disk):
             begin = time.perf_counter()
             counters.read()
             times_s.append(time.perf_counter() - begin)
-    assert sorted(times_s)[len(times_s) // 2] < 1e-4
+    assert sorted(times_s)[len(times_s) // 2] < 0.05 * TICK_S
 
 
 def test_closing_twice_is_allowed_and_leaves_no_file_open(folder_on_a_disk):
