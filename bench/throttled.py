@@ -1,5 +1,6 @@
 """Volumes of known speed: files posing as disks, each throttled for the processes that are started inside.
 
+The files are kept in memory where it has the room: then the throttle alone limits a volume, whoever else uses the disk.
 The kernel's control groups hold requests back, version 1 (`blkio.throttle.*`) as well as version 2 (`io.max`). Version 1
 throttles only what a process itself asks of the device: a server must do direct I/O. Needs root; Linux only.
 """
@@ -28,6 +29,7 @@ _V1 = {
 }  # fmt: skip
 _V2 = {"read_iops": "riops", "write_iops": "wiops", "read_bps": "rbps", "write_bps": "wbps"}
 _PATIENCE_S = 5.0
+_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,10 @@ def _root() -> tuple[int, Path] | None:
 
 @dataclass
 class Throttled:
-    """Mounted volumes, and the group that throttles them. `run` starts a program inside of the group."""
+    """Mounted volumes, the files that they are, and the group that throttles what `command` starts."""
 
     paths: Mapping[str, Path]
+    images: Mapping[str, Path]
     _numbers: Mapping[str, str]
     _version: int
     _group: Path
@@ -112,16 +115,24 @@ def volumes(speeds: Mapping[str, Speed], folder: Path, size_bytes: int = VOLUME_
         raise OSError(why_not())
     version, root = found
     with _undone_when_terminated(), contextlib.ExitStack() as undo:
-        paths = {name: _mounted(undo, folder / name, size_bytes) for name in speeds}
+        beside = _image_folder(undo, folder, len(speeds) * size_bytes)
+        images = {name: beside / f"{name}.img" for name in speeds}
+        paths = {name: _mounted(undo, folder / name, images[name], size_bytes) for name in speeds}
         group = _group(undo, version, root)
-        throttled = Throttled(paths, {name: device_numbers_of(path) for name, path in paths.items()}, version, group)
+        numbers = {name: device_numbers_of(path) for name, path in paths.items()}
+        throttled = Throttled(paths, images, numbers, version, group)
         for name, speed in speeds.items():
             throttled.limit(name, speed)
         yield throttled
 
 
-def _mounted(undo: contextlib.ExitStack, place: Path, size_bytes: int) -> Path:
-    image = place.with_suffix(".img")
+def _image_folder(undo: contextlib.ExitStack, folder: Path, size_bytes: int) -> Path:
+    if not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < 2 * size_bytes:
+        return folder
+    return Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="storagelab-throttle-", dir=_MEMORY)))
+
+
+def _mounted(undo: contextlib.ExitStack, place: Path, image: Path, size_bytes: int) -> Path:
     place.mkdir(parents=True)
     undo.callback(shutil.rmtree, place, ignore_errors=True)
     image.touch()

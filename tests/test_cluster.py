@@ -243,8 +243,11 @@ def test_a_worker_with_another_storagelab_is_refused_by_name(tmp_path):
 
 
 def test_a_worker_without_storagelab_is_refused_too(tmp_path):
+    none = tmp_path / "none"
+    none.mkdir()
+    (none / "storagelab.py").write_text("raise ModuleNotFoundError('no storagelab here')\n")  # before any installed one
     with machines(tmp_path / "cluster", workers=0) as cluster:
-        cluster.add_worker(PYTHONPATH="")
+        cluster.add_worker(PYTHONPATH=os.pathsep.join([str(none), cluster.environment["PYTHONPATH"]]))
         with pytest.raises(PreflightError, match=r"it can't load this storagelab \(ModuleNotFoundError: .*storagelab"):
             on(cluster)[0].execute(Noting("a"))
         cluster.add_worker()

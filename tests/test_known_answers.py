@@ -10,7 +10,7 @@ from real_mariadb import needs_mariadb
 from real_servers import open_folder
 
 from bench import throttled
-from bench.known_answers import Kind, Layout, campaign, known
+from bench.known_answers import SLICE_S, Kind, Known, Layout, campaign, known, known_ratio
 from bench.throttled import Speed, iops
 
 
@@ -36,6 +36,15 @@ def test_the_volume_with_most_to_do_at_its_speed_decides():
 def test_several_runs_have_the_geometric_mean_of_their_times():
     runs = [run_that_counted(**{"a.throttled_writes": writes}) for writes in (100, 400)]
     assert known(runs, {"a": Speed(write_iops=100)}).seconds == pytest.approx(math.sqrt(1 * 4))
+
+
+def test_a_ratio_of_short_times_is_known_less_well():
+    for seconds in (2.0, 200.0):
+        value, least, most = known_ratio(Known(2 * seconds, "b"), Known(seconds, "a"))
+        assert value == 2
+        assert least == pytest.approx(2, abs=4 * SLICE_S / seconds)
+        assert most == pytest.approx(2, abs=4 * SLICE_S / seconds)
+        assert least < value < most
 
 
 SMALL = {

@@ -49,13 +49,13 @@ def test_a_volume_throttled_to_500_requests_a_second_does_500_and_the_kernel_cou
         inside.chmod(0o755)
         monkeypatch.setenv("PATH", f"{inside.parent}:{os.environ['PATH']}")
         text = SPEC.replace('path = "."', f'path = "{made.paths["a"]}"').replace('"1s"', '"7.5s"\nwarm_up = "1s"')
-        (run,) = runs_of(scratch, text.replace("outstanding = 2", "outstanding = 4"))
+        (run,) = runs_of(scratch, text.replace("outstanding = 2", "outstanding = 16"))
         left = [path.name for path in made.paths["a"].iterdir()]
     assert (run.status, run.reason) == ("ok", "")
     assert left == ["lost+found"], "nothing is left behind"
     figures, at_drive = (run.measurement.counters[group] for group in (RAW_IO, RAW_IO_AT_DRIVE))
     assert figures["ios_per_s"] == pytest.approx(500, rel=0.01)
-    assert figures["latency_mean_s"] == pytest.approx(4 / 500, rel=0.02)
+    assert figures["latency_mean_s"] == pytest.approx(16 / 500, rel=0.02)
     assert at_drive["reads_by_kernel"] == pytest.approx(at_drive["reads_by_fio"], rel=0.02)
     assert at_drive["read_bytes_by_kernel"] == pytest.approx(at_drive["read_bytes_by_fio"], rel=0.02)
     rates = run.measurement.series.columns["requests_per_s"]
@@ -79,7 +79,7 @@ def test_a_drive_that_vanishes_in_a_run_fails_it_in_the_words_of_fio(scratch, mo
         whole = fio.make
 
         def make(*given, **more):
-            os.truncate(scratch / "a.img", 0)  # what is below the file system is gone
+            os.truncate(made.images["a"], 0)  # what is below the file system is gone
             return whole(*given, **more)
 
         monkeypatch.setattr(block.fio, "make", make)
