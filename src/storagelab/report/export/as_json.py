@@ -251,7 +251,17 @@ def _summary(summary: CellSummary | None) -> Json:
         "runs_unverified": summary.runs_unverified if summary else 0,
         "runs_failed": summary.runs_failed if summary else 0,
         "explained": summary.explained if summary else None,
+        **_raw_io(summary),
     }
+
+
+def _raw_io(summary: CellSummary | None) -> Json:
+    """What only raw I/O tells: of itself, and beside the load of a database."""
+    if summary is None:
+        return {}
+    steady = {"steady": summary.steady} if summary.raw_io else {}
+    reached = {"reached": [one.model_dump() for one in summary.reached]} if summary.reached else {}
+    return steady | reached
 
 
 def _rate(sample: Sample | None) -> Json | None:
