@@ -60,7 +60,9 @@ def verdict_view(findings: Findings) -> View:
 
 
 def _tiles(findings: Findings) -> list[View]:
-    """The fastest and the slowest cell side by side."""
+    """The fastest and the slowest cell side by side; none where each load has its own and no verdict picks one."""
+    if findings.loads and findings.verdict == "untested":
+        return []
     fastest, slowest = ends(findings)
     told = {item.cell_id for item in findings.comparisons if item.best_cell_id == fastest and item.distinguishable}
     judged = findings.load_of(fastest or "") or findings

@@ -93,11 +93,8 @@ class _Told:
         if not facts:
             return f"{counts}: no drive was measured." if found.provenance == "simulated" else f"{counts}."
         told = [facts, [re.sub(r" \([^)]*\)", "", fact) for fact in facts]]
-        return fitting(
-            f"{counts}; not conclusive: {_some(those, number)}."
-            for number in range(len(facts), 0, -1)
-            for those in told
-        )
+        some = [_some(those, number) for number in range(len(facts), 0, -1) for those in told]
+        return fitting(f"{counts}; not conclusive: {those}." for those in (*some, told[1][0]))
 
     # -----------------------------------------------------------------------------------------------------------------
     # What to use, how sure, and which of those

@@ -25,7 +25,7 @@ def unable_text(fact: Unable, answer: Answer, findings: Findings) -> str:
         case "too-few-runs":
             return f"too few runs to test ({_runs(findings)} of each {noun(layout_factors(findings))})"
         case "untested" if of_both_kinds(findings):
-            return "simulated and measured are not compared"
+            return "not tested together"  # provenances, as the line begins with both
         case "untested":
             return "nothing tested, as the order was not random"
         case "not-finished":
