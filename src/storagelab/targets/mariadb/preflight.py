@@ -8,12 +8,12 @@ from pathlib import Path
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Sysbench
+from storagelab.model.workload import Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.generators import sysbench
-from storagelab.targets.generators.scripts import own_script
-from storagelab.targets.mariadb import attached, settings
+from storagelab.targets.generators import in_lua, sysbench
+from storagelab.targets.generators.scripts import sources
+from storagelab.targets.mariadb import attached, clients, settings
 from storagelab.targets.mariadb.connecting import Connection, ask, connect
 from storagelab.targets.mariadb.durability import DECIDING, judge
 from storagelab.targets.mariadb.layout import Layout
@@ -56,9 +56,13 @@ def check(plan: Plan, site: Site) -> Preflight:
     running = [config for config in configs if config.target.attached]
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site)]
     for config in configs:
-        if isinstance(config.workload, Sysbench):
-            own_script(config.workload, site)
+        if isinstance(config.workload, Sysbench | Sql):
+            scripts = sources(config.workload, site)
             found.append(sysbench.version())
+        if isinstance(config.workload, Sql):
+            in_lua.written(scripts)
+            clients.files_of(config.workload, site)
+            clients.find(None if config.target.attached else STARTER.programs(config, site).server.parent)
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
     notes = [_SEQUENTIAL_NOTE] if sequential else []
     if any(map(remote.remote_paths, configs)):
@@ -108,6 +112,8 @@ def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if isinstance(config.workload, Sysbench):
         rows, row_bytes_known = config.workload.tables * config.workload.table_size, _SYSBENCH_ROW_BYTES
+    elif isinstance(config.workload, Sql):
+        rows, row_bytes_known = 0, 0  # what a setup makes is not known before
     else:
         rows, row_bytes_known = config.insert_load.rows, _RANDOM_ROW_BYTES
     total = 0

@@ -102,7 +102,7 @@ def _check_on_server(
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
         config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint,
+        checkpoint=config.between_runs.checkpoint, database=isinstance(config.workload, Sql),
     )  # fmt: skip
 
     def nearest(name: str) -> str:
@@ -165,7 +165,7 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
         if config.generated:
             generated.sources(config, site)
             if isinstance(config.workload, Sql):
-                generated.own_steps(config.workload, site, "psql", "pg_restore")
+                generated.own_steps(config.workload, site, "psql", "pg_restore", "")
             found.append(_generator_text(config, site))
     return found
 
