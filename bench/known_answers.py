@@ -105,7 +105,7 @@ LOADS = {
     # its index. The number of transactions is fixed, so that requests and not seconds are counted.
     "pgbench": Load(
         "postgres",
-        'debug_io_direct = "data,wal", shared_buffers = "512kB", max_wal_size = "256MB"',
+        'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB"',
         'kind = "pgbench", scale = 1, scripts = ["tpcb-like"], connections = 8',
         "transactions_per_connection",
         100,
@@ -113,7 +113,6 @@ LOADS = {
 }
 
 
-_SLOW_WRITES = Speed(read_iops=2_000, write_iops=200)
 _ALL_ON_A = Layout("all on a", ("a",), "a")
 _LOG_APART = (_ALL_ON_A, Layout("log on b", ("a",), "b"), Layout("data on both", ("a", "b"), "a"))
 KINDS = {
@@ -141,11 +140,11 @@ KINDS = {
     "pgbench": (
         Kind(
             "data on volumes of unequal speed",
-            {"a": Speed(read_iops=400), "b": Speed(read_iops=200), "c": Speed()},
+            {"a": Speed(write_iops=200), "b": Speed(write_iops=100), "c": Speed()},
             (Layout("on a", ("a",), "c"), Layout("on b", ("b",), "c"), Layout("on both", ("a", "b"), "c")),
         ),
         Kind(
-            "log apart from data that writes hold back", {"a": _SLOW_WRITES, "b": _SLOW_WRITES},
+            "log apart from data that writes hold back", {"a": Speed(write_iops=150), "b": Speed(write_iops=150)},
             (_ALL_ON_A, Layout("log on b", ("a",), "b")),
         ),
     ),

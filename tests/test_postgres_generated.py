@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import psycopg
 import pytest
 from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
 
 from storagelab.errors import PreflightError, RunFailed
-from storagelab.model.config import Config
+from storagelab.model.config import Config, TargetConfig
 from storagelab.model.measurement import Measurement
 from storagelab.model.waits import conservation, normalise
 from storagelab.targets import open_target
@@ -183,6 +184,33 @@ def test_a_dump_is_restored_by_its_own_tool(scratch, postgres_bin_dirs):
         subprocess.run(list(map(str, dump)), check=True)
     (scratch / "before.dump").chmod(0o644)
     assert measure(own(scratch, setup=[], restore="before.dump"), site_at(scratch)).transactions > 10
+
+
+def test_on_a_server_that_already_runs_they_have_a_database_of_their_own(scratch, postgres_bin_dirs):
+    config = own(scratch)
+    with running(scratch / "attached", str(postgres_bin_dirs[0])) as server:
+        with connect(server) as connection:
+            connection.execute("CREATE ROLE me LOGIN CREATEDB PASSWORD 's3cret word'")
+            connection.execute("CREATE TABLE orders (mine int)")
+        dsn = psycopg.conninfo.make_conninfo(server.conninfo, user="me", password="s3cret word")
+        config = config.model_copy(update={
+            "target": TargetConfig(engine="postgres", dsn=dsn), "volumes": {},
+            "between_runs": config.between_runs.model_copy(update={"checkpoint": False}),
+        })  # fmt: skip
+        measured = measure(config, site_at(scratch))
+        with connect(server) as connection:
+            assert ask(connection, "SELECT count(*) FROM pg_database WHERE datname LIKE 'storagelab%'") == 0
+            assert ask(connection, "SELECT count(*) FROM orders") == 0
+    assert measured.transactions > 10
+    assert "s3cret" not in measured.model_dump_json()
+
+
+@pytest.mark.parametrize("line", ["\\connect shop", "CREATE DATABASE shop;"])
+def test_a_setup_that_leads_to_another_database_is_refused(scratch, line):
+    config = own(scratch)
+    (scratch / "schema.sql").write_text(f"SELECT 1;\n{line}\n")
+    with pytest.raises(PreflightError, match=r"schema.sql, line 2, says .* leads out of the database"):
+        generated.own_steps(config.workload, site_at(scratch), "psql", "pg_restore", "postgres")
 
 
 def test_a_dump_that_is_none_is_told_in_the_words_of_its_tool(scratch):

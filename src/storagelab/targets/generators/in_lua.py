@@ -24,7 +24,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _VARIABLE = re.compile(r"(?<![:\w]):(\w+)", re.ASCII)
-_FAILED = re.compile(re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<said>.*)")
+_FAILED = re.compile(
+    re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<said>.*)"
+)
 _LARGEST = 2**53
 """Lua knows whole numbers up to this one exactly."""
 

@@ -34,8 +34,8 @@ def sysbench_program(
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(server, load, own=bool(scripts), seed=seed),
         read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.warm_up_s),
-        words=words, stop=signal.SIGTERM, environment=environment, inputs=inputs, says_it_counts=sysbench.counts(load), owner=owner,
-        in_child=in_child,
+        words=words, stop=signal.SIGTERM, environment=environment, inputs=inputs,
+        says_it_counts=sysbench.counts(load), owner=owner, in_child=in_child,
     )  # fmt: skip
 
 

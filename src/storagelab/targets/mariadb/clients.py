@@ -15,7 +15,8 @@ from storagelab.targets.mariadb.connecting import Address
 
 _NAMES = ("mariadb", "mysql")
 _ELSEWHERE = re.compile(
-    rb"^\s*(?:/\*!\d+\s*)?(USE(?=\s+\S+\s*;?\s*$)|(?:CREATE|DROP)\s+(?:DATABASE|SCHEMA)\b)", re.IGNORECASE | re.MULTILINE
+    rb"^\s*(?:/\*!\d+\s*)?(USE(?=\s+\S+\s*;?\s*$)|(?:CREATE|DROP)\s+(?:DATABASE|SCHEMA)\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _OTHERS = {b"PGDMP": "a dump of pg_dump", b"\x1f\x8b": "compressed by gzip", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
 

@@ -93,7 +93,10 @@ class GeneratedLayout(Layout):
         rest = {self._place(file) for name, file in self.all_files(connection).items() if "#p#" not in name}
         if rest and not isinstance(self.config.workload, Sysbench):
             yield check_same(
-                "place of the other tables", "default", ", ".join(sorted(rest)), "information_schema.innodb_sys_tablespaces"
+                "place of the other tables",
+                "default",
+                ", ".join(sorted(rest)),
+                "information_schema.innodb_sys_tablespaces",
             )
 
 

@@ -168,7 +168,7 @@ def check_rights(
             f"storagelab measures PostgreSQL {OLDEST_MAJOR} and later",
         ),
         (
-            facts.may_create,
+            facts.may_create or database,
             "the login lacks the right CREATE on the database, needed for storagelab's own schema",
             "as its owner: GRANT CREATE ON DATABASE ... TO ...",
         ),

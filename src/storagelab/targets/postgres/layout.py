@@ -135,8 +135,8 @@ class Layout(Places):
     def _made_before(self, connection: Connection) -> tuple[list[str], list[str], list[str]]:
         """Names of databases, schemas and tablespaces that an earlier run left.
 
-        A database or a schema is recognised by its comment, a tablespace by its folder: it is in one that storagelab made, or has a name
-        that operators give to folders for storagelab.
+        A database or a schema is recognised by its comment, a tablespace by its folder: it is in one that storagelab made, or
+        has a name that operators give to folders for storagelab.
         """
         databases = connection.execute(
             "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [self.prefix]

@@ -77,7 +77,9 @@ class PostgresTarget(LoadingTarget[Connection]):
         if self.server is not None:
             return self.server.conninfo
         attached_to = connecting.conninfo(self.config.target)
-        return psycopg.conninfo.make_conninfo(attached_to, dbname=self.site.prefix) if self._own_database else attached_to
+        return (
+            psycopg.conninfo.make_conninfo(attached_to, dbname=self.site.prefix) if self._own_database else attached_to
+        )
 
     def _drop(self) -> None:
         with connecting.connect(self.config.target) as connection:
