@@ -54,9 +54,14 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
         )  # fmt: skip
 
 
+def is_own(load: Sysbench) -> bool:
+    """Whether it runs a Lua file of the user's."""
+    return "." in load.script or "/" in load.script
+
+
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
     """The user's Lua file; none for one of sysbench's own scripts."""
-    if "." not in load.script and "/" not in load.script:
+    if not is_own(load):
         return ()
     return (Source(Script(load.script, 1), content_of(load.script, "workload.script", site)),)
 

@@ -34,6 +34,8 @@ class ServerFacts(Frozen):
     may_checkpoint: bool
     max_connections: int  # for this login: some are kept for superusers
     open_connections: int
+    buffers_bytes: int
+    direct: bool  # its data files bypass the kernel's page cache
     locks: int  # that its lock table is sure to have room for
     process_owner: tuple[int, int] | None
     setting_contexts: dict[str, str]
@@ -56,17 +58,21 @@ def read_facts(connection: Connection) -> ServerFacts:
                * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
                (SELECT count(*) FROM pg_stat_activity
                 WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
+               pg_size_bytes(current_setting('shared_buffers')),
+               coalesce(current_setting('debug_io_direct', true), '') LIKE '%data%',
                (SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid())
         FROM pg_roles WHERE rolname = current_user
         """
     ).fetchone()
     assert row is not None
-    version, major, superuser, may_create, may_make, max_connections, locks, open_connections, started_s = row
+    version, major, superuser, may_create, may_make, max_connections, locks, open_connections, *rest = row
+    buffers_bytes, direct, started_s = rest
     contexts = dict(connection.execute("SELECT name, context FROM pg_settings").fetchall())
     return ServerFacts(
         version=version.split()[0], major=major, superuser=superuser, may_create=may_create,
         may_make_database=may_make, may_checkpoint=superuser or (major >= 15 and _has_role(connection, "pg_checkpoint")),
         max_connections=max_connections, open_connections=open_connections, locks=locks,
+        buffers_bytes=buffers_bytes, direct=direct,
         process_owner=_owner_on_this_machine(connection.info.backend_pid, started_s), setting_contexts=contexts,
     )  # fmt: skip
 
