@@ -140,11 +140,11 @@ KINDS = {
     "pgbench": (
         Kind(
             "data on volumes of unequal speed",
-            {"a": Speed(write_iops=200), "b": Speed(write_iops=100), "c": Speed()},
+            {"a": Speed(read_iops=400), "b": Speed(read_iops=200), "c": Speed()},
             (Layout("on a", ("a",), "c"), Layout("on b", ("b",), "c"), Layout("on both", ("a", "b"), "c")),
         ),
         Kind(
-            "log apart from data that writes hold back", {"a": Speed(write_iops=150), "b": Speed(write_iops=150)},
+            "log apart from data that writes hold back", {"a": Speed(write_iops=200), "b": Speed(write_iops=200)},
             (_ALL_ON_A, Layout("log on b", ("a",), "b")),
         ),
     ),

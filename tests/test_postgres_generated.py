@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
-from real_servers import ask, cell_of, connect, got, left_behind, measure, running, site_at
+from real_servers import ask, cell_of, connect, got, left_behind, measure, run_of, running, site_at
+from test_postgres_preflight import mounted, needs_root
 
 from storagelab.errors import PreflightError, RunFailed
 from storagelab.model.config import Config, TargetConfig
@@ -93,6 +95,9 @@ def test_the_series_holds_transactions_latency_and_checkpoints(spread_out):
 def test_a_run_with_a_set_number_of_transactions_counts_all_of_them(scratch):
     measured = measure(cell(scratch, transactions_per_connection=40), site_at(scratch))
     assert measured.transactions == measured.latency.operations == 120
+    # None of them began before the counters did, and none is as long as it waited for that.
+    assert measured.counters["database"]["tup_updated"] == 3 * 120
+    assert measured.latency.longest_ns / 1e9 <= measured.elapsed_s
 
 
 def test_a_rate_that_the_server_cannot_reach_is_said_with_the_lag(scratch):
@@ -147,6 +152,18 @@ def test_an_attached_server_keeps_nothing_of_the_load(scratch):
         assert measured.transactions > 10
         with connect(server) as connection:
             assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
+
+
+@needs_root
+def test_a_setup_that_takes_the_disks_last_bytes_is_told_and_leaves_nothing(scratch):
+    with mounted(scratch / "c", "-o", "size=2m") as drive:
+        os.chmod(drive, 0o755)
+        run = run_of(cell(scratch, {"tables": "c"}), scratch)
+        assert run.status == "failed"
+        assert run.reason.startswith("the load's set-up filled a volume (free before it: ")
+        assert "c 2 MiB): " in run.reason
+        assert os.listdir(drive) == []
+        assert left_behind(scratch) == []
 
 
 # --- A database of the user's own ------------------------------------------------------------------------------------

@@ -57,6 +57,9 @@ class Reported(NamedTuple):
     def within(self, start_s: float, end_s: float) -> Self:  # noqa: ARG002 - it keeps the time itself
         return self
 
+    def begun_at_earliest(self, start_s: float) -> Self:  # noqa: ARG002 - as above
+        return self
+
     def latency(self) -> Latency | None:
         return latency_of(self.histogram, self.exact_ns)
 

@@ -53,6 +53,9 @@ LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey)
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) AND c.relname = %s AND c.relkind IN ('r', 'p')
 GROUP BY c.oid, c.relkind"""
+_TABLES = """
+SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
+AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s) ORDER BY oid"""
 _SEQUENCES = """
 SELECT attname, pg_get_serial_sequence(attrelid::regclass::text, attname) FROM pg_attribute
 WHERE attrelid = %s::regclass AND attnum > 0 AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
@@ -168,6 +171,16 @@ class GeneratedLayout(Layout):
         self.place(connection)  # while they are empty
         connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
         connection.execute(sql.SQL("DROP TABLE {}").format(whole))
+
+    def lock(self, connection: Connection) -> None:
+        """Lock every table until the connection ends; but for the one that pgbench counts before its sessions connect."""
+        tables = connection.execute(_TABLES, [self.home]).fetchall()
+        connection.execute("BEGIN")
+        for (table,) in tables:
+            if table != pgbench.COUNTED:
+                connection.execute(
+                    sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(self.home, table))
+                )
 
     # --- places ------------------------------------------------------------------------------------------------------
 

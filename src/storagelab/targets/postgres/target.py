@@ -162,7 +162,19 @@ class PostgresTarget(LoadingTarget[Connection]):
                 generated.sysbench_server(environment), load, scripts, seed, environment, self._client_owner,
                 self._client_child,
             )  # fmt: skip
-        return Generator(program, load, self._connect_worker, self._close, self._generator_sessions)
+        hold = self._hold if isinstance(load, Pgbench | Sql) else None  # sysbench keeps the time itself
+        return Generator(program, load, self._connect_worker, self._close, self._generator_sessions, hold)
+
+    def _hold(self) -> Callable[[], None]:
+        """Lock the load's tables; gives what unlocks them."""
+        assert isinstance(self.layout, GeneratedLayout)
+        connection = self._connect("storagelab gate")
+        try:
+            self.layout.lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection.close
 
     @property
     def _client_owner(self) -> tuple[int, int] | None:
