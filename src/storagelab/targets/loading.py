@@ -169,9 +169,10 @@ class LoadingTarget(Lifetime, Generic[C]):
     def _fill_or_say_what_is_full(self, connection: C) -> None:
         """Servers say that a disk is full in words of many kinds, and don't name the volume."""
         free = {name: host.free_bytes(path) for name, path in self._watched_volumes().items()}
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
         try:
             self._fill(connection)
-        except (RunFailed, *self.foreign_errors) as error:
+        except errors as error:
             words = str(error) if isinstance(error, RunFailed) else self._said(error)
             if _FULL.search(words) is None:
                 raise

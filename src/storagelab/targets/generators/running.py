@@ -57,7 +57,7 @@ class Program:
 
 class Generator(Generic[C]):
     """The run of one generator. `connect` opens a session with the settings of the load's own, `sessions` asks the server for
-    the ids of the generator's sessions. `hold` keeps the load's tables locked until what it gives is called: so the first of a
+    the ids of the generator's sessions. `hold` keeps the tables locked until what it gives is called: so the first of a
     set number of transactions waits until the run is watched."""
 
     def __init__(
