@@ -32,7 +32,7 @@ from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat, conservation, mean_of_runs, normalise
-from storagelab.model.workload import DatabaseLoad
+from storagelab.model.workload import DatabaseLoad, GeneratedLoad
 from storagelab.spec.axis import axis_factor, in_order, is_numeric
 
 WAIT_CHANGES_MAX = 8
@@ -123,7 +123,10 @@ def _with_fitted_means(
         time = stats.mean_time(fitted, index, picked_from.get(cell.cell_id, 1))
         # All runs of raw I/O last as long as the spec says, so the time per request is compared.
         if latency_of(compared) is not None:
-            yield cell if cell.judged is None else cell.model_copy(update={"judged": _fitted(cell.judged, time)})
+            each = {} if cell.each_s is None else {"each_s": time.value}
+            yield (
+                cell if cell.judged is None else cell.model_copy(update={"judged": _fitted(cell.judged, time), **each})
+            )
             continue
         work = cell.work or 1.0
         of_run = time if compared == "elapsed" else _times(time, work)
@@ -205,8 +208,10 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
     rows = [in_classes(normalise(raw)) if by_class else normalise(raw) for raw in raw_waits]
     available_s = [raw.connections * raw.elapsed_s for raw in raw_waits]
     work = cell.config.workload
-    # Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain.
-    by_transaction = basis.compared == "time-per-transaction"
+    # Runs of a set time differ in what they do, so it is the mean transaction whose time waits explain. A mean latency is
+    # that time too, unless it counts from a moment before the transaction began.
+    without_rate = isinstance(work, GeneratedLoad) and work.rate is None
+    by_transaction = basis.compared == "time-per-transaction" or (basis.compared == "latency-mean" and without_rate)
     transactions_of = {r: m.work.amount for r, m in measured_runs if by_transaction and m.work.amount}
     return CellSummary(
         cell_id=cell.cell_id,
@@ -248,7 +253,7 @@ def _summary(cell: Cell, basis: Basis, planned: int, failed: int, stretch: int, 
         ),
         bounds=limits.bounds(
             [
-                one
+                (one, transactions_of.get(repetition, one.waits.connections) / one.waits.connections)
                 for repetition, one in measured_runs
                 if one.waits is not None and (cell.cell_id, repetition) not in basis.left_out
             ]

@@ -103,7 +103,8 @@ LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_byte
 @dataclass(frozen=True)
 class Bound:
     """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can be
-    shorter. Runs that verdicts leave out are left out here too."""
+    shorter. Where `each_s` is known they are those of a connection's mean transaction. Runs that verdicts leave out are left
+    out here too."""
 
     volume: str
     rate: LimitedRate
@@ -145,7 +146,9 @@ class CellSummary(Frozen):
     )
     available_s: float | None = Field(None, description="connections x elapsed of the mean run")
     each_s: float | None = Field(
-        None, description="the mean transaction of a connection, to which `spent` adds up where runs have a set time"
+        None,
+        description="the mean transaction of a connection, to which `spent` adds up where runs have a set time or are "
+        "judged by mean latency",
     )
     explained: float | None = Field(None, description="share of it that waits + CPU account for")
     drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")

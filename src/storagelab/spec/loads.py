@@ -11,7 +11,7 @@ from storagelab.model.config import Config
 from storagelab.model.workload import GeneratedLoad, Pgbench, Sql, Sysbench
 from storagelab.spec.keys import choices, shown
 
-ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sql": ("postgres",)}
+ENGINES_OF = {"pgbench": ("postgres",), "sysbench": ("postgres", "mariadb"), "sql": ("postgres", "mariadb")}
 """The engines that a kind of load is for; one that is not listed is for all."""
 
 BUILT_IN = ("tpcb-like", "simple-update", "select-only")
@@ -98,7 +98,7 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
         )  # fmt: skip
 
 
-def _sysbench_conflicts(load: Sysbench) -> Iterator[SpecError]:
+def _sysbench_conflicts(load: Sysbench | Sql) -> Iterator[SpecError]:
     """sysbench counts its time in whole seconds."""
     for name, seconds in (("duration_s", load.duration_s), ("warm_up_s", load.warm_up_s)):
         if seconds != int(seconds) or (name == "duration_s" and seconds < 1):
@@ -114,12 +114,24 @@ def _sql_conflicts(config: Config, load: Sql) -> Iterator[SpecError]:
         yield SpecError(
             "is missing: nothing makes the tables", key="workload.setup", hint='setup = ["schema.sql"], or restore.'
         )
-    if config.target.attached:
-        hint = "Leave the DSN out: storagelab then starts a private server."
-        yield SpecError("sql loads make a database of their own, on a private server", key="workload.kind", hint=hint)
+    if config.target.engine == "mariadb":
+        yield from _sysbench_conflicts(load)
+        yield from _sql_on_mariadb_conflicts(config, load)
     if config.layout.data_files > 1 and not config.layout.spread:
         hint = 'Name the big tables: spread = ["orders"] in [layout].'
         yield SpecError("is missing: there are several data files", key="layout.spread", hint=hint)
+
+
+def _sql_on_mariadb_conflicts(config: Config, load: Sql) -> Iterator[SpecError]:
+    """What sysbench, which runs the transactions there, can't do; and where the server leaves tables that are not spread."""
+    for name in ("protocol", "latency_limit_s"):
+        if name in load.model_fields_set:
+            hint = "Leave it out: on mariadb sysbench runs the transactions."
+            yield SpecError("is for pgbench, which knows postgres only", key=f"workload.{name}", hint=hint)
+    if config.target.attached and config.data_volumes and not config.layout.spread:
+        hint = 'Name the big tables: spread = ["orders"] in [layout]; or leave [volumes] out.'
+        problem = "is missing: the server keeps tables that are not spread in a folder of its own, and not on a volume"
+        yield SpecError(problem, key="layout.spread", hint=hint)
 
 
 def only_for_generators(config: Config) -> Iterator[SpecError]:

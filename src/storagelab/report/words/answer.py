@@ -401,7 +401,7 @@ class _Told:
         def steps(room: Room, number: int) -> str:
             return "; ".join(self._step(cause, room) for cause in causes[:number])
 
-        per = " per connection" if causes[0].limit is None else ""
+        per = f" per {compared.spender(self.findings)}" if causes[0].limit is None else ""
         return fitting(
             narrowing(
                 lambda room: f"{start(room)}{steps(room, len(causes))}{per}.",

@@ -15,6 +15,8 @@ from storagelab.spec.loads import Script
 from storagelab.targets.generators.transactions import Transactions, joined
 
 LOG_PREFIX = "transactions"
+COUNTED = "pgbench_branches"
+"""The table by which pgbench finds out the scale, before it connects its sessions."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 _ABORTED = re.compile(

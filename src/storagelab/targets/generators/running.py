@@ -57,7 +57,8 @@ class Program:
 
 class Generator(Generic[C]):
     """The run of one generator. `connect` opens a session with the settings of the load's own, `sessions` asks the server for
-    the ids of the generator's sessions."""
+    the ids of the generator's sessions. `hold` keeps the tables locked until what it gives is called: so the first of a
+    set number of transactions waits until the run is watched."""
 
     def __init__(
         self,
@@ -66,9 +67,12 @@ class Generator(Generic[C]):
         connect: Callable[[], C],
         disconnect: Callable[[C | None], None],
         sessions: Callable[[], list[int]],
+        hold: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         self.program, self.load = program, load
         self._connect, self._disconnect, self._sessions = connect, disconnect, sessions
+        self._hold = hold if load.transactions_per_connection is not None else None
+        self._let_go: Callable[[], None] = lambda: None
         self._first: C | None = None
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -92,6 +96,8 @@ class Generator(Generic[C]):
 
     def gather(self) -> None:
         """Start the program, and return once all its sessions are connected and the warm-up is over. Raises RunFailed."""
+        if self._hold is not None:
+            self._let_go = self._hold()
         self._launch()
         deadline = time.monotonic() + GATE_TIMEOUT_S
         while len(ids := self._sessions()) < self.load.connections:
@@ -153,6 +159,7 @@ class Generator(Generic[C]):
     def release(self) -> None:
         """From now on, transactions count."""
         self._start_s = self._now_s()
+        self._let_go()
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
         """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Its sessions keep
@@ -189,7 +196,7 @@ class Generator(Generic[C]):
             counted = logged.within(self._start_s, self._end_s)
             start_s, end_s = self._start_s, self._end_s
         else:
-            counted = logged
+            counted = logged.begun_at_earliest(self._start_s) if self._hold is not None else logged
             start_s, end_s = counted.span_s if counted.number else (self._start_s, self._end_s)
         if not counted.number:
             raise RunFailed(
@@ -243,6 +250,8 @@ class Generator(Generic[C]):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        with contextlib.suppress(Exception):
+            self._let_go()
         first, self._first = self._first, None
         if first is not None:
             with contextlib.suppress(Exception):
