@@ -28,8 +28,10 @@ time.sleep(20)
 """
 
 
-def one_transaction(_: Path) -> Transactions:
-    return Transactions(np.array([time.time() - 0.05]), np.array([1000.0]), np.zeros(1), np.empty(0), np.empty(0))
+def transactions(_: Path) -> Transactions:
+    """One in each 10 ms of the last minute, so that some count however long the program took to end."""
+    ended_s = np.arange(time.time() - 60, time.time(), 0.01)
+    return Transactions(ended_s, np.full(len(ended_s), 1000.0), np.zeros(len(ended_s)), np.empty(0), np.empty(0))
 
 
 def run(rates: list[float], at_most_s: float = 0.8) -> Done:
@@ -37,7 +39,7 @@ def run(rates: list[float], at_most_s: float = 0.8) -> Done:
     # A limit that no spec may set, so that the test does not last.
     load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto").model_copy(update={"warm_up_at_most_s": at_most_s})
     program = Program(
-        title="pgbench", command=lambda *_: [sys.executable, "-c", REPORTS.format(rates=rates)], read=one_transaction,
+        title="pgbench", command=lambda *_: [sys.executable, "-c", REPORTS.format(rates=rates)], read=transactions,
         words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ, inputs={},
         per_second=pgbench.per_second,
     )  # fmt: skip
@@ -81,7 +83,7 @@ def generator_that_ends() -> None:
     load = Pgbench(connections=1, duration_s=0.3, warm_up_s="auto")
     program = Program(
         title="pgbench", command=lambda *_: [sys.executable, "-c", 'print("progress: 1.0 s, 5.0 tps")'],
-        read=one_transaction, words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ,
+        read=transactions, words=lambda said: pgbench.words(said, ()), stop=signal.SIGALRM, environment=os.environ,
         inputs={}, per_second=pgbench.per_second,
     )  # fmt: skip
     generator = Generator[None](program, load, lambda: None, lambda _: None, lambda: [1])

@@ -1,8 +1,8 @@
 """A load generator's run: its program works beside the server, and its sessions stand for a run's connections.
 
 The part that counts begins once all sessions are connected and the warm-up is over: after its time, or when throughput has
-settled. A run of set time ends when its time is
-over: counters are then read while all sessions still work, and only afterwards the program is told to stop.
+settled. A run of set time ends when its time is over: counters are then read while all sessions still work, and only
+afterwards the program is told to stop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from storagelab.errors import RunFailed
-from storagelab.model.measurement import Check, TimeSeries
+from storagelab.model.measurement import SETTLED, Check, TimeSeries
 from storagelab.model.workload import GeneratedLoad
 from storagelab.stopping import uninterrupted
 from storagelab.targets import temporary
@@ -247,7 +247,7 @@ class Generator(Generic[C]):
             change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
             got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
         yield Check(
-            name="throughput", asked=f"settled within {100 * settling.BAND:g} %",
+            name=SETTLED, asked=f"settled within {100 * settling.BAND:g} %",
             got=f"{got} after {self._warm_up_s:.0f} s of warm-up", ok=False, read_from=self.program.title,
         )  # fmt: skip
 
