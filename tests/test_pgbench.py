@@ -47,6 +47,16 @@ def test_the_command_of_a_run_with_a_rate_and_a_set_number_of_transactions():
     assert "--rate 120.5 --latency-limit 250" in said
 
 
+def test_a_warm_up_that_is_to_be_found_needs_reports_of_progress():
+    assert "--progress 1" in command(Pgbench(warm_up_s="auto"))
+    assert "--progress" not in command(Pgbench(warm_up_s=5))
+
+
+def test_reports_of_progress_are_throughput_second_by_second_and_a_late_one_stands_for_all_its_seconds():
+    said = "pgbench (15.14)\nprogress: 1.0 s, 120.5 tps, lat 8 ms\nprogress: 4.1 s, 60.0 tps, lat 9 ms\nprogress: 5."
+    assert pgbench.per_second(said) == [120.5, 60.0, 60.0, 60.0]
+
+
 def test_a_script_of_ones_own_alone_needs_the_scale_that_pgbench_cannot_see():
     assert "--scale 3" in command(Pgbench(scale=3), SOURCES[1:])
     assert "--scale" not in command(Pgbench(scale=3))

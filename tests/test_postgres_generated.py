@@ -92,6 +92,14 @@ def test_the_series_holds_transactions_latency_and_checkpoints(spread_out):
     assert set(columns["checkpoint_s_per_s"]) <= {0.0}  # a checkpoint was made before the run
 
 
+def test_a_warm_up_is_found_and_kept_with_the_run(scratch):
+    # So short a counted part lets throughput settle as soon as there are seconds enough.
+    measured = measure(cell(scratch, scripts=["select-only"], duration_s=0.5, warm_up_s="auto"), site_at(scratch))
+    assert 9 < measured.counters["generator"]["warm_up_s"] <= 60
+    assert measured.elapsed_s == pytest.approx(0.5, abs=0.2)
+    assert all(ok for _, ok in got(measured).values())
+
+
 def test_a_run_with_a_set_number_of_transactions_counts_all_of_them(scratch):
     measured = measure(cell(scratch, transactions_per_connection=40), site_at(scratch))
     assert measured.transactions == measured.latency.operations == 120

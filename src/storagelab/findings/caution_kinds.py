@@ -59,6 +59,16 @@ class Unverified(_Doubt):
     reason: str
 
 
+class Unsettled(_Doubt):
+    """Throughput had not settled when `runs` began to count, though the warm-up was to last that long; `got` says how
+    far it was bound to move in one of them, and `asked` what counts as settled."""
+
+    kind: Literal["unsettled"] = "unsettled"
+    asked: str
+    got: str
+    runs: int
+
+
 class _Repetitions(_Doubt):
     """Some cell has few runs: the fewest of any cell that has some, and how many make a sound verdict."""
 
@@ -287,7 +297,7 @@ class TooFast(_Doubt):
 
 
 Caution = (
-    FailedRuns | MissingRuns | Unverified | SingleRepetition | FewRepetitions
+    FailedRuns | MissingRuns | Unverified | Unsettled | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
     | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks

@@ -16,7 +16,7 @@ from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
 from storagelab.findings.irregular import Outlier
 from storagelab.model.durability import Loss
-from storagelab.model.measurement import Measurement
+from storagelab.model.measurement import SETTLED, Measurement
 from storagelab.model.plan import Plan
 from storagelab.model.waits import CountedWaits, SampledWaits
 from storagelab.model.workload import InsertLoad
@@ -76,8 +76,11 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
     for cell_id, run, measurement in evidence.measurements():
-        whats = [(check.name, check.asked, check.got, check.read_from) for check in measurement.unverified]
-        if run.status == "unverified" and not whats:
+        whats = [
+            (check.name, check.asked, check.got, check.read_from)
+            for check in measurement.unverified if check.name != SETTLED
+        ]  # fmt: skip
+        if run.status == "unverified" and not measurement.unverified:
             whats = [(run.reason, "", "", "")]
         for what in whats:
             cells[what].append(cell_id)
@@ -87,6 +90,20 @@ def unverified(evidence: Evidence) -> Iterator[kinds.Unverified]:
         yield kinds.Unverified(
             cells=evidence.named(cells[what]), what=name, asked=asked, got=got, read_from=read_from,
             runs=len(cells[what]), reason=reasons[what],
+        )  # fmt: skip
+
+
+def unsettled(evidence: Evidence) -> Iterator[kinds.Unsettled]:
+    """Runs whose throughput still had a trend when they began to count."""
+    found = [
+        (cell_id, check)
+        for cell_id, _, measurement in evidence.measurements() for check in measurement.unverified
+        if check.name == SETTLED
+    ]  # fmt: skip
+    if found:
+        yield kinds.Unsettled(
+            cells=evidence.named(cell_id for cell_id, _ in found), asked=found[0][1].asked, got=found[0][1].got,
+            runs=len(found),
         )  # fmt: skip
 
 
@@ -437,6 +454,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     failed_runs,
     missing_runs,
     unverified,
+    unsettled,
     few_repetitions,
     short_runs,
     outlying_runs,

@@ -17,6 +17,10 @@ Unit = Literal["rows", "requests", "transactions", "ms"]
 """The units of work. A run of fixed length counts its progress in milliseconds."""
 
 
+_WARM_UP_DURATIONS, _LEAST_LIMIT_S = 5, 60.0
+"""A warm-up that is to be found may take this many times the counted part, and at least this time."""
+
+
 class Work(NamedTuple):
     """An amount of work."""
 
@@ -98,9 +102,14 @@ class GeneratedLoad(DatabaseLoad):
         lt=1e6,
         description="Length of the part of a run that counts. A warm-up comes before it.",
     )
-    warm_up_s: float = Field(
-        0.0, ge=0, lt=1e6, description="Time in which the generator works already, but nothing counts yet."
+    warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = Field(
+        0.0,
+        description="Time in which the generator works already, but nothing counts yet. pgbench and sql loads also take "
+        '`"auto"`: until throughput has no trend any more, for at least 10 s. A run that never settles is `unverified`.',
     )
+    warm_up_at_most_s: Annotated[
+        Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None, LeftOut("5 x `duration`, at least 60 s")
+    ] = Field(None, description='With `warm_up = "auto"`: the run begins to count after this time, settled or not.')
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(
         None,
         ge=1,
@@ -115,6 +124,13 @@ class GeneratedLoad(DatabaseLoad):
         "earlier ones are done. Latency then counts from the moment for which a transaction was scheduled, so that a "
         "standstill counts. A run that falls behind its rate is `unverified`.",
     )
+
+    @property
+    def longest_warm_up_s(self) -> float:
+        """How long the warm-up may take; it takes exactly that if it is not to be found."""
+        if self.warm_up_s != "auto":
+            return self.warm_up_s
+        return self.warm_up_at_most_s or max(_WARM_UP_DURATIONS * self.duration_s, _LEAST_LIMIT_S)
 
     @property
     def work(self) -> Work:

@@ -44,13 +44,7 @@ def script_of(text: str) -> Script:
 
 def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
     """What contradicts itself in a cell with a generated load."""
-    timed = load.model_fields_set & {"duration_s", "warm_up_s"}
-    if load.transactions_per_connection is not None and timed:
-        yield SpecError(
-            "conflicts with workload.transactions_per_connection",
-            key=f"workload.{min(timed)}",
-            hint="A run has a set time or a set number of transactions: keep one of them.",
-        )
+    yield from _length_conflicts(load)
     if load.threads > load.connections:
         hint = f"Set threads to at most {load.connections}, or raise connections."
         yield SpecError(
@@ -72,6 +66,20 @@ def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
             yield SpecError(
                 "is a volume of another machine, where only data files can be put", key=f"layout.{what}", hint=hint
             )
+
+
+def _length_conflicts(load: GeneratedLoad) -> Iterator[SpecError]:
+    """How long a run and its warm-up take."""
+    timed = load.model_fields_set & {"duration_s", "warm_up_s", "warm_up_at_most_s"}
+    if load.transactions_per_connection is not None and timed:
+        yield SpecError(
+            "conflicts with workload.transactions_per_connection",
+            key=f"workload.{min(timed)}",
+            hint="A run has a set time or a set number of transactions: keep one of them.",
+        )
+    elif load.warm_up_at_most_s is not None and load.warm_up_s != "auto":
+        hint = 'Set warm_up = "auto", or leave it out.'
+        yield SpecError("is for a warm-up that is to be found", key="workload.warm_up_at_most_s", hint=hint)
 
 
 def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
@@ -99,7 +107,11 @@ def _pgbench_conflicts(config: Config, load: Pgbench) -> Iterator[SpecError]:
 
 
 def _sysbench_conflicts(load: Sysbench | Sql) -> Iterator[SpecError]:
-    """sysbench counts its time in whole seconds."""
+    """sysbench keeps the time itself, in whole seconds."""
+    if load.warm_up_s == "auto":
+        problem = "can't be found for sysbench, which takes its warm-up before it starts"
+        yield SpecError(problem, key="workload.warm_up_s", hint='Write a time: warm_up = "60s".')
+        return
     for name, seconds in (("duration_s", load.duration_s), ("warm_up_s", load.warm_up_s)):
         if seconds != int(seconds) or (name == "duration_s" and seconds < 1):
             hint = 'Write whole seconds: duration = "60s".'

@@ -259,9 +259,10 @@ def _raw_io(summary: CellSummary | None) -> Json:
     """What only raw I/O tells: of itself, and beside the load of a database."""
     if summary is None:
         return {}
-    steady = {"steady": summary.steady} if summary.raw_io else {}
-    reached = {"reached": [one.model_dump() for one in summary.reached]} if summary.reached else {}
-    return steady | reached
+    told: Json = {"steady": summary.steady} if summary.raw_io else {}
+    if summary.reached:
+        told["reached"] = [one.model_dump() for one in summary.reached]
+    return told
 
 
 def _rate(sample: Sample | None) -> Json | None:

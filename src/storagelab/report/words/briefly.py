@@ -89,6 +89,7 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "failed-runs": lambda found, _: f"{plural(sum(one.failed for one in found), 'run')} failed",
     "missing-runs": lambda found, _: f"{plural(found[0].missing, 'run')} still to make",
     "unverified": _unverified,
+    "unsettled": lambda found, _: f"throughput had not settled in {plural(sum(one.runs for one in found), 'run')}",
     "single-repetition": lambda *_: "one run of each",
     "few-repetitions": lambda found, _: f"{found[0].repetitions} runs each",
     "short-runs": _short_runs,

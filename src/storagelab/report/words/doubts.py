@@ -130,6 +130,15 @@ def _unverified(doubt: kinds.Unverified, where: str, _findings: Findings) -> str
 
 
 @sentence.register
+def _unsettled(doubt: kinds.Unsettled, where: str, _findings: Findings) -> str:
+    which = "it was" if doubt.runs == 1 else "in one of them it was"
+    return (
+        f"{_runs(doubt.runs)}{where} began to count before throughput had {doubt.asked}: {which} {doubt.got}. "
+        "The figures count, but part of them is warm-up: raise workload.warm_up_at_most."
+    )
+
+
+@sentence.register
 def _single_repetition(doubt: kinds.SingleRepetition, where: str, _findings: Findings) -> str:
     return (
         f"There is 1 run per cell{where}: the scatter of times is unknown, so no difference can be shown. "

@@ -33,7 +33,7 @@ def sysbench_program(
         words, inputs = partial(sysbench.words, script=load.script), sysbench_inputs(scripts)
     return Program(
         title="sysbench", command=lambda _folder, _longest_s: sysbench.command(server, load, own=bool(scripts), seed=seed),
-        read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.warm_up_s),
+        read=lambda folder: sysbench.read_report((folder / "said").read_text("utf-8", "replace"), load.longest_warm_up_s),
         words=words, stop=signal.SIGTERM, environment=environment, inputs=inputs,
         says_it_counts=sysbench.counts(load), owner=owner, in_child=in_child,
     )  # fmt: skip

@@ -94,14 +94,14 @@ def version() -> str:
 
 def counts(load: Sysbench | Sql) -> bytes:
     """What sysbench says when the warm-up is over."""
-    return _WARM if load.warm_up_s and load.transactions_per_connection is None else _COUNTS
+    return _WARM if load.longest_warm_up_s and load.transactions_per_connection is None else _COUNTS
 
 
 def command(server: Sequence[str], load: Sysbench | Sql, *, own: bool, seed: int) -> list[str]:
     """The command of a run; `server` are the options that lead to it, `own` a script of the user's in the folder."""
     if load.transactions_per_connection is None:
-        length = [f"--time={int(load.warm_up_s + load.duration_s)}", "--events=0"]
-        length += [f"--report-checkpoints={int(load.warm_up_s)}"] if load.warm_up_s else []
+        length = [f"--time={int(load.longest_warm_up_s + load.duration_s)}", "--events=0"]
+        length += [f"--report-checkpoints={int(load.longest_warm_up_s)}"] if load.longest_warm_up_s else []
     else:
         length = ["--time=0", f"--events={load.transactions_per_connection * load.connections}"]
     rate = [f"--rate={max(1, round(load.rate))}"] if load.rate is not None else []

@@ -153,7 +153,7 @@ class PostgresTarget(LoadingTarget[Connection]):
                 title="pgbench", command=partial(pgbench.command, self._client("pgbench"), load, scripts, seed=seed),
                 read=pgbench.read_log, words=partial(pgbench.words, sources=scripts), stop=signal.SIGALRM,
                 environment=self._client_environment(), inputs=pgbench.inputs(scripts), owner=self._client_owner,
-                in_child=self._client_child,
+                in_child=self._client_child, per_second=pgbench.per_second,
             )  # fmt: skip
         else:
             assert isinstance(load, Sysbench)
