@@ -360,8 +360,9 @@ def _sets_place(factor: Factor) -> bool:
 
 
 _WEIGHTS = (
-    "failed-runs", "order", "blocks", "drift", "step", "outlier", "observer-cost", "conservation", "durability-off",
-    "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split", "allocation-latches",
+    "failed-runs", "order", "unlike-hosts", "blocks", "drift", "step", "outlier", "observer-cost", "conservation",
+    "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
+    "allocation-latches",
 )  # fmt: skip
 """Kinds of doubt, those first that can turn a choice around; others come after them."""
 
