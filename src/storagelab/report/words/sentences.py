@@ -171,9 +171,10 @@ def _what_may_hide(findings: Findings) -> list[str]:
     room = f"more than 10 times as long{per}" if high > 10 else f"up to {change(max(high, _LEAST), per=per)}"
     than = "as" if high >= 2 else "than"
     them = "That does not make them" if not findings.loads else "Layouts that are not told apart need not be"
+    more = "repetitions" if findings.fleet is None else "hosts"
     return [
         f"{them} equal: {cell_name(findings, comparison.cell_id)} may take {room} {than} "
-        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More repetitions narrow this."
+        f"{cell_name(findings, comparison.best_cell_id)} (upper end of the joint 95 % CI). More {more} narrow this."
     ]
 
 
