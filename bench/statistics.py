@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench import campaigns, drawn, drawn_warm_ups
+from bench import campaigns, drawn, drawn_hosts, drawn_warm_ups
 from bench.drawn import DESIGNS, FILES, KINDS, SIZES, Design, Matrix, design, draw, say
 from bench.figures import Figure
 from storagelab.findings import stats, verdicts
 
 EXPERIMENTS = {2: 2000, 5: 2000, 8: 1000, 16: 1000, 72: 300}
 POWER_EXPERIMENTS = 2000
+HOSTS_EXPERIMENTS = 1000
 WARM_UPS = {10: 2000, 60: 1000, 300: 200}
 """Seconds that count -> runs of each kind."""
 TOO_EARLY_MOST = 5.0
@@ -73,12 +74,15 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
         others = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in _OTHERS]))
         compared = list(pool.map(_other, [(name, POWER_EXPERIMENTS // part) for name in campaigns.CASES]))
         warm_ups = list(pool.map(_warm_up, _warm_up_cases(part)))
+        fleets = list(pool.map(_fleet, [(size, apart, HOSTS_EXPERIMENTS // part) for size, apart in FLEETS]))
+        of_hosts = list(pool.map(_other, [(name, HOSTS_EXPERIMENTS // part) for name in drawn_hosts.CASES]))
     tables = {
         "false-statements": _table(found, lambda one: one.false),
         "means": _table(found, lambda one: one.means),
         "fastest": _table(found, lambda one: one.fastest),
         "power": _rows(("8 layouts, 5 repetitions, 3 % noise", "% ± SE"), zip(_POWERS, powers, strict=True)),
         "others": _rows(("what was drawn", "% ± SE"), zip(_OTHERS, others, strict=True)),
+        **host_tables(fleets, of_hosts),
         "campaigns": _rows(("what was drawn", "% ± SE"), zip(campaigns.CASES, compared, strict=True)),
         "warm-ups": _warm_ups_table(warm_ups),
     }
@@ -99,6 +103,8 @@ def figures(quick: bool, write: bool) -> Iterator[Figure]:
             yield _figure(
                 f"found: {name}", share, f"at least {least:g} %", share.percent >= least - _LIMIT_SE * share.error
             )
+
+    yield from _host_goals(fleets, of_hosts)
 
 
 def processes() -> ProcessPoolExecutor:
@@ -188,7 +194,7 @@ def _power(asked: tuple[str, int]) -> Share:
 
 def _other(asked: tuple[str, int]) -> Share:
     name, experiments = asked
-    cases = {**_OTHERS, **campaigns.CASES}
+    cases = {**_OTHERS, **campaigns.CASES, **{name: case.hit for name, case in drawn_hosts.CASES.items()}}
     rng = np.random.default_rng(list(cases).index(name))
     hits = sum(cases[name](rng, number) for number in range(experiments))
     return Share(hits, experiments, experiments)
@@ -323,6 +329,51 @@ def _warm_ups_table(found: Sequence[_WarmUp]) -> str:
         [one.kind, f"{one.counted_s} s", str(one.too_early), str(one.away), str(one.never), f"{one.waited_s:.0f} s"]
         for one in found
     ])  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several hosts
+# ---------------------------------------------------------------------------------------------------------------------
+
+FLEETS = [(size, apart) for apart in drawn_hosts.INTERACTIONS for size in drawn_hosts.SIZES]
+_FLEET_HEADS = (
+    "hosts x layouts x rounds of each", "layouts differ by host", "any difference is stated", "means in their intervals",
+    "ratios of two in theirs", "differences between hosts in theirs",
+)  # fmt: skip
+
+
+def _fleet(asked: tuple[tuple[int, int, int], float, int]) -> list[Share | None]:
+    """What is stated, means, ratios and differences between hosts."""
+    size, apart, experiments = asked
+    counts = drawn_hosts.count(size, apart, experiments)
+    return [None if hits is None else Share(hits, experiments, experiments) for hits in counts]
+
+
+def host_tables(fleets: Sequence[Sequence[Share | None]], others: Sequence[Share]) -> dict[str, str]:
+    rows = [
+        ["x".join(map(str, size)), f"{100 * apart:g} %", *("-" if one is None else str(one) for one in found)]
+        for (size, apart), found in zip(FLEETS, fleets, strict=True)
+    ]
+    cases = zip(drawn_hosts.CASES, others, strict=True)
+    return {"hosts": markdown(_FLEET_HEADS, rows), "host-cases": _rows(("what was drawn", "% ± SE"), cases)}
+
+
+def _host_goals(fleets: Sequence[Sequence[Share | None]], others: Sequence[Share]) -> Iterator[Figure]:
+    for (size, apart), (false, *held) in zip(FLEETS, fleets, strict=True):
+        name = f"{'x'.join(map(str, size))} hosts, layouts and rounds, {100 * apart:g} % by host"
+        assert false is not None
+        met = false.percent <= FALSE_MOST + _LIMIT_SE * false.error
+        yield _figure(f"false statements: {name}", false, f"at most {FALSE_MOST:g} %", met)
+        for what, share in zip(_FLEET_HEADS[3:5], held[:2], strict=True):
+            if share is not None:
+                slack = _LIMIT_SE * share.error
+                met = MEANS_LEAST - slack <= share.percent <= MEANS_MOST + slack
+                yield _figure(f"{what}: {name}", share, f"{MEANS_LEAST:g} to {MEANS_MOST:g} %", met)
+    for (name, case), share in zip(drawn_hosts.CASES.items(), others, strict=True):
+        if (case.least, case.most) != (0.0, 100.0):
+            slack = _LIMIT_SE * share.error
+            met = case.least - slack <= share.percent <= case.most + slack
+            yield _figure(name, share, f"{case.least:g} to {case.most:g} %", met)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

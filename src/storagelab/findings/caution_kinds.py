@@ -296,10 +296,24 @@ class TooFast(_Doubt):
     bytes_per_s: float
 
 
+class Unlike(Frozen):
+    """One fact that differs between hosts: each value with the hosts that have it."""
+
+    fact: str = Field(description='part and name, as in a manifest: "host: kernel", "volume a: device_model"')
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class UnlikeHosts(_Doubt):
+    """The hosts of a campaign are not alike."""
+
+    kind: Literal["unlike-hosts"] = "unlike-hosts"
+    differs: tuple[Unlike, ...]
+
+
 Caution = (
     FailedRuns | MissingRuns | Unverified | Unsettled | SingleRepetition | FewRepetitions
     | ShortRuns | OddRun | RunInBlocks | NotRandomised | Drift | Step
     | ObserverDear | FewWaitSamples | Unexplained | NoSplit
     | BusyMachine | CpuSaturated | VirtualDisk | DurabilityOff | SharedDevice | AllocationLatches | FilesOnDisks
-    | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast
+    | DifferentLoads | TwoProvenances | NotSteady | OthersOnDrive | TooFast | UnlikeHosts
 )  # fmt: skip

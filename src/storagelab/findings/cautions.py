@@ -11,9 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from storagelab.findings import caution_kinds as kinds
-from storagelab.findings import irregular, raw_io_doubts
+from storagelab.findings import irregular, raw_io_doubts, unlike_hosts
 from storagelab.findings.caution_kinds import Caution
 from storagelab.findings.evidence import Evidence, blocks_of
+from storagelab.findings.hosts import host_of
 from storagelab.findings.irregular import Outlier
 from storagelab.model.durability import Loss
 from storagelab.model.measurement import SETTLED, Measurement
@@ -168,10 +169,10 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
 
 def changing(evidence: Evidence) -> Iterator[kinds.Drift | kinds.Step]:
     """Times drifted or jumped, whatever ran. A note for one block in random order: its rounds absorb it."""
-    at = {cell.cell_id: index for index, cell in enumerate(evidence.plan.cells)}
+    at: dict[tuple[str, str], int] = {}  # each host by itself: a slower one is no change along the way
     left_out = set(evidence.left_out)
     rows = [
-        (math.log(max(m.elapsed_s, 1e-9)), at[cell_id], float(run.sequence))
+        (math.log(max(m.elapsed_s, 1e-9)), at.setdefault((cell_id, host_of(run)), len(at)), float(run.sequence))
         for cell_id, run, m in evidence.measurements()
         if (cell_id, run.repetition) not in left_out
     ]
@@ -474,4 +475,5 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Caution]], ...] = (
     files_on_disks,
     different_loads,
     *raw_io_doubts.CHECKS,
+    *unlike_hosts.CHECKS,
 )

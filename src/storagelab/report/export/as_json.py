@@ -299,6 +299,7 @@ def _findings(findings: Findings) -> Json:
         "not_compared": list(findings.not_compared),
         "at_most_slower": findings.at_most_slower,
         "race": _race(findings.race),
+        "fleet": None if findings.fleet is None else plain(findings.fleet.model_dump()),
         "fit": findings.fit,
         "left_out": [{"cell_id": cell_id, "repetition": repetition} for cell_id, repetition in findings.left_out],
         "loads": [

@@ -33,6 +33,8 @@ def badges(findings: Findings, runs: Sequence[Run]) -> list[str]:
         facts.append(f"{server.get('engine') or 'server'} {server['version']}")
     if isinstance(server, Mapping) and server.get("scale"):
         facts.append(f"simulated at scale {server['scale']}")
+    if findings.fleet is not None:
+        return [*facts, f"{len(findings.fleet.hosts)} hosts"]
     if isinstance(host, Mapping) and host.get("cpu_count"):
         facts.append(f"{host['cpu_count']} CPUs")
     if isinstance(host, Mapping) and isinstance(memory := host.get("memory_bytes"), int | float):

@@ -19,6 +19,7 @@ from storagelab.findings.model import Estimate, Findings
 from storagelab.model.values import JsonValue
 from storagelab.report.words import compared
 from storagelab.report.words.briefly import doubt_text, unable_text
+from storagelab.report.words.hosts import host_lines
 from storagelab.report.words.loads import load_noun
 from storagelab.report.words.names import is_counted, noun
 from storagelab.report.words.numbers import (
@@ -61,10 +62,9 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[Line]:
     told = _Told(findings, found or answer_of(findings))
     ranked = [
         Line("head", told.head()),
-        *(Line("use", text) for text in told.use()),
+        *(Line("use", text) for text in chain(told.use(), host_lines(findings))),
         *(Line("gains", text) for text in told.gains()),
-        *(Line("why", text) for text in reached_lines(findings)),
-        *(Line("why", text) for text in told.why()),
+        *(Line("why", text) for text in chain(reached_lines(findings), told.why())),
     ]
     doubts = [Line("doubt", text) for text in told.doubts()]
     return [*ranked[: LINES - len(doubts)], *doubts]

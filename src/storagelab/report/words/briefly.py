@@ -9,6 +9,7 @@ from storagelab.findings.answer import layout_factors
 from storagelab.findings.answer_kinds import Answer, Unable
 from storagelab.findings.model import Findings
 from storagelab.report.words.compared import of_both_kinds
+from storagelab.report.words.hosts import unlike_text
 from storagelab.report.words.names import factor_text, noun
 from storagelab.report.words.numbers import percent, plural, seconds
 
@@ -116,5 +117,6 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     ),
     "others-on-drive": lambda found, _: f"others used the drive (up to {percent(found[0].share)} on top)",
     "too-fast": lambda *_: "a drive answered faster than drives can",
+    "unlike-hosts": lambda found, _: unlike_text(found[0]),
     "different-loads": lambda found, _: f"{found[0].loads} different loads are compared",
 }
