@@ -12,7 +12,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 from real_servers import until
+from some_work import tell_who
+from test_executors import Noting
+
+from storagelab.run.cluster import Cluster
+from storagelab.run.joining import asked
 
 RECIPES = Path(__file__).parent.parent / "docs" / "how-to" / "cluster"
 _HOST = "127.0.0.1"
@@ -145,3 +151,12 @@ def machines(
         yield made
     finally:
         made.end(*made.processes)
+
+
+def done_by(address: str, folder: Path | None = None) -> list[str]:
+    """What the cluster did for a client with Dask's settings in this folder."""
+    jobs = Noting("a", "b")
+    settings = dask.config.collect([str(folder)], env={}) if folder else {}
+    with dask.config.set(dask.config.merge(dask.config.config, settings)):
+        Cluster(tell_who, asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
+    return sorted(jobs.told_of)

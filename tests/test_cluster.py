@@ -197,7 +197,7 @@ def _killed_after(runs: int, folder: Path, address: str) -> None:
 
 def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers(two):
     jobs = Noting(*(f"{name} 0.5" for name in NAMES))
-    executor, said = on(two, limit_s=3.0)
+    executor, said = on(two, limit_s=5.0)
     stopped: list[int] = []
 
     def stop(pid: int) -> None:  # the first to have done its task is given the next one at once
@@ -213,8 +213,8 @@ def test_a_worker_that_hangs_has_its_task_taken_away_and_is_back_once_it_answers
     executor.execute(jobs)
     assert sorted(jobs.told_of) == [*NAMES, "late"]
     assert len(jobs.lost_for) == 1
-    assert jobs.lost_for[0].endswith(" did not answer within 3 s, the time limit of a slice")
-    assert any("hangs: no answer in 3 s; its slice is dealt again" in line for line in said)
+    assert jobs.lost_for[0].endswith(" did not answer within 5 s, the time limit of a slice")
+    assert any("hangs: no answer in 5 s; its slice is dealt again" in line for line in said)
     assert any("answers again" in line for line in said)
 
 
@@ -245,11 +245,18 @@ def test_a_host_whose_disk_is_full_is_left_out_and_the_others_do_its_work(two, t
     until(two.all_are_there, timeout_s=90)
     jobs = Noting(*NAMES)
     executor, said = on(two, fill_the_disk)
+    refused = f"is refused: it failed: OSError: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
+
+    def deal() -> str | None:  # there is work until the host has had some
+        if not jobs.tasks and not any(refused in line for line in said):
+            jobs.tasks.append("more 0.1")
+        return jobs.tasks.pop(0) if jobs.tasks else None
+
+    jobs.deal = deal
     executor.execute(jobs)
     two.end(host)
-    assert sorted(jobs.told_of) == NAMES
+    assert sorted(set(jobs.told_of) - {"more"}) == NAMES
     assert jobs.lost_for == []
-    assert [line for line in said if os.strerror(errno.ENOSPC) in line and "is refused" in line]
 
 
 # --- who may work ----------------------------------------------------------------------------------------------------

@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 from simulated_specs import SMALL
-from some_work import tell_who
-from test_executors import Noting
 
 from storagelab.errors import PreflightError
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 import dask
-from real_cluster import certified, machines
+from real_cluster import certified, done_by, machines
 
 from storagelab.run import joining
-from storagelab.run.cluster import Cluster
 from storagelab.run.joining import Reach, asked, identity, is_local, joined, refusal
 
 
@@ -110,15 +107,6 @@ def test_where_no_scheduler_answers_the_message_says_so(typed, spec, tmp_path, m
 
 
 # --- encryption ------------------------------------------------------------------------------------------------------
-
-
-def done_by(address: str, folder: Path | None = None) -> list[str]:
-    """What the cluster did for a client with Dask's settings in this folder."""
-    jobs = Noting("a", "b")
-    settings = dask.config.collect([str(folder)], env={}) if folder else {}
-    with dask.config.set(dask.config.merge(dask.config.config, settings)):
-        Cluster(tell_who, asked(address, 1, insecure=False), lambda _: None, limit_s=60.0).execute(jobs)
-    return sorted(jobs.told_of)
 
 
 @pytest.mark.slow

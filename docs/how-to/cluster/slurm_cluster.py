@@ -5,7 +5,9 @@ same Python environment and the same certificates, at the same paths. This machi
 """
 
 import argparse
+import contextlib
 import signal
+import time
 
 from dask_jobqueue import SLURMCluster
 from distributed import Security
@@ -15,7 +17,10 @@ asked.add_argument("jobs", type=int, help="how many, each with the workers that 
 
 if __name__ == "__main__":
     options = asked.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     with SLURMCluster(protocol="tls://", security=Security(require_encryption=True)) as cluster:
         cluster.scale(jobs=options.jobs)
         print(f"storagelab run my.toml --executor dask --scheduler {cluster.scheduler_address}", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(1)

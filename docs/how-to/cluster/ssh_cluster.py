@@ -5,7 +5,9 @@ environment at the same path, and Dask's settings for TLS (tls.yaml). This machi
 """
 
 import argparse
+import contextlib
 import signal
+import time
 
 from distributed import SSHCluster
 
@@ -17,6 +19,7 @@ asked.add_argument("--interface", help="the network to listen on, such as eth1, 
 
 if __name__ == "__main__":
     options = asked.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     listening = {"protocol": "tls://", "interface": options.interface}
     with SSHCluster(
         options.hosts,
@@ -24,4 +27,6 @@ if __name__ == "__main__":
         worker_options={**listening, "n_workers": options.workers, "nthreads": 1, "memory_limit": 0},
     ) as cluster:
         print(f"storagelab run my.toml --executor dask --scheduler {cluster.scheduler_address}", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(1)
