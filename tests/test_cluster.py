@@ -26,6 +26,7 @@ from storagelab.run import loop
 from storagelab.run.store import Store
 
 pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+import dask
 from real_cluster import Machines, Wire, machines
 
 from storagelab.run import cluster as module
@@ -115,7 +116,9 @@ def test_a_campaign_begun_on_the_cluster_goes_on_in_one_process_and_the_other_wa
 
 def test_a_local_cluster_needs_no_scheduler_and_leaves_no_process(tmp_path, straight):
     said: list[str] = []
-    make(tmp_path, Cluster(loop.make_elsewhere, Reach(None, 2), said.append, limit_s=60.0))
+    tls = {f"distributed.comm.tls.{name}": "/nowhere.pem" for name in ("ca-file", "scheduler.cert", "client.cert")}
+    with dask.config.set({"distributed.comm.require-encryption": True, **tls}):  # for other clusters
+        make(tmp_path, Cluster(loop.make_elsewhere, Reach(None, 2), said.append, limit_s=60.0))
     assert results(tmp_path) == straight
     listed = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
     assert "--multiprocessing-fork" not in listed

@@ -32,8 +32,6 @@ _SCHEMES = ("tcp", "tls")
 _SETTINGS = "ca-file", "client.cert", "client.key"
 _LOCAL = "127.0.0.1"
 _OPEN_PORT = "not encrypted, and whoever reaches that port can run programs on all workers"
-_OPEN = Security(require_encryption=False)
-"""For processes of one machine that no other reaches."""
 _QUIET = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # drives in a slice are large on purpose
     "distributed.scheduler.worker-ttl": None,  # whether a worker hangs is judged by the time limit
@@ -111,7 +109,7 @@ def joined(reach: Reach) -> Iterator[Client]:
     with dask.config.set(_QUIET), contextlib.ExitStack() as stack:
         if reach.address is None:
             cluster = stack.enter_context(contextlib.closing(_started(reach.processes)))
-            address, security = cluster.scheduler_address, _OPEN
+            address, security = cluster.scheduler_address, _unencrypted()
         else:
             address, security = reach.address, Security()
         try:
@@ -132,6 +130,11 @@ def joined(reach: Reach) -> Iterator[Client]:
         yield client
 
 
+def _unencrypted() -> Security:
+    """For processes of one machine that no other reaches, whatever certificates Dask's settings name."""
+    return Security(require_encryption=False, tls_ca_file=None)
+
+
 def _left(client: Client) -> None:
     with contextlib.suppress(OSError, TimeoutError):
         client.close(timeout=1)
@@ -140,7 +143,7 @@ def _left(client: Client) -> None:
 def _started(processes: int) -> LocalCluster:
     """Processes of this machine, which no other can reach."""
     return LocalCluster(
-        n_workers=processes, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_OPEN,
+        n_workers=processes, threads_per_worker=1, processes=True, host=_LOCAL, protocol="tcp://", security=_unencrypted(),
         dashboard_address=f"{_LOCAL}:0", worker_dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
         env={**tunables(), "DASK_LOGGING__DISTRIBUTED": "critical"},
     )  # fmt: skip
