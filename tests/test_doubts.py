@@ -112,6 +112,10 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         kinds.TooFast(latency_s=2.5e-6, bytes_per_s=2.1e10),
         ["faster than drives can", "2.50 µs", "21,000 MB/s", "no figures of a drive"],
     ),
+    (
+        kinds.UnlikeHosts(differs=(kinds.Unlike(fact="host: kernel", values=(("6.1", ("a", "b")), ("6.12", ("c",)))),)),
+        ["kernel", "6.1", "6.12", "c"],
+    ),
 ]
 OF_THE_WHOLE = (
     kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
