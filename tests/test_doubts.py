@@ -120,7 +120,7 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
 OF_THE_WHOLE = (
     kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
     kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
-    kinds.FilesOnDisks, kinds.TwoProvenances,
+    kinds.FilesOnDisks, kinds.TwoProvenances, kinds.UnlikeHosts,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
 
