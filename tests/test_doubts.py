@@ -101,11 +101,20 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         kinds.TooFast(latency_s=2.5e-6, bytes_per_s=2.1e10),
         ["faster than drives can", "2.50 µs", "21,000 MB/s", "no figures of a drive"],
     ),
+    (
+        kinds.UnlikeHosts(
+            differs=(
+                kinds.Unlike(fact="host: kernel", values=(("Linux 6.1", ("db1", "db2")), ("Linux 6.9", ("db3",)))),
+                kinds.Unlike(fact="volume a: device_model", values=(("SSD A", ("db1",)), ("", ("db2", "db3")))),
+            )
+        ),
+        ["kernel (Linux 6.1 on db1 and db2, Linux 6.9 on db3)", "device model of volume a (SSD A on db1, unknown on"],
+    ),
 ]
 OF_THE_WHOLE = (
     kinds.VirtualDisk, kinds.SharedDevice, kinds.BusyMachine, kinds.Drift, kinds.Step,
     kinds.NotRandomised, kinds.RunInBlocks, kinds.AllocationLatches, kinds.DifferentLoads,
-    kinds.FilesOnDisks, kinds.TwoProvenances,
+    kinds.FilesOnDisks, kinds.TwoProvenances, kinds.UnlikeHosts,
 )  # fmt: skip
 ALL = pytest.mark.parametrize("caution", [caution for caution, _ in DOUBTS], ids=lambda caution: caution.kind)
 
