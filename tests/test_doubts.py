@@ -113,8 +113,13 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
         ["faster than drives can", "2.50 µs", "21,000 MB/s", "no figures of a drive"],
     ),
     (
-        kinds.UnlikeHosts(differs=(kinds.Unlike(fact="host: kernel", values=(("6.1", ("a", "b")), ("6.12", ("c",)))),)),
-        ["kernel", "6.1", "6.12", "c"],
+        kinds.UnlikeHosts(
+            differs=(
+                kinds.Unlike(fact="host: kernel", values=(("Linux 6.1", ("db1", "db2")), ("Linux 6.9", ("db3",)))),
+                kinds.Unlike(fact="volume a: device_model", values=(("SSD A", ("db1",)), ("", ("db2", "db3")))),
+            )
+        ),
+        ["kernel (Linux 6.1 on db1 and db2, Linux 6.9 on db3)", "device model of volume a (SSD A on db1, unknown on"],
     ),
 ]
 OF_THE_WHOLE = (
