@@ -115,7 +115,8 @@ def test_what_was_not_got_as_asked_is_named_once_with_its_runs():
 def test_runs_that_had_not_settled_are_one_doubt_of_their_own():
     def unsettled(runs):
         checks = [
-            Check(name=SETTLED, asked="settled within 2 %", got=f"by {n} %", ok=False, read_from="pgbench") for n in range(5)
+            Check(name=SETTLED, asked="settled within 2 %", got=f"by {n} %", ok=False, read_from="pgbench")
+            for n in range(5)
         ]
         return [
             with_measurement(run, checks=(checks[run.repetition % 5],)).model_copy(update={"status": "unverified"})

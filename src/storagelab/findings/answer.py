@@ -361,7 +361,8 @@ def _sets_place(factor: Factor) -> bool:
 
 _WEIGHTS = (
     "failed-runs", "order", "blocks", "unsettled", "drift", "step", "outlier", "observer-cost", "conservation",
-    "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split", "allocation-latches",
+    "durability-off", "virtual-disk", "single-repetition", "few-repetitions", "few-wait-samples", "no-split",
+    "allocation-latches",
 )  # fmt: skip
 """Kinds of doubt, those first that can turn a choice around; others come after them."""
 

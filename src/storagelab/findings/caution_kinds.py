@@ -60,8 +60,8 @@ class Unverified(_Doubt):
 
 
 class Unsettled(_Doubt):
-    """Throughput had not settled when `runs` began to count, though the warm-up was to last that long; `got` says how far it was
-    bound to move in one of them, and `asked` what counts as settled."""
+    """Throughput had not settled when `runs` began to count, as it should have; `got` says how far it was bound to move in one
+    of them, and `asked` what counts as settled."""
 
     kind: Literal["unsettled"] = "unsettled"
     asked: str

@@ -11,7 +11,7 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.workload import Pgbench, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote
+from storagelab.targets import Preflight, Site, attaching, remote, templates
 from storagelab.targets.generators import sysbench
 from storagelab.targets.postgres import attached, clients, connecting, generated
 from storagelab.targets.postgres.durability import DECIDING, judge
@@ -44,13 +44,15 @@ _LOCKS_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _kept_bytes_on)
+    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
     notes += list(dict.fromkeys(map(_memory_note, filter(_is_generated, private))))
+    notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
@@ -125,7 +127,7 @@ def _bytes_on(config: Config, volume: str) -> int:
     if isinstance(config.workload, Sql):
         return _generated_bytes_on(config, 0, volume)  # what a setup makes is not known before
     if isinstance(config.workload, Pgbench | Sysbench):
-        return _generated_bytes_on(config, _data_bytes(config.workload), volume)
+        return _generated_bytes_on(config, 2 * _data_bytes(config.workload), volume)  # twice, while they are spread out
     sequential = config.workload.kind == "sequential-insert"
     rows = config.insert_load.rows
     total = 0
@@ -148,10 +150,16 @@ def _data_bytes(load: Pgbench | Sysbench) -> int:
     return round(load.scale * _SCALE_BYTES * 100 / load.fillfactor)
 
 
+def _kept_bytes_on(config: Config, volume: str) -> int:
+    """What the template of this cell takes on a volume."""
+    load = config.workload
+    return _generated_bytes_on(config, _data_bytes(load) if isinstance(load, Pgbench | Sysbench) else 0, volume)
+
+
 def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
-    """The same for a generator's tables, wherever on the layout's volumes they lie; twice, while they are spread out."""
+    """The same for a generator's tables of this size, wherever on the layout's volumes they lie."""
     private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
-    total = 2 * data_bytes if volume in places else 0
+    total = data_bytes if volume in places else 0
     total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
     if config.log_volume == volume and private:
         total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
