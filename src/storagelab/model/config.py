@@ -288,6 +288,12 @@ class BetweenRunsConfig(Frozen):
     )
     drop_page_cache: bool = Field(False, description="Real servers: drop the kernel's page cache; needs root.")
     pause_s: float = Field(0.0, ge=0, le=3600, description="Real servers: pause before each run.")
+    data: Literal["rebuild", "template"] = Field(
+        "rebuild",
+        description="Loads of a generator: how a run comes by its tables. Rebuild: they are made for each run. Template: "
+        "they are made once for each layout, data and settings, and each run begins with a copy of the server's files, a "
+        "reflink where the file system can make one. A template needs a private server.",
+    )
     burn_in: int = Field(
         0,
         ge=0,

@@ -23,7 +23,8 @@ from storagelab.run.estimate import estimate, learned
 from storagelab.run.executors import Executor, Here, Processes
 from storagelab.run.making import MeasuredThenStopped, failed_run, make_run
 from storagelab.run.store import Store
-from storagelab.targets import Preflight, Site, State, open_block
+from storagelab.stopping import uninterrupted
+from storagelab.targets import Preflight, Site, State, open_block, remove_templates
 from storagelab.targets.blocks import drives_lost
 from storagelab.targets.states import Carried, InFile
 
@@ -126,7 +127,11 @@ def run_all(
             executor = Processes(make_slice, at_once)
     _remove_states(store.folder, but={_state_file(store.folder, slice_.number) for slice_ in todo})
     campaign = _Campaign(plan, todo, executor, store, site, listener, rounds, carried=elsewhere is not None)
-    executor.execute(campaign)
+    try:
+        executor.execute(campaign)
+    finally:
+        with uninterrupted():
+            remove_templates(plan, site)
     _remove_states(store.folder)  # their runs are all stored
 
 

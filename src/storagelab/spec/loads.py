@@ -50,6 +50,10 @@ def conflicts(config: Config, load: GeneratedLoad) -> Iterator[SpecError]:
         yield SpecError(
             f"{load.threads} threads can't share {load.connections} connections", key="workload.threads", hint=hint
         )
+    if config.target.attached and config.between_runs.data == "template":
+        hint = "Leave it out, and the tables are made again for each run; or leave the DSN out, for a private server."
+        problem = "needs a server that can be shut down while its files are copied, which is a private one"
+        yield SpecError(problem, key="between_runs.data", hint=hint)
     if isinstance(load, Pgbench):
         yield from _pgbench_conflicts(config, load)
     if isinstance(load, Sql):
@@ -147,7 +151,10 @@ def _sql_on_mariadb_conflicts(config: Config, load: Sql) -> Iterator[SpecError]:
 
 
 def only_for_generators(config: Config) -> Iterator[SpecError]:
-    """Refuses keys of a generated load's layout in a cell with another load."""
+    """Refuses keys of a generated load in a cell with another load."""
+    if config.between_runs.data == "template":
+        problem = "is for loads of a generator: rows are inserted into an empty table, which takes no time to make"
+        yield SpecError(problem, key="between_runs.data", hint="Leave it out.")
     for name in ("spread", "tables", "indexes", "temp"):
         if name in config.layout.model_fields_set:
             kinds = ", ".join(f'"{kind}"' for kind in ENGINES_OF)

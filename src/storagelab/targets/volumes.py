@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,10 +12,8 @@ from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.targets import Site, VolumeNeed
 from storagelab.targets.folders import Folders
+from storagelab.targets.templates import BytesOn, folders_of
 from storagelab.targets.unprivileged import check_may_enter
-
-BytesOn = Callable[[Config, str], int]
-"""The most disk space that one run of a cell takes on a volume, by the volume's name."""
 
 
 def volume_needs(
@@ -47,7 +46,9 @@ def volume_needs(
 def _leftover_bytes(configs: Sequence[Config], site: Site) -> dict[int, int]:
     """What a killed run of this experiment left on each file system (by st_dev): it is removed before the first run."""
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
-    return Folders(site, volumes).leftover_bytes()
+    held = Counter(Folders(site, volumes).leftover_bytes())
+    held.update(folders_of(site, volumes).leftover_bytes())
+    return held
 
 
 def _check_usable(path: Path, key: str) -> None:

@@ -10,7 +10,7 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote
+from storagelab.targets import Preflight, Site, attaching, remote, templates
 from storagelab.targets.generators import against_memory, in_lua, sysbench
 from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.generators.scripts import sources
@@ -51,7 +51,8 @@ _LEFT_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _bytes_on)
+    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: any(ord(letter) > _LAST_LETTER for letter in path), _LETTER)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
@@ -68,6 +69,7 @@ def check(plan: Plan, site: Site) -> Preflight:
             clients.find(None if config.target.attached else STARTER.programs(config, site).server.parent)
     sequential = any(config.workload.kind == "sequential-insert" for config in configs)
     notes += [_SEQUENTIAL_NOTE] if sequential else []
+    notes += templates.notes(configs)
     if any(map(remote.remote_paths, configs)):
         notes += [remote.NOTE, _LEFT_NOTE.format(name=site.prefix)]
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))

@@ -10,7 +10,7 @@ from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
 from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
-from storagelab.targets import Preflight, Site, attaching, remote
+from storagelab.targets import Preflight, Site, attaching, remote, templates
 from storagelab.targets.generators import against_memory, sysbench
 from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.postgres import attached, clients, connecting, generated
@@ -44,13 +44,15 @@ _LOCKS_NOTE = (
 def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError naming the key."""
     configs = [cell.config for cell in plan.cells]
-    needs = (*volume_needs(configs, site, _bytes_on), *remote.needs(configs, _bytes_on))
+    bytes_on = templates.with_kept(configs, site, _bytes_on, _kept_bytes_on)
+    needs = (*volume_needs(configs, site, bytes_on), *remote.needs(configs, _bytes_on))
     check_place_names(needs, lambda path: "'" in path, _QUOTE)
     check_between_runs(configs)
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
     notes += _memory_notes(private)
+    notes += templates.notes(configs)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
@@ -125,7 +127,9 @@ def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     if isinstance(config.workload, GeneratedLoad):
         known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
-        return _generated_bytes_on(config, known or 0, volume)  # what the user's own files make is not known before
+        return _generated_bytes_on(
+            config, 2 * (known or 0), volume
+        )  # twice, while they are spread out; what the user's own files make is not known before
     sequential = config.workload.kind == "sequential-insert"
     rows = config.insert_load.rows
     total = 0
@@ -141,10 +145,18 @@ def _bytes_on(config: Config, volume: str) -> int:
     return total
 
 
+def _kept_bytes_on(config: Config, volume: str) -> int:
+    """What the template of this cell takes on a volume."""
+    load = config.workload
+    assert isinstance(load, GeneratedLoad)
+    known = against_memory.data_bytes(load, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+    return _generated_bytes_on(config, known or 0, volume)
+
+
 def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
-    """The same for a generator's tables, wherever on the layout's volumes they lie; twice, while they are spread out."""
+    """The same for a generator's tables of this size, wherever on the layout's volumes they lie."""
     private, places = not config.target.attached, {*config.data_volumes, *config.extra_volumes.values()}
-    total = 2 * data_bytes if volume in places else 0
+    total = data_bytes if volume in places else 0
     total += _SERVER_BYTES if private and volume in config.data_volumes[:1] else 0
     if config.log_volume == volume and private:
         total += round(_WAL_OVERSHOOT * _max_wal_bytes(config)) + 2 * 16 * 2**20
