@@ -165,7 +165,9 @@ class PlannedBlock:
 
     @cached_property
     def _packed(self) -> bytes:
-        return pickle.dumps(([tuple(getattr(planned, name) for name in PlannedRun.model_fields) for planned in self.runs], self.cells))
+        return pickle.dumps(
+            ([tuple(getattr(planned, name) for name in PlannedRun.model_fields) for planned in self.runs], self.cells)
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpacked, (self._packed,)
