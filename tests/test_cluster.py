@@ -92,6 +92,21 @@ def test_every_task_is_done_once(two):
     assert len(set(jobs.pids.values())) <= 2
 
 
+def test_the_next_task_waits_at_a_worker_that_is_busy_and_is_dealt_again_if_that_worker_is_gone(doomed):
+    jobs = Noting("a 2", "b 2", "c", "d", "e", "f")
+    jobs.ahead = True
+    executor, _ = on(doomed)
+
+    def kill() -> None:
+        until(lambda: len(executor._sent) == 4, timeout_s=60)
+        doomed.processes[1].kill()
+
+    threading.Timer(0.0, kill).start()
+    executor.execute(jobs)
+    assert sorted(jobs.told_of) == list("abcdef")
+    assert len(jobs.lost_for) == 1, "what had not begun is not lost"
+
+
 def test_what_breaks_there_is_raised_here_and_says_where_it_happened(two):
     with pytest.raises(LookupError, match=r"there is no [ab]") as raised:
         on(two, refuse)[0].execute(Noting("a", "b"))
