@@ -56,6 +56,7 @@ pub(crate) fn flash(number: u64) -> Device {
         scale: 1000,
         trim: None,
         host_ram_bytes: None,
+        log_delay_ns: 0,
     };
     let mut parameters = profile.parameters(&setup).expect("a shipped profile");
     parameters.jitter_per_mille = 0;
