@@ -28,6 +28,17 @@ DOUBTS: list[tuple[Caution, list[str]]] = [
     ),
     (kinds.MissingRuns(missing=8, stored=12, planned=20), ["8 of 20", "storagelab run"]),
     (LATE, ["5 runs", "data files was to be 4 but was 3", "pg_inherits"]),
+    (
+        kinds.Unsettled(
+            asked="settled within 2 %", got="bound to move by +5 ± 1 % over 10 s after 60 s of warm-up", runs=2
+        ),
+        [
+            "2 runs began to count before throughput had settled within 2 %",
+            "in one of them",
+            "+5 ± 1 %",
+            "warm_up_at_most",
+        ],
+    ),
     (kinds.SingleRepetition(repetitions=1, sound=5), ["1 run per cell", "repetitions to 5"]),
     (kinds.FewRepetitions(repetitions=3, sound=5), ["3 runs", "5 or more"]),
     (kinds.ShortRuns(shortest_s=0.41, limit_s=2.0), ["0.410 s", "workload.rows_per_connection", "2 s or more"]),

@@ -20,7 +20,7 @@ from distributed import Client, Future
 
 from storagelab.errors import PreflightError
 from storagelab.run.executors import Jobs, Work, sendable
-from storagelab.run.joining import QUESTION, Reach, is_local, joined, refusal
+from storagelab.run.joining import QUESTION, Reach, is_safe, joined, refusal
 
 _CALL = "__import__('storagelab.run.cluster', fromlist=['perform']).perform(payload)"
 """Text, so that the scheduler needs no storagelab."""
@@ -243,7 +243,7 @@ class Cluster(Generic[Task, News]):
 
     def _greet(self, address: str, slots: int) -> None:
         """Ask a new worker who it is. It gets work when it has answered."""
-        if not (self._reach.insecure or address.startswith("tls://") or is_local(address)):
+        if not (self._reach.insecure or is_safe(address)):
             self._refused[address] = "it is not encrypted: use TLS, or insist with --insecure"
             self._say(f"worker {address} is refused: {self._refused[address]}")
             return

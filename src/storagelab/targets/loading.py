@@ -5,6 +5,7 @@ This is what all real engines share, in the order of a run. The methods without 
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from abc import abstractmethod
@@ -40,6 +41,7 @@ OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
 _RECOVERY_S = 20.0
 """How long to wait for an attached server that restarts after a crash."""
 _DIES_WITHIN_S = 1.0
+_FULL = re.compile(r"No space left on device|\bis full\b|free disk space|could not extend file")
 
 C = TypeVar("C")
 """A connection of the engine's driver."""
@@ -162,7 +164,21 @@ class LoadingTarget(Lifetime, Generic[C]):
         self._connection = self._connect()
         self.layout.create(self._connection)
         if self.config.generated:
-            self._fill(self._connection)
+            self._fill_or_say_what_is_full(self._connection)
+
+    def _fill_or_say_what_is_full(self, connection: C) -> None:
+        """Servers say that a disk is full in words of many kinds, and don't name the volume."""
+        free = {name: host.free_bytes(path) for name, path in self._watched_volumes().items()}
+        errors: tuple[type[BaseException], ...] = (RunFailed, *self.foreign_errors)
+        try:
+            self._fill(connection)
+        except errors as error:
+            words = str(error) if isinstance(error, RunFailed) else self._said(error)
+            if _FULL.search(words) is None:
+                raise
+            room = ", ".join(f"{name} {size / 2**20:,.0f} MiB" for name, size in free.items())
+            said = hidden(next(iter(words.strip().splitlines()), ""), self.config.target)
+            raise RunFailed(f"the load's set-up filled a volume (free before it: {room}): {said}") from error
 
     def _fill(self, connection: C) -> None:
         """Make the tables of a generated load. Raises RunFailed."""

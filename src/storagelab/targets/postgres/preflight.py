@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from storagelab.machine import host
 from storagelab.model.config import Config
 from storagelab.model.durability import Durability
 from storagelab.model.plan import Plan
-from storagelab.model.workload import Pgbench, Sql, Sysbench
+from storagelab.model.workload import GeneratedLoad, Sql, Sysbench
 from storagelab.spec.units import parse_bytes
 from storagelab.targets import Preflight, Site, attaching, remote
-from storagelab.targets.generators import sysbench
+from storagelab.targets.generators import against_memory, sysbench
+from storagelab.targets.generators.against_memory import Memory
 from storagelab.targets.postgres import attached, clients, connecting, generated
 from storagelab.targets.postgres.durability import DECIDING, judge
 from storagelab.targets.postgres.layout import Layout
@@ -50,7 +50,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     private = [config for config in configs if not config.target.attached]
     running = [config for config in configs if config.target.attached]
     notes = [remote.NOTE] if any(map(remote.remote_paths, configs)) else []
-    notes += list(dict.fromkeys(map(_memory_note, filter(_is_generated, private))))
+    notes += _memory_notes(private)
     found = [*STARTER.check_cells(private, site), *_check_attached(running, site, notes)]
     found += _check_generators(configs, site)
     return Preflight(server="; ".join(dict.fromkeys(found)), volumes=needs, notes=tuple(notes))
@@ -80,6 +80,7 @@ def _check_attached(configs: Sequence[Config], site: Site, notes: list[str]) -> 
             for config in sharing:
                 _check_on_server(connection, facts, config, site)
             attached.check_folders(connection, [Layout(config, site.prefix, None) for config in sharing])
+        notes += _memory_notes(sharing, facts)
         most = max(map(_locks_at_once, sharing))
         if most > facts.locks:
             notes.append(_LOCKS_NOTE.format(needed=most, room=facts.locks))
@@ -102,7 +103,7 @@ def _check_on_server(
     on_volumes = bool(config.data_volumes)
     attached.check_rights(
         config.target, facts, connections=config.database_load.connections, tablespaces=on_volumes,
-        checkpoint=config.between_runs.checkpoint,
+        checkpoint=config.between_runs.checkpoint, database=isinstance(config.workload, Sql),
     )  # fmt: skip
 
     def nearest(name: str) -> str:
@@ -122,10 +123,9 @@ def _check_on_server(
 
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
-    if isinstance(config.workload, Sql):
-        return _generated_bytes_on(config, 0, volume)  # what a setup makes is not known before
-    if isinstance(config.workload, Pgbench | Sysbench):
-        return _generated_bytes_on(config, _data_bytes(config.workload), volume)
+    if isinstance(config.workload, GeneratedLoad):
+        known = against_memory.data_bytes(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES)
+        return _generated_bytes_on(config, known or 0, volume)  # what the user's own files make is not known before
     sequential = config.workload.kind == "sequential-insert"
     rows = config.insert_load.rows
     total = 0
@@ -139,13 +139,6 @@ def _bytes_on(config: Config, volume: str) -> int:
         log_bytes = rows * (_SEQUENTIAL_LOG_BYTES if sequential else _RANDOM_LOG_BYTES)
         total += round(min(log_bytes, _WAL_OVERSHOOT * _max_wal_bytes(config))) + 2 * 16 * 2**20
     return total
-
-
-def _data_bytes(load: Pgbench | Sysbench) -> int:
-    """What a generator's tables and indexes take."""
-    if isinstance(load, Sysbench):
-        return load.tables * load.table_size * _SYSBENCH_ROW_BYTES
-    return round(load.scale * _SCALE_BYTES * 100 / load.fillfactor)
 
 
 def _generated_bytes_on(config: Config, data_bytes: int, volume: str) -> int:
@@ -165,35 +158,29 @@ def _check_generators(configs: Sequence[Config], site: Site) -> list[str]:
         if config.generated:
             generated.sources(config, site)
             if isinstance(config.workload, Sql):
-                generated.own_steps(config.workload, site, "psql", "pg_restore")
+                generated.own_steps(config.workload, site, "psql", "pg_restore", "")
             found.append(_generator_text(config, site))
     return found
 
 
-def _is_generated(config: Config) -> bool:
-    return isinstance(config.workload, Pgbench | Sysbench)
+def _memory_notes(configs: Sequence[Config], facts: attached.ServerFacts | None = None) -> list[str]:
+    """How each cell's data compares with the memory that holds it: a private server's, or that of the server with `facts`."""
+    notes = []
+    for config in configs:
+        if isinstance(config.workload, GeneratedLoad):
+            memory = _private_memory(config) if facts is None else _memory_of(facts)
+            notes.append(against_memory.note(config.workload, _SYSBENCH_ROW_BYTES, _SCALE_BYTES, memory))
+    return list(dict.fromkeys(notes))
 
 
-def _memory_note(config: Config) -> str:
-    """How a cell's data compares with the memory that holds it."""
-    load = config.workload
-    assert isinstance(load, Pgbench | Sysbench)
-    data = _data_bytes(load)
-    buffers, memory = _shared_buffers_bytes(config), host.describe_host().get("memory_bytes")
-    size = (
-        f"at scale {load.scale}"
-        if isinstance(load, Pgbench)
-        else f"in {load.tables} tables of {load.table_size:,} rows"
-    )
-    said = f"the data of {load.kind} {size} takes about {data / 2**30:.2g} GiB, {data / buffers:.2g} of"
-    said += " shared_buffers" + (
-        f" and {data / memory:.2g} of this machine's memory" if isinstance(memory, int) else ""
-    )
-    if data < buffers:
-        return f"{said}: it fits, so this measures memory and the log, not the drive of the data"
-    if isinstance(memory, int) and data < memory:
-        return f"{said}: the kernel's page cache can hold it, so few reads reach the drive"
-    return said
+def _private_memory(config: Config) -> Memory:
+    direct = "data" in str(config.target.settings.get("debug_io_direct", ""))
+    return Memory("shared_buffers", _shared_buffers_bytes(config), against_memory.here(), cached=not direct)
+
+
+def _memory_of(facts: attached.ServerFacts) -> Memory:
+    machine = against_memory.here() if facts.on_this_machine else None
+    return Memory("shared_buffers", facts.buffers_bytes, machine, cached=not facts.direct)
 
 
 def _shared_buffers_bytes(config: Config) -> int:
