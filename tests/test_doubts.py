@@ -10,7 +10,7 @@ from fabricated_findings import FILES, make_findings
 
 from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.caution_kinds import Caution
-from storagelab.report.words import doubts
+from storagelab.report.words import briefly, doubts
 
 DRIFT = kinds.Drift(change=0.08, p_value=0.001, order="randomised", blocks=1)
 LATE = kinds.Unverified(what="layout.data_files", asked="4", got="3", read_from="pg_inherits", runs=5, reason="")
@@ -133,6 +133,12 @@ def test_each_type_of_caution_has_words_and_is_tried_here():
 @pytest.mark.parametrize(("caution", "named"), DOUBTS, ids=[caution.kind for caution, _ in DOUBTS])
 def test_a_doubt_names_what_how_much_and_what_to_do(caution, named):
     assert [part for part in named if part not in words(caution)] == []
+
+
+@ALL
+def test_a_doubt_has_a_few_words_for_the_lines_of_an_answer(caution):
+    findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner").model_copy(update={"cautions": (caution,)})
+    assert 3 <= len(briefly.doubt_text(caution.kind, findings).split()) <= 14
 
 
 @ALL
