@@ -144,8 +144,8 @@ class DriveConfig(Frozen):
         None,
         ge=0,
         le=10**9,
-        description="Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a mirror "
-        "has its own, and the write waits for the slower one.",
+        description="Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a "
+        "mirror has its own, and the write waits for the slower one.",
     )
     order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = Field(
         None, description="The order in which a disk serves its queue."
