@@ -221,7 +221,7 @@ def gather_(
     ],
     results: ResultsOption = DEFAULT_RESULTS,
 ) -> None:
-    """Put campaigns of one spec, made on several hosts, together into one.
+    """Make one campaign of several hosts' campaigns of one spec.
 
     Its verdict is for hosts like these: layouts are compared within each host.
     """

@@ -97,9 +97,10 @@ class WaitTable(Frozen):
             whole_s = self.wait_s or (self.resource_s or 0.0) + (self.signal_s or 0.0)
             tiny = quantity == "signal_s" and value < _TINY * whole_s
             figure = f"{self.first[0]}{number}"
+            use: Use = "calibration" if figure in self.fitted else self.use
             yield Published(
                 id=figure, what=f"{self.wait_type}, {self.where}: {words}", quantity=quantity,
-                use="calibration" if figure in self.fitted else self.use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
+                use=use, value=value, unit=unit, tolerance=self.tolerance, cell=self.cell, wait_type=self.wait_type,
                 tolerance_absolute=_TINY * whole_s if tiny else None, assumed=self.assumed,
             )  # fmt: skip
 
