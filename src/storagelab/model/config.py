@@ -140,6 +140,13 @@ class DriveConfig(Frozen):
         description="Host memory that the drive's map may use. `plan` refuses a spec whose rows need more. If earlier runs "
         "use it up, the drive goes off-line and the run fails.",
     )
+    log_delay_ns: Annotated[int | None, LeftOut("0")] = Field(
+        None,
+        ge=0,
+        le=10**9,
+        description="Mean extra delay of a write to the log on a flash drive, exponentially distributed. Each drive of a "
+        "mirror has its own, and the write waits for the slower one.",
+    )
     order: Annotated[Literal["fifo", "elevator", "shortest"] | None, LeftOut("as in the profile")] = Field(
         None, description="The order in which a disk serves its queue."
     )
