@@ -99,6 +99,7 @@ def test_a_process_killed_while_idle_harms_nobody():
     jobs.then["long"] = kill_b  # by then the other process has been idle for half a second or more
     Processes(tell_who, 2).execute(jobs)
     assert sorted(jobs.told_of) == ["b", "c", "d", "long"]
+    assert jobs.lost_for == [], "what it got when it was dead already, no process ended at"
 
 
 def test_one_that_ends_by_itself_says_its_exit_code():

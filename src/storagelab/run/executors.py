@@ -130,8 +130,10 @@ class Processes(Generic[Task, News]):
                 case _Gone():
                     self._workers.remove(worker)
                     worker.bury()
-                    if worker.task is not None:
+                    if worker.task is not None and worker.took:
                         jobs.lost(worker.task, self._why(worker.process.exitcode))
+                    elif worker.task is not None:
+                        jobs.ended(worker.task)  # it died while idle, so nothing of this task was begun
                 case BaseException():
                     raise end
                 case "done" if worker.task is not None:
@@ -144,7 +146,7 @@ class Processes(Generic[Task, News]):
         given = []
         while len(self._workers) - len(idle) < self._count and (task := jobs.deal()) is not None:
             worker = idle.pop() if idle else self._start()
-            worker.task = task
+            worker.give(task)
             given.append(worker)
         for worker in given:
             with contextlib.suppress(OSError):  # it died while idle; its pipe will say so
@@ -185,11 +187,16 @@ class _Gone:
 
 
 class _Worker(Generic[Task]):
-    """A process and our end of its pipe; `task` is None while it is idle."""
+    """A process and our end of its pipe; `task` is None while it is idle. `took`: it lived when it got the task. The first
+    task of a process counts as taken, so that processes that die as they start don't go on for ever."""
 
     def __init__(self, process: SpawnProcess, pipe: Connection[Any, Any]) -> None:
         self.process, self.pipe = process, pipe
         self.task: Task | None = None
+        self.took = self._is_new = True
+
+    def give(self, task: Task) -> None:
+        self.task, self.took, self._is_new = task, self._is_new, False
 
     def hear(self) -> tuple[list[Any], object]:
         """The news that have come, and how its task ended if it did: "done", an error, or _Gone for the process itself."""
@@ -199,9 +206,12 @@ class _Worker(Generic[Task]):
                 kind, what = self.pipe.recv()
             except (EOFError, OSError, pickle.UnpicklingError):
                 return news, _Gone()
-            if kind != "told":
+            if kind == "took":
+                self.took = True
+            elif kind == "told":
+                news.append(what)
+            else:
                 return news, what if kind == "broke" else kind
-            news.append(what)
             if len(news) >= _TOGETHER or not self.pipe.poll():
                 return news, None
 
@@ -257,6 +267,7 @@ def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     while True:
         task = pipe.recv()
+        pipe.send(("took", None))
         try:
             work(task, partial(_tell, pipe))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the parent
