@@ -60,7 +60,7 @@ class Unverified(_Doubt):
 
 
 class Unsettled(_Doubt):
-    """Throughput had not settled when `runs` began to count, as it should have; `got` says how far it was bound to move in one
+    """Throughput had not settled when `runs` began to count, as it should; `got` says how far it was bound to move in one
     of them, and `asked` what counts as settled."""
 
     kind: Literal["unsettled"] = "unsettled"
