@@ -73,7 +73,7 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
 
 def test_a_run_of_set_time_counts_its_transactions_and_their_latencies(spread_out):
     measured, _ = spread_out
-    assert measured.elapsed_s == pytest.approx(1.0, abs=0.2)
+    assert measured.elapsed_s == pytest.approx(1.0, abs=0.1), "the warm-up of 0.2 s is in no figure"
     assert measured.latency.operations == measured.transactions > 10
     # Three connections without a pause: their time is that of their transactions, but for what pgbench itself needs.
     assert measured.latency.mean_s * measured.transactions == pytest.approx(3 * measured.elapsed_s, rel=0.25)

@@ -204,6 +204,15 @@ def test_a_warm_up_of_other_loads_is_a_time() -> None:
     assert "can't be found for sysbench" in error.problem
 
 
+def test_a_template_needs_a_private_server_and_a_generator() -> None:
+    between = '[between_runs]\ndata = "template"\n'
+    assert planned(PGBENCH + between).cells[0].config.between_runs.data == "template"
+    attached = refusal(PGBENCH.replace("[target]", '[target]\ndsn_env = "MY_SERVER"') + between)
+    assert (attached.key, "shut down while its files are copied" in attached.problem) == ("between_runs.data", True)
+    inserts = refusal(f"{TARGET}{VOLUMES}{between}")
+    assert (inserts.key, "inserted into an empty table" in inserts.problem) == ("between_runs.data", True)
+
+
 def test_pgbench_is_for_postgresql() -> None:
     error = refusal(PGBENCH.replace("postgres", "mariadb"))
     assert error.problem == "pgbench loads postgres, and target.engine is mariadb"

@@ -43,15 +43,15 @@ def copy_folder(source: Path, copy: Path) -> int:
     """Copy a folder with owners, modes and symbolic links. Returns the bytes whose blocks are shared. Raises OSError."""
     shared = 0
     copy.mkdir()
-    for entry in os.scandir(source):
+    for entry in sorted(source.iterdir()):
         made = copy / entry.name
         if entry.is_symlink():
-            made.symlink_to(os.readlink(entry.path))
+            made.symlink_to(os.readlink(entry))
         elif entry.is_dir():
-            shared += copy_folder(Path(entry.path), made)
+            shared += copy_folder(entry, made)
         elif entry.is_file():
-            shared += _copy_file(Path(entry.path), made)
-        _give_same_rights(Path(entry.path), made)
+            shared += _copy_file(entry, made)
+        _give_same_rights(entry, made)
     _give_same_rights(source, copy)
     return shared
 

@@ -135,7 +135,7 @@ def _unsettled(doubt: kinds.Unsettled, where: str, _findings: Findings) -> str:
     which = "it was" if doubt.runs == 1 else "in one of them it was"
     return (
         f"{_runs(doubt.runs)}{where} began to count before throughput had {doubt.asked}: {which} {doubt.got}. "
-        "The figures count, but part of them is warm-up: raise workload.warm_up_at_most."
+        "The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
     )
 
 
