@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from rich.console import Console
-
 from bench import stand_ins
 from bench.figures import Figure, paired_ratios, ratio_figure
+from storagelab.console import Screen
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.run import cluster, joining, loop
@@ -49,6 +48,8 @@ memory = "4GB"
 [drives.ssd]
 profile = "iodrive-320"
 format = "basic"
+driver = "2.2.3"
+sector_bytes = 512
 [volumes.a]
 drives = ["ssd"]
 [workload]
@@ -239,7 +240,7 @@ def _slept(folder: Path, experiment: Experiment, plan: Plan, address: str, watch
     place = folder / "stand-ins"
     with (
         Store.writing(place, experiment) as store,
-        _Watched(plan, plan.runs, (), Console(file=io.StringIO()), place) as progress,
+        _Watched(plan, plan.runs, (), Screen(file=io.StringIO()), place) as progress,
     ):
         progress.workers = lambda: executor.at_once
         progress.watch(executor, watched_s)
