@@ -183,7 +183,7 @@ def _against_processes(folder: Path, experiment: Experiment, pairs: int) -> Iter
     ratios = paired_ratios(pairs, lambda: speed(_cluster()), lambda: speed(None))
     yield ratio_figure(
         "runs/s of two Dask workers / of two processes of our own", ratios, "at least 0.95", lambda r: r >= 0.95,
-        f"{experiment.name}, {experiment.repetitions} repetitions at scale {SCALE}, once two runs are made at a time; {_load()}",
+        f"{experiment.name}, {experiment.repetitions} repetitions at scale {SCALE}, once two runs go at a time; {_load()}",
     )  # fmt: skip
     yield Figure(
         "different outcomes of these campaigns, by digest", len(digests), "", "exactly 1", len(digests) == 1,
