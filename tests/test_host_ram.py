@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_what_is_refused_would_have_gone_off_line_and_what_passes_does_not(tmp_p
     often = ("cores = 4", "cores = 4\ncosts = { checkpoint_period_ns = 10_000_000_000 }")
     for ram_bytes, fails in ((800_000, True), (1_300_000, False)):
         plan = planned(ONE_BLOCK, often, ("sector_bytes = 512", f"sector_bytes = 512\nhost_ram_bytes = {ram_bytes}"))
-        first = plan.blocks[0]._replace(runs=plan.runs[:1])
+        first = replace(plan.blocks[0], runs=plan.runs[:1])
         block = SimulatedBlock(first, site_at(Path("lab")), InFile(tmp_path / str(ram_bytes)))
         assert list(block.needed([0])) == [0]
         assert bool(block.make(lambda _: None)["failure"]) is fails

@@ -31,6 +31,14 @@ ROOT = Path(__file__).parent.parent
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
+def _without_loading(package: str) -> Path:
+    """The folder of a package. Loading dask_jobqueue would take Ctrl-C for itself, in all tests that follow."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        pytest.skip(f"{package} is not installed")
+    return Path(found.origin).parent
+
+
 def environment(home: Path) -> dict[str, str]:
     """What a user has who set up his home as the recipes say."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
@@ -142,7 +150,7 @@ kill -- "-$1"
 
 @pytest.mark.campaign
 def test_a_job_of_slurms_brings_workers(home):
-    pytest.importorskip("dask_jobqueue")
+    _without_loading("dask_jobqueue")
     (home / "bin").mkdir()
     for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
         (home / "bin" / name).write_text(text)
@@ -166,8 +174,8 @@ def test_a_job_of_slurms_brings_workers(home):
 
 
 def test_the_keys_for_slurm_are_those_that_dask_reads():
-    jobqueue = pytest.importorskip("dask_jobqueue")
-    known = yaml.safe_load((Path(jobqueue.__file__).parent / "jobqueue.yaml").read_text())["jobqueue"]["slurm"]
+    jobqueue = _without_loading("dask_jobqueue")
+    known = yaml.safe_load((jobqueue / "jobqueue.yaml").read_text())["jobqueue"]["slurm"]
     assert yaml.safe_load((RECIPES / "jobqueue.yaml").read_text())["jobqueue"]["slurm"].keys() <= known.keys()
 
 

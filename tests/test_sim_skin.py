@@ -115,6 +115,7 @@ import json, sys
 from pathlib import Path
 from simulated_specs import small
 from storagelab import _sim
+from dataclasses import replace
 from storagelab.spec.matrix import expand
 from storagelab.targets.simulated.scenario import scenario
 
@@ -123,7 +124,7 @@ plan = expand(small(
      'profile = "sata-870-evo-1tb"\\nformat = "operating-system"\\nsector_bytes = 4096'),
     ('"drives.ssd.format" = ["basic", "maximum-write"]\\n', ""), ("scale = 256", "scale = 2"),
 ))
-content = json.dumps(scenario(plan.blocks[0]._replace(runs=plan.runs[:1]), Path()))
+content = json.dumps(scenario(replace(plan.blocks[0], runs=plan.runs[:1]), Path()))
 print("ageing", flush=True)
 _sim.Block(content)
 """
