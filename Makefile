@@ -21,19 +21,19 @@ help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 
 .PHONY: demo
-demo: setup ## measure data-file layouts on this machine's disk, and write a report (three minutes)
+demo: setup ## measure data-file layouts on this machine's disk, and write a report (five minutes with the installation)
 	@$(BIN)/storagelab run experiments/quickstart.toml
 
 # Linters and Rust's tests stand beside each other; pytest comes last, as it fills all cores by itself.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: test
-test: setup-dev ## everything: linters, floors, types, Rust and Python tests (six minutes or less)
+test: setup-dev ## everything: linters, floors, types, Rust and Python tests (some 15 minutes on 2 slow cores)
 	@$(SIDE_BY_SIDE) lint test-rust
 	@$(MAKE) --no-print-directory test-python
 
 .PHONY: check
-check: setup-dev ## as test, without the slow tests (a minute)
+check: setup-dev ## as test, without the slow tests
 	@$(SIDE_BY_SIDE) lint test-rust
 	@$(MAKE) --no-print-directory test-quick
 
