@@ -11,6 +11,7 @@ from fabricated_findings import FILES, make_findings
 from storagelab.findings import caution_kinds as kinds
 from storagelab.findings.caution_kinds import Caution
 from storagelab.report.words import doubts
+from storagelab.report.words.briefly import doubt_text
 
 DRIFT = kinds.Drift(change=0.08, p_value=0.001, order="randomised", blocks=1)
 LATE = kinds.Unverified(what="layout.data_files", asked="4", got="3", read_from="pg_inherits", runs=5, reason="")
@@ -117,6 +118,12 @@ def words(caution: Caution) -> str:
 def test_each_type_of_caution_has_words_and_is_tried_here():
     assert set(doubts.sentence.registry) - {object} == set(get_args(Caution))
     assert {type(caution) for caution, _ in DOUBTS} == set(get_args(Caution))
+
+
+@ALL
+def test_each_doubt_also_has_a_few_words_for_the_answer(caution):
+    findings = make_findings({FILES: [1, 4]}, {1: 2.94, 4: 2.41}, verdict="winner", cautions=(caution,))
+    assert 0 < len(doubt_text(caution.kind, findings)) <= 60
 
 
 @pytest.mark.parametrize(("caution", "named"), DOUBTS, ids=[caution.kind for caution, _ in DOUBTS])

@@ -109,6 +109,7 @@ _CAUTIONS: dict[str, Callable[[_Cautions, Findings], str]] = {
     "durability-off": lambda found, _: f"{found[0].setting} = {found[0].value} gives up safety",
     "shared-device": _shared,
     "allocation-latches": lambda found, _: f"more files gain little on {found[0].engine} {found[0].major}",
+    "files-on-disks": lambda *_: "what more files cost on disks rests on one test",
     "two-provenances": lambda *_: "simulated and measured are not compared",
     "not-steady": lambda found, findings: (
         f"{'not in steady state' if found[0].judged else 'too short to show steady state'}{_where(found, findings)}"
