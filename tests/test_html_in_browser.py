@@ -65,7 +65,7 @@ def written(experiment, folder: Path, **given) -> Report:
     exported = to_json(experiment, plan, runs, findings)
     file = folder / "report.html"
     with drawn():
-        file.write_text(html.page(experiment, plan, runs, findings, exported), encoding="utf-8")
+        file.write_text(html.page(experiment, plan, runs, findings, [exported]), encoding="utf-8")
     return Report(file, exported)
 
 
