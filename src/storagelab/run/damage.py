@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from storagelab.errors import StoreError
+from storagelab.model.config import Config
 from storagelab.model.measurement import NO_TIME, Measurement, Run
 from storagelab.model.values import MOST
 from storagelab.run.earlier import config_of_today, measurement_of_today
@@ -37,7 +39,7 @@ def read_run(columns: Sequence[str], row: Sequence[Any]) -> Run | str:
 
 
 def _run_of(row: Mapping[str, Any]) -> Run:
-    config = config_of_today(json.loads(row["config"]))
+    config = _config(row["config"])
     return Run(
         **{name: value for name, value in row.items() if name not in ("levels", "config", "measurement")},
         levels=json.loads(row["levels"]),
@@ -46,9 +48,18 @@ def _run_of(row: Mapping[str, Any]) -> Run:
     )
 
 
-def _measurement(text: str, config: Any) -> Measurement:
+@lru_cache(maxsize=10_000)
+def _config(text: str) -> Config:
+    """A configuration. The runs of a cell share it, so it is mostly that of a run before."""
     try:
-        measurement = Measurement.model_validate_json(measurement_of_today(text, config))
+        return Config.model_validate(config_of_today(json.loads(text)))
+    except ValidationError as error:
+        raise ValueError(f"config.{reason_of(error)}") from None
+
+
+def _measurement(text: str, config: Config) -> Measurement:
+    try:
+        measurement = Measurement.model_validate_json(measurement_of_today(text, config.workload.kind))
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
     # Not in the model: a target may hand over what is no number, which reports show as unknown.

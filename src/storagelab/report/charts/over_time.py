@@ -121,10 +121,9 @@ def _median_first(runs: Sequence[Run]) -> list[Run]:
 
 def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
     """The chosen cells with their runs that have a series."""
-    by_cell = runs_with_series(runs)
-    return [
-        (cell, by_cell[cell.cell_id][:MAX_RUNS]) for cell in arrange.chosen_cells(findings) if cell.cell_id in by_cell
-    ]
+    chosen = {cell.cell_id: cell for cell in arrange.chosen_cells(findings)}
+    by_cell = runs_with_series([run for run in runs if run.cell_id in chosen])
+    return [(cell, by_cell[cell_id][:MAX_RUNS]) for cell_id, cell in chosen.items() if cell_id in by_cell]
 
 
 def _elapsed_s(run: Run) -> float:
